@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather soak cluster compose truth arm64 audit bench lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak cluster compose truth arm64 audit bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -68,6 +68,9 @@ format: $(VENV)/installed-test ## put the code into shape
 
 bad-weather: $(VENV)/installed-test ## the story with dead bridges, a storm of clients, a lying device and 20,000 devices; prints the ledger's verdict
 	@$(RUN)python -m tests.story.bad_weather
+
+hiccups: $(VENV)/installed-test ## each part and service killed, frozen, cut off, shut out and without disk, under load: a table of how long all takes to come back (an hour); CELLS="'kafka frozen' lake" for some
+	@$(RUN)python -m tests.hiccups.table --cells $(CELLS)
 
 SECONDS := 3600
 soak: $(VENV)/installed-test ## an hour of the story with a kill every five minutes; SECONDS=120 for a short one; prints files, memory, lag, verdict

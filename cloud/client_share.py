@@ -10,11 +10,13 @@ in `X-Forwarded-For` that is no proxy of ours; who is no proxy of ours may write
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator
+from starlette.requests import HTTPConnection
 
 SHARE_DEFAULT: Final = 0.25
 """A fourth: an office behind one address is served, and three more like it are."""
@@ -48,19 +50,40 @@ class Bound:
 
     @property
     def reserve(self) -> int:
-        """What is kept for clients that hold little."""
-        return int(self.most * RESERVE)
+        """What is kept for clients that hold little; nothing where one client may hold all."""
+        return int(self.most * RESERVE) if self.share < 1 else 0
 
     def refusal(self, *, total: int, held: int) -> str | None:
         """Why a client that holds `held` of `total` gets no more; None where it does."""
         if total >= self.most:
             return f"this server already serves {total} {self.what}"
         if held >= self.own_max:
-            return f"your address has {held} {self.what} of this server, and may have no more"
+            return f"you hold {held} {self.what} of this server already, as many as one client may"
         is_little = held < max(1, int(self.own_max * LITTLE))
         if total >= self.most - self.reserve and not is_little:
-            return f"this server has few {self.what} left, for addresses that have fewer than yours"
+            return f"this server has few {self.what} left, for clients that hold fewer than you"
         return None
+
+
+class Held:
+    """Who holds how much of one bound."""
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+        self._of: Counter[str] = Counter()
+
+    def take(self, client: str) -> str | None:
+        """One more; why not, or None where it is given, until `give_back`."""
+        refused = self._bound.refusal(total=self._of.total(), held=self._of[client])
+        if refused is None:
+            self._of[client] += 1
+        return refused
+
+    def give_back(self, client: str) -> None:
+        """One less."""
+        self._of[client] -= 1
+        if self._of[client] <= 0:
+            del self._of[client]
 
 
 def _network(text: str) -> str:
@@ -95,6 +118,10 @@ class Clients:
                 break
             address = before
         return _client(address)
+
+    def of_request(self, http: HTTPConnection) -> str:
+        """The client of a request."""
+        return self.of(http.client.host if http.client else None, http.headers.getlist("x-forwarded-for"))
 
     def is_proxy(self, peer: str | None) -> bool:
         """Is it a proxy of ours, through which many clients come?"""

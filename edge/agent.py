@@ -24,6 +24,7 @@ from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
+from edgewake.edge.field_book import FieldBook
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.epoch import boot_id
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("edgewake.agent")
 
+BOOK: Final = "fields:"
+"""With a stream behind it: under which name the log keeps what is known of its fields."""
 CONNECTED_S: Final = 5.0
 """Seconds after which an agent usually has its connection, and memory for certificates and their checks that nobody needs again."""
 
@@ -93,6 +96,7 @@ class Agent:
             config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox, feeds=self._feeds
         )
         self._sources: dict[str, Supervisor] = {}
+        self._books: dict[str, FieldBook] = {}
         self._workers = Workers(config, self._events, clock, rng)
         self._rng = rng
         if self._events.epoch_began:
@@ -157,12 +161,21 @@ class Agent:
         name = f"{number} {config.type} {config.stream}"
         stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
         sink = LogSink(stream) if config.mode is Mode.ACK else self._one_way(config.stream)
-        intake = Intake(name, sink, Policy.BLOCK, self._clock, time=config.time.rule(), also=_check_of(config.stream))
+        intake = Intake(name, sink, Policy.BLOCK, self._clock, time=config.time.rule(), book=self._book(config.stream),
+            book_name=BOOK + config.stream, also=_check_of(config.stream),
+        )  # fmt: skip
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(self._config.device, self._clock, self._events.position, self._feeds)
         source = Supervisor(name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy)
         self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
+
+    def _book(self, stream: str) -> FieldBook:
+        """What is known of a stream's fields, one for all its sources."""
+        if stream not in self._books:
+            declared = {name: kind for source in self._config.source if source.stream == stream for name, kind in source.fields.items()}
+            self._books[stream] = FieldBook(self._events.position(BOOK + stream), declared)
+        return self._books[stream]
 
     def _one_way(self, stream: str) -> OneWaySink:
         return OneWaySink(partial(self._uplink.send_one_way, stream), partial(self._uplink.one_way.lose, stream))

@@ -14,11 +14,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import orjson
 
 from edgewake.edge.columnwise import bundle_of
+from edgewake.edge.field_book import FieldBook
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.bundle import Bundle
 from edgewake.edge.log.codec import Reading
@@ -26,6 +27,7 @@ from edgewake.edge.log.event_log import LogBusyError, StreamLog
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.event_time import TimeRule, is_ms, with_time
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import READING_BYTES_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar, is_suspect, reading_of
 from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import is_field
@@ -38,7 +40,9 @@ SAY_EVERY: Final = 1000
 """A refusal is logged the first time and at every so many more of one reason; the count is exact in the status."""
 BUNDLE_MIN: Final = 8
 """Objects from which on looking at whole columns is cheaper than looking at each: it has a price of its own."""
-_NUMBERS: Final = frozenset({int, float, bool})
+_NUMBER, _STRING, _BOOLEAN = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN
+"""Looked at for each value."""
+Shape: TypeAlias = tuple[FieldType | None, ...]
 
 
 REMARKS_MAX: Final = 50
@@ -141,9 +145,14 @@ class Intake:
         clock: Clock,
         *,
         time: TimeRule = TimeRule(),  # noqa: B008  # frozen
+        book: FieldBook | None = None,
+        book_name: str = "",
         also: Callable[[Mapping[str, Scalar]], None] | None = None,
     ) -> None:
-        """`time`: where the time of a reading is; `also`: what else the stream asks of a reading's fields, raises Rejected."""
+        """`time`: where the time of a reading is; `also`: what else the stream asks of a reading's fields, raises Rejected.
+
+        `book`: what is known of the stream's fields, kept in the log as the position `book_name`, where it has one.
+        """
         self.name = name
         self.policy = policy
         self.taken = 0
@@ -157,7 +166,14 @@ class Intake:
         self._clock = clock
         self._time = time
         self._also = also
-        self._shapes: set[tuple[str, ...]] = set()
+        self._is_plain = also is None and not time.path
+        """May a reading go the short way at once?"""
+        self._book = FieldBook() if book is None else book
+        self._book_name = book_name
+        self._shapes: dict[tuple[str, ...], Shape] = {}
+        """Names of fields that are known as good → their types."""
+        self._shapes_of = self._book.version
+        """Of which version of the book."""
 
     def check_lines(self, lines: Sequence[bytes]) -> Sequence[Reading]:
         """`check_line` of each, in order, without those that are refused."""
@@ -167,6 +183,12 @@ class Intake:
 
     def check_line(self, line: bytes) -> Reading | None:
         """A line of JSON as a reading; None where it is refused (and counted)."""
+        if len(line) <= READING_BYTES_MAX:
+            try:
+                body = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                return self.check_item(line)
+            return self.check(body) if type(body) is dict else self.check_item(body)
         return self.check_item(line)
 
     def check_all(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Reading]:
@@ -190,11 +212,23 @@ class Intake:
         if len(bodies) < BUNDLE_MIN or self._also is not None or self._time.path or set(map(type, bodies)) != {dict}:
             return None
         names = tuple(bodies[0])
-        return bundle_of(bodies, names, self._now_ms()) if names in self._shapes or self._learn(names) else None
+        shape = self._shape(names)
+        bundle = None if shape is None else bundle_of(bodies, names, self._now_ms())
+        return bundle if bundle is not None and shape is not None and self._has_types(bundle, shape) else None
+
+    def _has_types(self, bundle: Bundle, shape: Shape) -> bool:
+        """Has each column the type of its field? It is from now on where none was known."""
+        for name, known, found in zip(bundle.names, shape, bundle.types, strict=True):
+            if known is None and found is not None:
+                self._book.learn(name, found)
+            elif found is not None and found is not known:
+                return False
+        return True
 
     def check(self, body: Mapping[str, Any]) -> Reading | None:
         """An object as a reading; None where it is refused (and counted). `t` is now where it is missing."""
-        return self.check_item(body)
+        reading = self._check_plain(body) if self._is_plain else None
+        return self.check_item(body) if reading is None else reading
 
     def check_item(self, item: Any) -> Reading | None:
         """An object, or a line of JSON, as a reading; None where it is refused (and counted)."""
@@ -219,28 +253,40 @@ class Intake:
         return reading
 
     def _check_at_length(self, body: Mapping[str, Any]) -> Reading:
-        t, fields = reading_of(body, now_ms=self._now_ms())
+        t, fields = reading_of(body, now_ms=self._now_ms(), names=self._book.names)
         if sum(len(value) for value in fields.values() if isinstance(value, str)) > READING_BYTES_MAX:
             raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
+        if self._also is not None:  # its fields are given
+            return t, fields
+        fields, odd = self._book.sound(fields)
+        for name in odd:
+            self.remark(f"odd in {name}")
         return t, fields
 
     def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
         """The short way for flat values with known names; None: ask the long way, which says what is wrong."""
         names = tuple(body)
-        if names not in self._shapes and not self._learn(names):
+        shape = self._shapes.get(names) if self._shapes_of == self._book.version else None
+        if shape is None and (shape := self._shape(names)) is None:
             return None
         fields: dict[str, Scalar] = dict(body)
         t = fields.pop("t") if "t" in fields else self._now_ms()
         if type(t) is not int or not is_ms(t):
             return None
         chars = 0
-        for value in fields.values():
+        for value, expected in zip(fields.values(), shape, strict=False):
             kind = type(value)
-            if kind is str:
-                chars += len(value)  # type: ignore[arg-type]
-                if chars > STRING_CHARS_MAX or is_suspect(value):  # type: ignore[arg-type]
+            if kind is float or kind is int:
+                if expected is not _NUMBER or not -9e18 < value < 9e18:  # type: ignore[operator]
                     return None
-            elif value is not None and (kind not in _NUMBERS or not -9e18 < value < 9e18):  # type: ignore[operator]
+            elif kind is str:
+                chars += len(value)  # type: ignore[arg-type]
+                if expected is not _STRING or chars > STRING_CHARS_MAX or is_suspect(value):  # type: ignore[arg-type]
+                    return None
+            elif kind is bool:
+                if expected is not _BOOLEAN:
+                    return None
+            elif value is not None:
                 return None
         return t, fields
 
@@ -248,14 +294,23 @@ class Intake:
         """A clock that is far off must not stop the device: its readings are kept at the edge of what can be said."""
         return min(max(0, self._clock.now_ms()), TIME_MS_MAX)
 
-    def _learn(self, names: tuple[str, ...]) -> bool:
+    def _shape(self, names: tuple[str, ...]) -> Shape | None:
+        """The types of these fields, without `t`; None: ask the long way, which says what is wrong with them."""
+        if self._shapes_of != self._book.version:
+            self._shapes, self._shapes_of = {}, self._book.version
+        found = self._shapes.get(names)
+        return self._learn(names) if found is None else found
+
+    def _learn(self, names: tuple[str, ...]) -> Shape | None:
         if not names or names == ("t",) or not all(name == "t" or (isinstance(name, str) and is_field(name)) for name in names):
-            return False
-        if len(names) > 200:
-            return False
-        if len(self._shapes) < SHAPES_MAX:
-            self._shapes.add(names)
-        return True
+            return None
+        fields = [name for name in names if name != "t"]
+        if len(names) > 200 or not all(map(self._book.is_own, fields)):
+            return None
+        shape = self._book.kinds(fields)
+        if shape is not None and len(self._shapes) < SHAPES_MAX:
+            self._shapes[names] = shape
+        return shape
 
     def refuse(self, reason: RejectReason, detail: str, count: int = 1) -> None:
         """Count refusals and say it."""
@@ -288,6 +343,7 @@ class Intake:
             return True
         while True:
             try:
+                self._keep_book()
                 self._sink.put(readings, position, lost or {})
             except LogBusyError:
                 if self.policy is Policy.DROP_NEWEST:
@@ -309,6 +365,7 @@ class Intake:
         if not readings and position is None:
             return True
         try:
+            self._keep_book()
             self._sink.offer(readings, position)
         except LogBusyError:
             return False
@@ -337,12 +394,19 @@ class Intake:
         if not readings:
             return
         try:
+            self._keep_book()
             self._sink.put(readings, None, {})
         except LogBusyError:
             self._sink.lose(len(readings), LossReason.STOPPED)
             self.dropped += len(readings)
         else:
             self.taken += len(readings)
+
+    def _keep_book(self) -> None:
+        """Names and types before the readings that have them. Raises LogBusyError."""
+        if self._book_name and self._book.has_news:
+            self._sink.put((), (self._book_name, self._book.encode()), {})
+            self._book.kept()
 
     def _drop(self, count: int) -> None:
         if self.dropped == 0 or self.dropped // SAY_EVERY != (self.dropped + count) // SAY_EVERY:
@@ -355,7 +419,7 @@ class Intake:
     def counts(self) -> dict[str, Any]:
         """For the status."""
         said: dict[str, Any] = {"taken": self.taken, "dropped": self.dropped, "turned_away": self.turned_away}
-        return said | {"refused": dict(self.refused), "remarks": dict(self.remarks)}
+        return said | {"refused": dict(self.refused), "remarks": dict(self.remarks), "names": self._book.renamed()}
 
 
 def _parsed(line: bytes) -> Any:

@@ -189,4 +189,5 @@ def _counts(counts: dict[str, Any]) -> str:
     if away := counts.get("turned_away"):
         text += f", {away} turned away (their sender has them)"
     text += "".join(f", {count} {remark}" for remark, count in counts.get("remarks", {}).items())
+    text += "".join(f", {path!r} is {name}" for name, path in islice(counts.get("names", {}).items(), VALUES_MAX))
     return text if counts["state"] == "running" else f"{counts['state']} ({counts['error'] or 'what it read has ended'}); {text}"

@@ -141,6 +141,9 @@ def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
     """An object with its time as `t` in ms, without the field that it came from. Raises Rejected(time)."""
     t = body.get("t")
     unit = looks_like(t)
+    if isinstance(t, str) and unit:
+        say(f"t as text ({unit})")
+        return {**body, "t": to_ms(t, AUTO, rule.zone)}
     if unit in UNITS_MS and unit != "ms":
         if not rule.converts_t:
             raise Rejected(RejectReason.TIME, f"t: {t} can only be {unit}: expected milliseconds since 1970")

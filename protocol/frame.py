@@ -30,7 +30,8 @@ import zstandard
 
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.event_time import TIME_MS_MAX as TIME_MS_MAX  # it is a frame's bound, too
-from edgewake.protocol.event_time import is_ms, of_t
+from edgewake.protocol.event_time import is_ms, looks_like, of_t, to_ms
+from edgewake.protocol.field_names import Names
 from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import RESERVED_FIELDS, is_field
 
@@ -206,8 +207,8 @@ def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -
     """A plain device's single JSON object as a frame of one; raises Rejected.
 
     `t` (ms since 1970; what can only be another unit is converted) is optional and becomes `received_at` where it is missing;
-    `seq` and `epoch` are optional numbers by which
-    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text; NaN and Infinity are null.
+    `seq` and `epoch` are optional numbers by which repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text;
+    names are made legal (`edgewake.protocol.field_names`), NaN and Infinity are null.
     With `device`, an object that claims another one is rejected too.
     """
     return from_plain_with_kinds(payload, received_at=received_at, device=device)[0]
@@ -225,25 +226,37 @@ def from_plain_with_kinds(payload: bytes, *, received_at: int, device: str | Non
     if "epoch" in body:
         epoch = _counter(body, "epoch")
         del body["epoch"]
-    t = body.pop("t", received_at)
-    if type(t) is not int or not is_ms(t):
-        t, _ = of_t(t)
+    t = _take_time(body, received_at)
     fields, kinds = _plain_columns(body, _has_suspect_strings(payload))
     return Frame((epoch or 0) if seq is not None else None, seq, seq, [t], fields), kinds
 
 
-def reading_of(body: Mapping[str, Any], *, now_ms: int) -> tuple[int, dict[str, Scalar]]:
+def reading_of(body: Mapping[str, Any], *, now_ms: int, names: Names | None = None) -> tuple[int, dict[str, Scalar]]:
     """One plain object as (event time, flat fields); raises Rejected. The rules of `from_plain`, for values that never were JSON too.
 
-    `t` is `now_ms` where it is missing. NaN, Infinity and integers past 64 bits are refused: JSON cannot carry them.
+    `t` is `now_ms` where it is missing. NaN, Infinity and integers past 64 bits are refused: JSON cannot carry them. `names`: what names
+    became before; None: of this object alone.
     """
-    rest = {name: value for name, value in body.items() if name != "t"}
-    t, _ = of_t(body["t"]) if "t" in body else (now_ms, "ms")
-    fields = _flat_columns(rest)
+    rest = dict(body)
+    t = _take_time(rest, now_ms)
+    fields = _flat_columns(rest, names)
     _check_columns(fields, 1)
     flat = {name: column[0] for name, column in fields.items()}
     _check_numbers(flat)
     return t, flat
+
+
+def _take_time(body: dict[str, Any], now_ms: int) -> int:
+    """The event time, taken out of the object. What is no number and no ISO 8601 stays there, as a field. Raises Rejected."""
+    t = body.pop("t", None)
+    if t is None:
+        return now_ms
+    if isinstance(t, int | float) and not isinstance(t, bool):
+        return t if type(t) is int and is_ms(t) else of_t(t)[0]
+    if isinstance(t, str) and looks_like(t):
+        return to_ms(t)
+    body["t"] = t
+    return now_ms
 
 
 def _check_numbers(fields: Mapping[str, Scalar]) -> None:
@@ -373,15 +386,21 @@ def _plain_columns(body: Mapping[str, Any], suspect_strings: bool) -> tuple[dict
     return fields, _check_columns(fields, 1, suspect_strings=suspect_strings)
 
 
-def _flat_columns(body: Mapping[str, Any]) -> dict[str, list[Scalar]]:
+def _flat_columns(body: Mapping[str, Any], names: Names | None = None) -> dict[str, list[Scalar]]:
+    if len(body) > FIELDS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"{len(body)} fields: expected at most {FIELDS_MAX}")
+    if names is None:
+        names = Names.of_object(body)
+    else:
+        names.keep_own(name for name, value in body.items() if not isinstance(value, dict))
     fields: dict[str, list[Scalar]] = {}
-    _flatten(body, "", 1, fields, 0)
+    _flatten(body, "", 1, fields, 0, names)
     if not fields:
         raise Rejected(RejectReason.SHAPE, "reading: expected at least one field")
     return fields
 
 
-def _flatten(body: Mapping[str, Any], prefix: str, depth: int, into: dict[str, list[Scalar]], objects: int) -> int:
+def _flatten(body: Mapping[str, Any], prefix: str, depth: int, into: dict[str, list[Scalar]], objects: int, names: Names) -> int:
     """Put an object's fields into columns; how many objects there were with this one. What is too much is refused before a look at it."""
     objects += 1
     if depth > DEPTH_MAX:
@@ -391,13 +410,11 @@ def _flatten(body: Mapping[str, Any], prefix: str, depth: int, into: dict[str, l
     if objects > FIELDS_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"more than {FIELDS_MAX} objects in one another")
     for name, value in body.items():
-        full = prefix + str(name)
+        path = prefix + str(name)
         if isinstance(value, dict):
-            objects = _flatten(value, full + "_", depth + 1, into, objects)
-        elif full in into:
-            raise Rejected(RejectReason.SHAPE, f"field {full[:80]!r} twice after flattening")
+            objects = _flatten(value, path + ".", depth + 1, into, objects, names)
         else:
-            into[full] = [_array_text(full, value) if isinstance(value, list) else value]
+            into[names.of(path)] = [_array_text(path, value) if isinstance(value, list) else value]
     return objects
 
 

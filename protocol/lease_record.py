@@ -86,6 +86,8 @@ class Lease:
     """When the first of them failed; None: none did."""
     disabled: str | None = None
     """Why the endpoint is given up; None while it is not."""
+    client: str = ""
+    """Who asked for it, as a keyed hash of its address: what one client may hold is bounded. Empty: not known."""
 
     @property
     def subscription(self) -> Subscription:

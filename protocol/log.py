@@ -18,6 +18,8 @@ import orjson
 
 from edgewake.protocol.printable import printable
 
+TALKATIVE = ("httpx", "httpcore")
+"""Libraries that log whole addresses and heads of requests, in which tokens, cursors and endpoints' secrets are."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
@@ -65,4 +67,6 @@ def set_up(*, verbose: bool = False, stream: TextIO = sys.stderr) -> None:
     """Send all logs to `stream`; call once, first thing in a process."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Coloured() if stream.isatty() else JsonLines())
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)

@@ -107,5 +107,7 @@ class Progress(BaseModel):
     """Readings left out since the query was registered, one for each window that it belongs to."""
     apart: bool = False
     """Others waited for it, so it has a lane of its own until it is registered anew; `detail` says why."""
+    stands: bool = False
+    """Its event time waits for something, so that no window becomes final; `detail` says for what."""
     updated_at: int
     """ms since 1970 UTC."""

@@ -1,7 +1,7 @@
 """A recorded file as readings: which device, when, which fields. Pure: rows in, readings or bad rows out.
 
 Event times are the recorded ones, or moved so that the first is now and the distances are kept, divided by the speed.
-Names that are not legal here are made so: `Speed (km/h)` becomes `Speed_km_h`, a reserved name gets a `_` behind it.
+Names that are not legal are made so by the rule of all ways in (`edgewake.protocol.field_names`): `Speed (km/h)` becomes `Speed_km_h`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from edgewake.protocol.event_time import NAMES, to_ms
-from edgewake.protocol.names import RESERVED_FIELDS, is_device
+from edgewake.protocol.field_names import Names
+from edgewake.protocol.names import is_device
 from edgewake.simulators.recorded import BadRow, Row
 
 SORT_ROWS_MAX: Final = 2_000_000
@@ -79,7 +80,7 @@ def with_time_field(rows: Iterable[Row | BadRow], columns: Columns, named: str |
 
 def to_readings(rows: Iterable[Row | BadRow], columns: Columns) -> Iterator[Reading | BadRow]:
     """Each row as a reading with its recorded time."""
-    names: dict[str, str] = {}
+    names = Names()
     count = 0
     for row in rows:
         if isinstance(row, BadRow):
@@ -109,16 +110,13 @@ def _device(values: Mapping[str, Any], columns: Columns) -> str:
     return legal_device(str(value))
 
 
-def _fields(values: Mapping[str, Any], columns: Columns, names: dict[str, str]) -> dict[str, Any]:
+def _fields(values: Mapping[str, Any], columns: Columns, names: Names) -> dict[str, Any]:
     left_out = {*columns.time_fields, columns.device_field}
     fields: dict[str, Any] = {}
     for name, value in _flat(values, ""):
         if name in left_out or value is None or (isinstance(value, float) and not math.isfinite(value)):
             continue
-        legal = names.get(name)
-        if legal is None:
-            legal = names[name] = legal_field(name, taken=names.values())
-        fields[legal] = value
+        fields[names.of(name)] = value
     if not fields:
         raise ValueError("no value in any field")
     return fields
@@ -127,23 +125,12 @@ def _fields(values: Mapping[str, Any], columns: Columns, names: dict[str, str]) 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}_")
+            yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
 
 
 # --- names ----------------------------------------------------------------------------------------------------------------------
-
-
-def legal_field(name: str, *, taken: Iterable[str] = ()) -> str:
-    """A legal field name, told apart from those that are taken."""
-    legal = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:60] or "field"
-    if legal in RESERVED_FIELDS:
-        legal += "_"
-    if legal[0].isdigit():
-        legal = "_" + legal
-    used = set(taken)
-    return next(candidate for candidate in (legal, *(f"{legal}_{i}" for i in range(2, 1000))) if candidate not in used)
 
 
 def legal_device(name: str) -> str:

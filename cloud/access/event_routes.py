@@ -187,7 +187,7 @@ class EventRoutes:
         return answer.response(page, form, resumes=asked.cursor is not None, if_none_match=if_none_match)
 
     def _place(self, http: Request, asked: subscription.Request) -> OpenStream:
-        client = self._clients.of(http.client.host if http.client else None, http.headers.getlist("x-forwarded-for"))
+        client = self._clients.of_request(http)
         stream = self._streams.add(connection_of(http.scope), client=client, heartbeat_s=asked.heartbeat_s)
         stream.sees_heartbeats = asked.heartbeat_events
         return stream

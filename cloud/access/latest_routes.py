@@ -41,7 +41,7 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
     @routes.get("/v1/latest/{name}", response_model=LatestView, responses=problems(404))
     async def latest(http: Request, name: str) -> Response:
         """The last reading of each device, or the newest window of each group; its cursor goes on as a stream."""
-        client = clients.of(http.client.host if http.client else None, http.headers.getlist("x-forwarded-for"))
+        client = clients.of_request(http)
         try:
             return Response(await stores.answer(name, client), media_type="application/json", headers=NO_STORE)
         except UnknownStream as error:

@@ -16,12 +16,13 @@ from typing import Final, TypeAlias
 
 import orjson
 from confluent_kafka import KafkaException
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from edgewake.cloud import metrics, metrics_port, process_metrics
+from edgewake.cloud.analysis import analysis_metrics
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.configured_session import start_session_of
 from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of, lane_place, sources_of
@@ -48,6 +49,7 @@ from edgewake.cloud.analysis.spark.heap_collection import Garbage
 from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.status_board import StatusBoard
+from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.queries.lane_kind import APART, LaneKind
@@ -69,6 +71,8 @@ LOOK_EVERY_S: Final = 0.2
 SUMMARY_AFTER_S: Final = 20.0
 """Summaries begin so long after the queries, or their interval: the first batches of all lanes at once would make people wait for the first
 results."""
+AWAY_S: Final = 4.0
+"""Seconds until a lane is tried again at most, where Kafka, a disk or a worker is away: windows stand until it runs."""
 STOP_S: Final = 3.0
 """How long the lanes may take to end; then the JVM is killed, which costs nothing but doing the batch again."""
 SILENT_S: Final = 180.0
@@ -116,6 +120,7 @@ class Analysis:
         self._slow = SlowSearch(session, config, clock, rng)
         self._sequencers = SequencerWatch(config.kafka, clock)
         self._garbage = Garbage(session, clock)
+        self.health = Health(clock.monotonic_s)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
@@ -139,11 +144,18 @@ class Analysis:
             self._look_for_slow()
             self._sum_up(stop)
             self._garbage.turn()
+            self._look_at_health()
             if not ready and not stop.is_set():
                 ready = True
                 log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
             self._pause(stop)
         self._starts.record.end()
+
+    def _look_at_health(self) -> None:
+        for what, why in self._sequencers.troubles(self._clock.now_ms()).items():
+            self.health.note(what, why)
+        failed = [f"lane {'-'.join(key)} is tried again: {place.failed_by}" for key, place in self._lanes.items() if place.failed_by]
+        self.health.note("lanes", "; ".join(failed)[:500] or None)
 
     def _pause(self, stop: threading.Event) -> None:
         """Until the next look; a query that is registered, paused or removed ends it."""
@@ -363,7 +375,7 @@ class Analysis:
     def _plan(self, key: LaneKey, job: Job) -> None:
         """Let a lane's plan be made, while the one that it replaces ends."""
         place = self._lanes.setdefault(key, SupervisedLane(self._backoff()))
-        lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told, self._sequencers.hold)
+        lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told, self._sequencers.hold, self._sequencers.why)
         self._starts.begin(key, lane)
 
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
@@ -393,7 +405,7 @@ class Analysis:
             else:
                 self._on_failure(key, place, job, lane.checkpoint, Failure(fault_of(error), cause_of(error)))
             return
-        place.lane = lane
+        place.lane, place.failed_by = lane, ""
         log.info(
             "lane %s runs %d queries",
             lane.name,
@@ -443,7 +455,9 @@ class Analysis:
         """Raises LocalError where another process computes the lane, Unavailable where Spark has ended: a new process starts a new one."""
         self._check_spark()
         place.trouble, what = step(place.trouble, failure)
-        place.not_before_s = self._clock.monotonic_s() + place.backoff.next_s()
+        place.failed_by = failure.cause
+        wait_s = place.backoff.next_s()
+        place.not_before_s = self._clock.monotonic_s() + (wait_s if failure.fault is not Fault.SURROUNDINGS else min(wait_s, AWAY_S))
         log.warning(
             "lane %s-%s failed: %s",
             *key,
@@ -526,27 +540,10 @@ class Analysis:
         return any(not place.is_held and now_s >= place.not_before_s for place in stand)
 
     def gather(self) -> Iterable[Metric]:
-        texts = {
-            "batches": "micro-batches committed",
-            "readings": "readings computed",
-            "results": "records of results written",
-            "late": "readings that came after their window was final",
-            "flagged": "frames whose event times were corrected",
-            "forgotten": "micro-batches after which more was open than is kept",
-        }
-        places = list(self._lanes.items())
-        counters = [(stream, str(kind), place.counters) for (stream, kind), place in places]
-        for name, text in texts.items():
-            family = CounterMetricFamily(f"edgewake_analysis_{name}", text, labels=["stream", "lane"])
-            for stream, kind, counts in (*counters, ("", "summary", self._summing.counters)):
-                family.add_metric([stream, kind], getattr(counts, name))
-            yield family
-        left_out = "streams that cannot be summed up now"
-        yield GaugeMetricFamily("edgewake_analysis_summaries_left_out", left_out, value=len(self._summing.left_out))
-        running = GaugeMetricFamily("edgewake_analysis_lane_running", "1 where the lane runs", labels=["stream", "lane"])
-        for (stream, kind), place in places:
-            running.add_metric([stream, kind], float(place.lane is not None))
-        yield running
+        """For Prometheus."""
+        lanes = {key: (place.counters, place.lane is not None) for key, place in self._lanes.items()}
+        yield from analysis_metrics.gather(lanes, self._summing.counters, left_out=len(self._summing.left_out))
+        yield from self.health.gather()
 
 
 def _one_line(error: Exception) -> str:
@@ -559,12 +556,12 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
     config = config.model_copy(update={"data_dir": config.data_dir.resolve(), "shared_dir": shared_dir})
     heartbeat = heartbeat or Heartbeat(clock, {})
     spark.jars_in(config.jars_dir)  # known before it stands by
-    gathered: list[Callable[[], Iterable[Metric]]] = []
+    leading: list[Analysis] = []
 
     def gather() -> Iterable[Metric]:
-        yield metrics.gauge("edgewake_analysis_leads", "1 where this analysis computes, 0 where it stands by", float(bool(gathered)))
-        for each in gathered:
-            yield from each()
+        yield metrics.gauge("edgewake_analysis_leads", "1 where this analysis computes, 0 where it stands by", float(bool(leading)))
+        for each in leading:
+            yield from each.gather()
 
     metrics_port.serve(
         config.metrics_port,
@@ -573,6 +570,7 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
         certificates=process_metrics.of_kafka(config.kafka.security),
         host=config.metrics_host,
         is_alive=lambda: heartbeat.is_alive(SILENT_S),
+        why_not_ready=lambda: "".join(each.health.why_not_ready() for each in leading),
     )
     leadership = Standby(config, rng, stop, heartbeat.beat).wait()
     if leadership is None:
@@ -580,7 +578,7 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
     classes = class_archive.archive_of(config.data_dir, config.jars_dir)
     session = start_session_of(config, [] if classes is None else classes.options())
     analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads)
-    gathered.append(analysis.gather)
+    leading.append(analysis)
     try:
         if classes is not None:
             classes.begin(class_archive.command_line(spark.jvm_pid(session)))

@@ -8,6 +8,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
+from edgewake.cloud.analysis.lanes.log_reader import iso
 from edgewake.cloud.analysis.lanes.upstream_hold import Sequenced
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.up_places import UNANSWERED, UpPlaces
@@ -17,6 +18,8 @@ log = logging.getLogger("edgewake.analysis")
 
 LOOK_S: Final = 2.0
 """Seconds between two looks, of two questions each: as often as the sequencers say where they are."""
+AGAIN_S: Final = 0.5
+"""The same after one that failed: windows wait for it when Kafka is back."""
 CLOSE_S: Final = 1.0
 
 
@@ -26,6 +29,7 @@ class SequencerWatch:
     def __init__(self, config: KafkaConfig, clock: Clock) -> None:
         self._config, self._clock = config, clock
         self._sequenced = Sequenced()
+        self._failed_by = ""
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sequencer-watch", daemon=True)
@@ -38,6 +42,20 @@ class SequencerWatch:
         """Event time that must not be passed, if any."""
         with self._lock:
             return self._sequenced.hold(now_ms)
+
+    def why(self, now_ms: int) -> str:
+        """Why event time is held, for people; empty where it is not."""
+        with self._lock:
+            since_ms = self._sequenced.held_since(now_ms)
+        if since_ms is None:
+            return ""
+        return f"event time stands: since {iso(since_ms)} something waits that no sequencer passes on"
+
+    def troubles(self, now_ms: int) -> dict[str, str | None]:
+        """What is in the way of event time, by what the analysis' health calls it; None: nothing is."""
+        failed_by = self._failed_by
+        unknown = f"unknown how far the sequencers are: {failed_by}" if failed_by else None
+        return {"hold": self.why(now_ms) or None, "sequencers": unknown}
 
     def close(self) -> None:
         """End."""
@@ -54,12 +72,12 @@ class SequencerWatch:
                 ends, sequenced = places.ends(), places.sequenced()
             except KafkaException as error:
                 failed += 1
+                text = self._failed_by = error.args[0].str()
                 if failed == UNANSWERED:
-                    text = error.args[0].str()
                     log.warning("unknown how far the sequencers are: %s", text, extra={"event": "analysis.sequencers_unknown"})
             else:
-                failed = 0
+                failed, self._failed_by = 0, ""
                 with self._lock:
                     self._sequenced.look(self._clock.now_ms(), ends, sequenced)
-            self._closed.wait(LOOK_S)
+            self._closed.wait(AGAIN_S if failed else LOOK_S)
         places.close()

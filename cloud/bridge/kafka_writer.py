@@ -28,7 +28,6 @@ PRODUCER: Final[dict[str, Any]] = {
     "queue.buffering.max.messages": 200_000,  # above the in-flight bound, so that it is not the queue that fills
     "queue.buffering.max.kbytes": 256 * 1024,
     "topic.metadata.refresh.interval.ms": 30_000,
-    "reconnect.backoff.max.ms": 2_000,
     "delivery.report.only.error": False,
 }
 ALONE: Final[dict[str, Any]] = PRODUCER | {"linger.ms": 0, "batch.num.messages": 1}

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from edgewake.cloud.client_share import Bound, Held
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.errors import LocalError, QueryError, QueryFault, Unavailable
 
@@ -18,6 +19,8 @@ AT_ONCE_MAX: Final = 2
 """Children at a time; each may have a gigabyte of memory (child.MEMORY_MAX) and two threads."""
 WAITING_MAX: Final = 8
 """Questions under way or waiting; one more is answered at once that there are too many."""
+HOLDER_SHARE: Final = 0.5
+"""Of WAITING_MAX: what one key's holder may have under way."""
 START_S: Final = 10.0
 """What a child has beside the question's time: to start and to read the present, on a busy machine."""
 _THRIFTY: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
@@ -33,21 +36,21 @@ class Asking:
         self._lake_dir = lake_dir.absolute()
         self._kafka = kafka
         self._turns = asyncio.Semaphore(AT_ONCE_MAX)
-        self._waiting = 0
+        self._waiting = Held(Bound("questions", WAITING_MAX, HOLDER_SHARE))
 
-    async def ask(self, question: dict[str, Any], passed: Mapping[str, int] = _NONE) -> bytes:
+    async def ask(self, question: dict[str, Any], passed: Mapping[str, int] = _NONE, *, holder: str = "") -> bytes:
         """The answer as JSON. `passed`: a query's topic → event time, ms, up to which its windows are final, known before rows are read.
 
-        Raises QueryError where it is refused, Unavailable, and LocalError where the child fails.
+        `holder`: of the key that asks. Raises QueryError where it is refused, Unavailable, and LocalError where the child fails.
         """
-        if self._waiting >= WAITING_MAX:
-            raise Unavailable(f"{WAITING_MAX} questions are under way, no more")
-        self._waiting += 1
+        refused = self._waiting.take(holder)
+        if refused is not None:
+            raise Unavailable(refused)
         try:
             async with self._turns:
                 return await self._in_child(question, passed)
         finally:
-            self._waiting -= 1
+            self._waiting.give_back(holder)
 
     async def _in_child(self, question: dict[str, Any], passed: Mapping[str, int]) -> bytes:
         kafka = self._kafka.model_dump(mode="json")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Request, Response
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
 from edgewake.cloud import web
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
 from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
@@ -84,22 +86,32 @@ IdempotencyKey = Annotated[
 ]
 
 
-def make_app(proxy: Proxy, peers: Peers, registry: CollectorRegistry, *, progress: Callable[[], str]) -> FastAPI:
-    """The application around a proxy. `progress` says what a proxy that is not ready waits for."""
+def make_app(
+    proxy: Proxy,
+    peers: Peers,
+    registry: CollectorRegistry,
+    *,
+    progress: Callable[[], str],
+    clients: Clients | None = None,
+    allow_origins: Sequence[str] = (),
+) -> FastAPI:
+    """The application around a proxy. `progress` says what a proxy that is not ready waits for, `clients` who asks."""
+    clients = clients or Clients()
     app = application("Edgewake push proxy", description=__doc__ or "")
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
+    _let_others_ask(app, allow_origins)
     _answer_refusals(app)
-    _pass_on(app, peers)
+    _pass_on(app, peers, clients)
 
     @app.post(
         "/v1/leases",
         status_code=201,
         responses={200: {"model": GrantedView, "description": "A repeated request."}, **problems(409, 422, 429)},
     )
-    async def grant(body: LeaseRequest, response: Response, idempotency_key: IdempotencyKey = None) -> GrantedView:
+    async def grant(http: Request, body: LeaseRequest, response: Response, idempotency_key: IdempotencyKey = None) -> GrantedView:
         """Take a client over. When this is answered the lease is stored, and from your cursor on nothing is missed."""
         try:
-            granted = await proxy.grant(body, idempotency_key)
+            granted = await proxy.grant(body, idempotency_key, address=clients.of_request(http))
         except ValueError as error:  # the secret
             raise Problem(422, "secret", str(error)) from error
         except LookupError as error:
@@ -143,7 +155,20 @@ def make_app(proxy: Proxy, peers: Peers, registry: CollectorRegistry, *, progres
     return app
 
 
-def _pass_on(app: FastAPI, peers: Peers) -> None:
+def _let_others_ask(app: FastAPI, origins: Sequence[str]) -> None:
+    """Pages of these sites may ask."""
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+            expose_headers=["Location", "Retry-After"],
+            max_age=3600,
+        )
+
+
+def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
     """Pass a request for another proxy's lease on to it, once."""
 
     @app.exception_handler(Elsewhere)
@@ -153,7 +178,9 @@ def _pass_on(app: FastAPI, peers: Peers) -> None:
             if url is None:
                 raise Unavailable("the lease is being taken over by another proxy")
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            answer = await peers.forward(url, request.method, target, request.headers, await request.body())
+            answer = await peers.forward(
+                url, request.method, target, request.headers, await request.body(), client=clients.of_request(request)
+            )
         except Unavailable as away:
             return Problem(503, "standby", str(away), headers={"Retry-After": "2"}).response()
         return Response(answer.content, answer.status_code, passed_back(answer))

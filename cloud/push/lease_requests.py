@@ -33,9 +33,19 @@ def hash_of(request: LeaseRequest) -> str:
 
 
 def new_lease(
-    lease_id: str, request: LeaseRequest, *, host: str, sealer: Sealer, random_bytes: Callable[[int], bytes], now: int
+    lease_id: str,
+    request: LeaseRequest,
+    *,
+    host: str,
+    client: str,
+    sealer: Sealer,
+    random_bytes: Callable[[int], bytes],
+    now: int,
 ) -> tuple[Lease, Endpoint]:
-    """A lease and what is sealed in it. `host`: of the endpoint. Raises ValueError for a secret that is none."""
+    """A lease and what is sealed in it. `host`: of the endpoint; `client`: of who asks (`Sealer.client_of`).
+
+    Raises ValueError for a secret that is none.
+    """
     secret = request.endpoint.secret
     if secret is None:
         secret = webhook.make_secret(random_bytes)
@@ -57,6 +67,7 @@ def new_lease(
         ttl_s=request.ttl_s,
         created_at=now,
         expires_at=now + request.ttl_s * 1000,
+        client=client,
     )
     return lease, endpoint
 

@@ -66,9 +66,13 @@ class Peers:
             if assigned.topic == topics.LEASES
         }
 
-    async def forward(self, url: str, method: str, target: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
-        """Pass a request on; raises Unavailable."""
+    async def forward(
+        self, url: str, method: str, target: str, headers: Mapping[str, str], body: bytes, *, client: str = ""
+    ) -> httpx.Response:
+        """Pass a request of a client's on; raises Unavailable. The other proxy believes us who that is where it trusts our address."""
         passed = {name: headers[name] for name in _HEADERS if name in headers} | {FORWARDED: self._own_url}
+        if client:
+            passed["x-forwarded-for"] = client.partition("/")[0]
         try:
             return await self._client.request(method, url + target, headers=passed, content=body)
         except httpx.HTTPError as error:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from edgewake.cloud.client_share import Bound
 from edgewake.cloud.push import lease_requests, lease_state
 from edgewake.cloud.push.lease_writer import NotOwner
 from edgewake.cloud.push.sealing import Endpoint
@@ -60,15 +62,16 @@ class Granted:
 class Proxy:
     """The leases of this process. Every method runs on the event loop."""
 
-    def __init__(self, services: Services, *, random_bytes: Callable[[int], bytes], leases_max: int) -> None:
+    def __init__(self, services: Services, *, random_bytes: Callable[[int], bytes], leases_max: int, client_share: float = 1) -> None:
         self._watch = services.watch
         self._caller = services.caller
         self._sealer = services.sealer
         self._clock = services.clock
         self._metrics = services.metrics
         self._random_bytes = random_bytes
-        self._leases_max = leases_max
+        self._bound = Bound("leases", leases_max, client_share)
         self._granting: dict[str, asyncio.Lock] = {}
+        self._granting_to: Counter[str] = Counter()
         waker = Waker(services)
         self._tending = waker.tending = Tending(services, let_wake=waker.let_wake, start_wakes=waker.start_wakes)
 
@@ -98,7 +101,7 @@ class Proxy:
         """Stop; the leases stay in Kafka."""
         await self._tending.close()
 
-    async def grant(self, request: LeaseRequest, idempotency_key: str | None = None) -> Granted:
+    async def grant(self, request: LeaseRequest, idempotency_key: str | None = None, *, address: str = "") -> Granted:
         """Take a client over: when this returns the lease is in Kafka, and from its cursor on nothing is missed.
 
         Raises Standby, Elsewhere, KeyUsedBefore, TooManyLeases, EndpointRefused, CursorError, FilterError, TooManyFilters, LookupError,
@@ -106,26 +109,33 @@ class Proxy:
         """
         lease_id = self._own_id() if idempotency_key is None else lease_requests.id_of_key(idempotency_key)
         lock = self._granting.setdefault(lease_id, asyncio.Lock())
+        client = self._sealer.client_of(address)
+        self._granting_to[client] += 1
         try:
             async with lock:
-                return await self._grant(lease_id, request)
+                return await self._grant(lease_id, request, client)
         finally:
+            self._granting_to[client] -= 1
+            if not self._granting_to[client]:
+                del self._granting_to[client]
             if not lock.locked():
                 self._granting.pop(lease_id, None)
 
-    async def _grant(self, lease_id: str, request: LeaseRequest) -> Granted:
+    async def _grant(self, lease_id: str, request: LeaseRequest, client: str) -> Granted:
         writer = self._writer_of(lease_id)
         tended = self._tending.leases.get(lease_id)
         if tended is not None:
             if tended.lease.request_hash != lease_requests.hash_of(request):
                 raise KeyUsedBefore("this Idempotency-Key came with another request before")
             return Granted(tended.lease, self._sealer.open(lease_id, tended.lease.sealed), is_new=False)
-        if len(self._tending.leases) + len(self._granting) > self._leases_max:
-            raise TooManyLeases(f"{self._leases_max} leases, no more")
+        held = self._tending.clients[client] + self._granting_to[client] - 1  # this one is not granted yet
+        refused = self._bound.refusal(total=len(self._tending.leases) + len(self._granting) - 1, held=held)
+        if refused is not None:
+            raise TooManyLeases(refused)
         host = await self._caller.check(str(request.endpoint.url))
-        await self._watch.check(request.subscription, request.cursor)
+        await self._watch.check(request.subscription, request.cursor, client)
         lease, endpoint = lease_requests.new_lease(
-            lease_id, request, host=host, sealer=self._sealer, random_bytes=self._random_bytes, now=self._clock.now_ms()
+            lease_id, request, host=host, client=client, sealer=self._sealer, random_bytes=self._random_bytes, now=self._clock.now_ms()
         )
         await self._store_new(writer, lease)
         self._tending.tend(Tended(lease))
@@ -171,7 +181,7 @@ class Proxy:
         if change.endpoint is not None:
             host = await self._caller.check(endpoint.url)
         if change.cursor is not None:
-            await self._watch.check(tended.lease.subscription, change.cursor)
+            await self._watch.check(tended.lease.subscription, change.cursor, tended.lease.client)
         tended = self._authorized(lease_id, hash_token(token))  # it may have ended meanwhile
         old = tended.lease
         new = lease_requests.changed(old, change, endpoint=endpoint, host=host, sealer=self._sealer, now=self._clock.now_ms())

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from edgewake.cloud import process_metrics, web
+from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.push import sealing
@@ -27,6 +28,7 @@ from edgewake.cloud.push.proxy import Proxy
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.watchers import Watchers
 from edgewake.cloud.push.webhook import Caller
+from edgewake.cloud.web_connections import Connections
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import SystemClock
@@ -51,6 +53,14 @@ class PushConfig(config.Config):
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
+    trusted_proxies: tuple[NetworkText, ...] = ()
+    """Proxies in front of this one, and the other push proxies, e.g. ["10.0.0.0/8"]: only they may say in X-Forwarded-For for whom they
+    ask."""
+    address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
+    """The part of `leases_max`, of `scanned_filters_max` and of connections that one client address may hold; an IPv6 network of 64 bits is
+    one. 1 where all clients come from one address."""
+    allow_origins: tuple[str, ...] = ()
+    """Other sites whose pages may ask here, e.g. "https://dash.example.org"; none by default."""
     cursor_key_file: Path
     """Keys that sign cursors: the access servers' file, read again when it changes."""
     lease_key_file: Path
@@ -74,7 +84,6 @@ class PushConfig(config.Config):
 def main(config_file: Path, *, verbose: bool) -> None:
     """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be used)."""
     log.set_up(verbose=verbose)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs whole addresses, and an endpoint's may be a secret
     web.run_part(lambda: run(config.load(PushConfig, config_file)))
 
 
@@ -89,22 +98,33 @@ async def run(settings: PushConfig) -> None:
     sealer = sealing.load(settings.lease_key_file, os.urandom)
     caller = Caller(clock, allow_hosts=settings.allow_hosts, tls=_tls(settings.ca_file))
     keys = KeyFile(settings.cursor_key_file)
-    watch = Watchers(settings.kafka, keys.codec, clock, name=settings.name, scanned_filters_max=settings.scanned_filters_max)
+    watch = Watchers(
+        settings.kafka,
+        keys.codec,
+        clock,
+        name=settings.name,
+        scanned_filters_max=settings.scanned_filters_max,
+        client_share=settings.address_share,
+    )
     metrics = Metrics(registry)
     process_metrics.register(registry, "push", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock)
     metrics.behind.set_function(lambda: watch.behind)
     services = Services(watch, caller, sealer, clock, rng, metrics, settings.session_timeout_s)
-    proxy = Proxy(services, random_bytes=os.urandom, leases_max=settings.leases_max)
+    proxy = Proxy(services, random_bytes=os.urandom, leases_max=settings.leases_max, client_share=settings.address_share)
     session_s = settings.session_timeout_s
     member = Membership(settings.kafka, settings.name, own_url, owner=proxy, clock=clock, rng=rng, session_timeout_s=session_s)
     reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
     peers = Peers(settings.kafka, clock, own_url)
-    app = make_app(proxy, peers, registry, progress=lambda: _progress(member, proxy))
+    clients = Clients(settings.trusted_proxies)
+    connections = Connections(share=settings.address_share, clients=clients)
+    app = make_app(proxy, peers, registry, clients=clients, allow_origins=settings.allow_origins, progress=lambda: _progress(member, proxy))
     parts = {"membership": member.run(), "reads": reads.run(), "watch": watch.run(), "cursor-keys": keys.run(clock), "leases": proxy.run()}
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(web.named(name, coroutine), name=name) for name, coroutine in parts.items()]
-            await web.serve(HostCheck(app, settings.public_names), listener, stop=stop, on_ready=lambda: _log_ready(settings))
+            await web.serve(
+                HostCheck(app, settings.public_names), listener, stop=stop, on_ready=lambda: _log_ready(settings), connections=connections
+            )
             for task in background:
                 task.cancel()
     finally:

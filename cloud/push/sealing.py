@@ -28,6 +28,7 @@ from edgewake.protocol.errors import ConfigError, EdgewakeError
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 FINGERPRINT_BYTES: Final = 4
+CLIENT_BYTES: Final = 6
 
 
 class UnknownKey(EdgewakeError):
@@ -56,6 +57,7 @@ class Sealer:
             raise ValueError(f"expected at least one key, each of {2 * KEY_BYTES} hex digits")
         self._ciphers = {_fingerprint(key): AESGCM(key) for key in keys}
         self._sealing = _fingerprint(keys[0])
+        self._client_key = blake2b(keys[0], digest_size=KEY_BYTES, person=b"edgewake client").digest()
         self._random_bytes = random_bytes
 
     def seal(self, lease_id: str, endpoint: Endpoint) -> str:
@@ -75,6 +77,10 @@ class Sealer:
             return Endpoint(**orjson.loads(opened))
         except (InvalidTag, binascii.Error, ValueError, TypeError) as error:
             raise Damaged(f"lease {lease_id}: its sealed endpoint is damaged") from error
+
+    def client_of(self, address: str) -> str:
+        """Stands for a client's address, and tells it to nobody. After a change of the key each client is another one."""
+        return blake2b(address.encode(), key=self._client_key, digest_size=CLIENT_BYTES).hexdigest()
 
     def seals_with(self, text: str) -> bool:
         """Is it sealed with the key that seals now?"""

@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from edgewake.cloud.push import lease_state, sealing
+from edgewake.cloud.push import lease_state, sealing, tally
 from edgewake.cloud.push.agenda import Agenda
 from edgewake.cloud.push.host_turns import HostTurns
 from edgewake.cloud.push.lease_writer import NotOwner
 from edgewake.cloud.push.services import Services
-from edgewake.cloud.push.tally import Counter
 from edgewake.cloud.push.wake_policy import Unseen
 from edgewake.protocol.clock import sleep_or
 from edgewake.protocol.errors import ConfigError, Unavailable
@@ -61,7 +61,7 @@ class Tended:
     """A lease and what belongs to it in this process."""
 
     lease: Lease
-    counter: Counter | None = None
+    counter: tally.Counter | None = None
     partition: int = -1
     counts_since: float = 0.0
     """On the monotonic clock."""
@@ -89,6 +89,8 @@ class Tending:
         """`let_wake` is given leases whose wake-up is due; `start_wakes` starts some of them: True where more can be started."""
         self.partitions: dict[int, Partition] = {}
         self.leases: dict[str, Tended] = {}
+        self.clients: Counter[str] = Counter()
+        """Leases of each client."""
         self._watch = services.watch
         self._sealer = services.sealer
         self._clock = services.clock
@@ -203,7 +205,11 @@ class Tending:
 
     def tend(self, tended: Tended) -> None:
         """Look after a lease from now on."""
+        before = self.leases.get(tended.lease.id)
+        if before is not None:
+            self._forget_client(before.lease.client)
         self.leases[tended.lease.id] = tended
+        self.clients[tended.lease.client] += 1
         self._metrics.leases.set(len(self.leases))
         self.count_anew(tended)
         self.look_at(tended.lease.id)
@@ -212,6 +218,7 @@ class Tending:
         """Look after it no more; a call that is under way is cut off."""
         if self.leases.get(tended.lease.id) is tended:
             del self.leases[tended.lease.id]
+            self._forget_client(tended.lease.client)
         self._agenda.drop(tended.lease.id)
         self._changed.discard(tended.lease.id)
         self.stop_counting(tended)
@@ -219,13 +226,18 @@ class Tending:
             tended.call.cancel()
         self._metrics.leases.set(len(self.leases))
 
+    def _forget_client(self, client: str) -> None:
+        self.clients[client] -= 1
+        if self.clients[client] <= 0:
+            del self.clients[client]
+
     def count_anew(self, tended: Tended) -> None:
         """Count from where the lease says."""
         self.stop_counting(tended)
         lease = tended.lease
         if lease.state in (LeaseState.PAUSED, LeaseState.DISABLED):
             return
-        tended.counter = Counter(
+        tended.counter = tally.Counter(
             lease.id,
             streams=lease.streams,
             where=lease.where,

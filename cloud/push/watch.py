@@ -15,8 +15,8 @@ from edgewake.protocol.lease import Subscription
 class Watch(Protocol):
     """Counts for many leases at once."""
 
-    async def check(self, subscription: Subscription, cursor: str) -> None:
-        """May a lease have this subscription and cursor?
+    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
+        """May a lease of this client have this subscription and cursor?
 
         Raises CursorError, FilterError, LookupError (an unknown stream), TooManyFilters or Unavailable.
         """

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from edgewake.cloud.client_share import Bound
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.cohort import Lost
@@ -67,9 +68,11 @@ class TooManyFilters(EdgewakeError):
 class Watchers:
     """The port `edgewake.cloud.push.watch.Watch` on a hub. `run` must run."""
 
-    def __init__(self, config: KafkaConfig, codec: CursorCodec, clock: Clock, *, name: str, scanned_filters_max: int) -> None:
+    def __init__(
+        self, config: KafkaConfig, codec: CursorCodec, clock: Clock, *, name: str, scanned_filters_max: int, client_share: float = 1
+    ) -> None:
         """`scanned_filters_max`: different filters of one set of streams at most that no index finds."""
-        self._scanned_max = scanned_filters_max
+        self._scanned = Bound("filters that demand no value of a field", scanned_filters_max, client_share)
         self._hub = Hub(HUB, config, name=name, codec=codec, clock=clock)
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
@@ -85,7 +88,7 @@ class Watchers:
         """Leases that are not at the live end yet."""
         return sum(watcher.behind for watcher in self._watchers.values())
 
-    async def check(self, subscription: Subscription, cursor: str) -> None:
+    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
         """See the port."""
         decoded = self._hub.codec.decode(cursor)
         wanted = normal(subscription)
@@ -93,8 +96,9 @@ class Watchers:
         streams = set(map(stream_hash, wanted.streams))
         if isinstance(decoded, Cursor) and not streams & {entry.stream for entry in decoded.streams}:
             raise CursorError("subscription", "the cursor belongs to other streams than the subscription names")
-        if not self._watcher(wanted.streams).admits(wanted.where, self._scanned_max):
-            raise TooManyFilters(f"{self._scanned_max} filters that demand no value of a field: add a condition such as device = 'car-7'")
+        refused = self._watcher(wanted.streams).refusal(wanted.where, self._scanned, client)
+        if refused is not None:
+            raise TooManyFilters(f"{refused}: add a condition such as device = 'car-7'")
 
     def add(self, counter: Counter, cursor: str) -> None:
         """See the port."""
@@ -162,6 +166,8 @@ class StreamWatcher:
         """Leases that are not at the live end yet, and where they are to begin."""
         self._admitted: dict[str, float] = {}
         """Filters to be evaluated for every event that no lease at the live end has yet, and when they were admitted."""
+        self._askers: dict[str, str] = {}
+        """Who asked first for each such filter, since this process runs."""
         self._new: list[Counter] = []
         self._far: list[tuple[Counter, Positions]] = []
         self._has_new = asyncio.Event()
@@ -180,20 +186,25 @@ class StreamWatcher:
         """Leases that are not at the live end yet."""
         return len(self._cursors)
 
-    def admits(self, where: str | None, scanned_max: int) -> bool:
-        """May a lease have this filter? Not if it is one more than `scanned_max` that are evaluated for every event."""
+    def refusal(self, where: str | None, bound: Bound, client: str) -> str | None:
+        """Why a lease may not have this filter: one more than `bound` allows of those that are evaluated for every event."""
         if where is None or self._matcher.get(where) is not None or required_values(parse_where(where)) is not None:
-            return True
+            return None
         now = self._clock.monotonic_s()
         self._admitted = {
             one: at
             for one, at in self._admitted.items()
             if self._matcher.get(one) is None and (self._cursors or now - at < ADMITTED_S)  # some lease that is behind may have it
         }
-        if where not in self._admitted and self._matcher.scanned + len(self._admitted) >= scanned_max:
-            return False
+        self._askers = {one: who for one, who in self._askers.items() if one in self._admitted or self._matcher.get(one) is not None}
+        if where not in self._admitted:
+            held = sum(who == client for who in self._askers.values())
+            refused = bound.refusal(total=self._matcher.scanned + len(self._admitted), held=held)
+            if refused is not None:
+                return refused
+            self._askers[where] = client
         self._admitted[where] = now
-        return True
+        return None
 
     def add(self, counter: Counter, cursor: str) -> None:
         """Bring a lease from its cursor to the live end."""

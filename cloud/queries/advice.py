@@ -94,8 +94,8 @@ SYNTAX: Final[Mapping[str, str]] = {
     r"\bWINDOW\s+SESSION\b": "sessions are written GROUP BY session_window(event_time, '5 minutes'), device",
     r"\bWINDOW\s+(TUMBLING|HOPPING|SLIDING)\b": f"windows are written {_WINDOWS},"
     " sliding ones window(event_time, '1 minute', '10 seconds')",
-    r"\bEMIT\s+(CHANGES|FINAL|AFTER|ON|STREAM|WITHOUT)\b": "without EMIT a row is told again whenever a reading changes it, and the"
-    " watermark says when its window is final",
+    r"\bEMIT\s+(CHANGES|FINAL|AFTER|ON|STREAM|WITHOUT)\b": "a row is told again whenever a reading changes it; with the header"
+    " `-- emit: final` once, when its window is final",
     r"\bSAMPLE\s+BY\b": f"windows are written {_WINDOWS}, device",
     r"\bLATEST\s+(ON|BY)\b": "the latest row of each device: SELECT device, last(x) AS x FROM stream GROUP BY device",
     r"\bASOF\b": "JOIN table ON stream.key = table.key: it finds the row that was the latest at the reading's time",

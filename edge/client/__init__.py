@@ -6,9 +6,9 @@
         process(received.fields)
         save(received.cursor)  # after processing: the next run begins with the event after it
 
-`Follower` takes several servers, `start`, `on_gap` and `checkpoints`; it gives `Received` (kind, text, fields, cursor), reports
-`Connected` and `Lost` to `on_notice`, and raises `FollowError` where every server refuses. `Parser` is the SSE parser alone: bytes in,
-events out.
+`Follower` takes several servers, `start`, `on_gap`, `checkpoints` and `credentials` (token, headers, certificates); it gives
+`Received` (kind, text, fields, cursor), reports `Connected` and `Lost` to `on_notice`, and raises `FollowError` where every server
+refuses. `Parser` is the SSE parser alone: bytes in, events out.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from edgewake.edge.client.credentials import Credentials
     from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
     from edgewake.edge.client.sse import Parser
     from edgewake.protocol.lease import Subscription
 
-__all__ = ["Connected", "FollowError", "Follower", "Lost", "Parser", "Received", "Subscription"]
+__all__ = ["Connected", "Credentials", "FollowError", "Follower", "Lost", "Parser", "Received", "Subscription"]
 
-_MODULES = {"Parser": "edgewake.edge.client.sse", "Subscription": "edgewake.protocol.lease"}
+_MODULES = {
+    "Credentials": "edgewake.edge.client.credentials",
+    "Parser": "edgewake.edge.client.sse",
+    "Subscription": "edgewake.protocol.lease",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +12,11 @@ import click
 from edgewake.edge.client import completion
 
 if TYPE_CHECKING:
+    from edgewake.edge.client.credentials import Credentials
     from edgewake.edge.client.follow import OnGap
 
 
+FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 DEFAULT_SERVER = "http://127.0.0.1:8700"
 
 
@@ -27,11 +30,22 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
 )
 @click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
 @click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
-@click.option("--from", "start", default="latest", show_default=True, help="earliest, latest, an ISO 8601 time, or ms since 1970.")
+@click.option(
+    "--from",
+    "start",
+    default="latest",
+    show_default=True,
+    help="earliest, latest, an ISO 8601 time, a time ago such as -15m, or ms since 1970.",
+)
 @click.option("--on-gap", type=click.Choice(["earliest", "latest", "stop"]), help="How to go on where records were lost.")
 @click.option("--cursor-file", type=click.Path(path_type=Path, dir_okay=False), help="Save the cursor here and go on from it next time.")
 @click.option("--json/--table", "as_json", default=None, help="Default: a table on a terminal, JSON lines when piped.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many events.")
+@click.option("--token-file", type=FILE, help="A file with a token for `Authorization: Bearer`. Or in EDGEWAKE_TOKEN.")
+@click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header to send; repeat it for more.")
+@click.option("--ca-file", type=FILE, help="Certificates to trust beside the system's, PEM.")
+@click.option("--cert-file", type=FILE, help="Your own certificate, PEM.")
+@click.option("--key-file", type=FILE, help="Its key, where it is not in the same file.")
 def tail(
     streams: tuple[str, ...],
     servers: tuple[str, ...],
@@ -42,6 +56,11 @@ def tail(
     cursor_file: Path | None,
     as_json: bool | None,
     count: int | None,
+    token_file: Path | None,
+    headers: tuple[str, ...],
+    ca_file: Path | None,
+    cert_file: Path | None,
+    key_file: Path | None,
 ) -> None:
     """Follow STREAM (a stream or a query; several are merged): a live table on a terminal, JSON lines when piped.
 
@@ -60,8 +79,27 @@ def tail(
     except ValidationError as error:
         raise click.UsageError(f"STREAM: {error.errors()[0]['msg']}") from error
     try:
+        credentials = _credentials(token_file, headers, ca_file, cert_file, key_file)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+    try:
         Follower(servers, subscription)
     except ValueError as error:
         raise click.UsageError(f"--server: {error}") from error
     as_json = not sys.stdout.isatty() if as_json is None else as_json
-    sys.exit(run(Tail(servers, subscription, start, cursor_file, count, on_gap, as_json)))
+    sys.exit(run(Tail(servers, subscription, start, cursor_file, count, on_gap, as_json, credentials)))
+
+
+def _credentials(
+    token_file: Path | None, headers: tuple[str, ...], ca_file: Path | None, cert_file: Path | None, key_file: Path | None
+) -> Credentials:
+    """Raises OSError and ValueError."""
+    from edgewake.edge.client.credentials import Credentials
+
+    token = os.environ.get("EDGEWAKE_TOKEN") if token_file is None else token_file.read_text("utf-8").strip()
+    pairs = [header.partition(":") for header in headers]
+    wrong = [name for name, colon, _ in pairs if not colon]
+    if wrong:
+        raise ValueError(f"--header {wrong[0][:40]!r}: expected NAME:VALUE")
+    given = {name.strip(): value.strip() for name, _, value in pairs}
+    return Credentials(token or None, given, ca_file, cert_file, key_file)

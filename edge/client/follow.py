@@ -15,15 +15,17 @@ import asyncio
 import math
 import random
 import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
-from urllib.parse import quote, urlsplit
+from typing import Any, Final, Literal, NoReturn
+from urllib.parse import quote, urljoin, urlsplit
 
 import httpx
 import orjson
 
 from edgewake.edge.backoff import Backoff
+from edgewake.edge.client.credentials import Credentials, may_follow, without_password
 from edgewake.edge.client.sse import Event, Parser, SseError
 from edgewake.edge.retry_after import retry_after_s
 from edgewake.protocol.clock import Clock, SystemClock
@@ -47,6 +49,8 @@ RETRY_AFTER_MAX_S: Final = 300.0
 RETRY_MAX_S: Final = 60.0
 """A stream's `retry` counts up to here."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
+REDIRECTS_MAX: Final = 5
+"""In a row; each connection begins at the server's own address again."""
 _FINAL: Final = frozenset({400, 401, 403, 404, 405, 406, 410, 421, 422})
 """Trying again would not mend these. After a first success 404 is not among them: another server may not know a new stream yet."""
 
@@ -103,6 +107,7 @@ class Follower:
 
     `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since 1970) counts only while there is no
     cursor. `on_gap` is how to go on after a gap; with "stop" the events end there. `checkpoints`: also give events of that kind.
+    `credentials`: what is shown to the servers; a name and password in an address are sent as HTTP Basic, and shown nowhere.
     `patient=False`: raise where no server of the first round can be one, instead of trying for ever. Raises ValueError for a server
     that is no URL.
     """
@@ -116,12 +121,16 @@ class Follower:
         start: str = "latest",
         on_gap: OnGap | None = None,
         checkpoints: bool = False,
+        credentials: Credentials | None = None,
         patient: bool = True,
         on_notice: Callable[[Connected | Lost], None] = lambda _: None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self._servers = list(dict.fromkeys(map(_checked, servers)))
+        self._credentials = credentials or Credentials()
+        self._basic = dict(without_password(_checked(server)) for server in servers)
+        """The header of the name and password that were in a server's address."""
+        self._servers = list(self._basic)
         if not servers:
             raise ValueError("expected at least one server")
         self._subscription = subscription
@@ -144,7 +153,8 @@ class Follower:
 
     async def events(self) -> AsyncGenerator[Received, None]:
         """Events without end; after `on_gap="stop"` they end with the gap. Raises FollowError where the servers refuse."""
-        async with httpx.AsyncClient(timeout=httpx.Timeout(CONNECT_S, read=None)) as http:
+        timeout = httpx.Timeout(CONNECT_S, read=None)
+        async with httpx.AsyncClient(timeout=timeout, verify=self._credentials.context()) as http:
             while True:
                 server, _ = self._next_server()
                 self._turn = self._servers.index(server) + 1
@@ -162,9 +172,7 @@ class Follower:
     async def _stream(self, http: httpx.AsyncClient, server: str, attempt: _Attempt) -> AsyncIterator[Received]:
         """The events of one connection."""
         self._attempts += 1
-        request = http.build_request("GET", self._url(server), params=self._params(), headers=self._headers())
-        async with asyncio.timeout(HEAD_S):
-            response = await http.send(request, stream=True)
+        response = await self._opened(http, server)
         try:
             if response.status_code == 204:
                 attempt.stopped = True
@@ -185,6 +193,24 @@ class Follower:
         finally:
             await response.aclose()
 
+    async def _opened(self, http: httpx.AsyncClient, server: str) -> httpx.Response:
+        """The answer of a server, or of where it redirects to. Raises as `_refuse` does."""
+        request = http.build_request("GET", self._url(server), params=self._params(), headers=self._headers(server))
+        has_secrets = bool(self._credentials.head() or self._basic[server] or self._credentials.cert_file)
+        shown = ""
+        for _ in range(REDIRECTS_MAX):
+            async with asyncio.timeout(HEAD_S):
+                response = await http.send(request, stream=True)
+            if not response.has_redirect_location:
+                return response
+            await response.aclose()
+            target = urljoin(str(request.url), response.headers["Location"])
+            shown = without_password(target)[0].partition("?")[0]
+            if not may_follow(str(request.url), target, has_secrets=has_secrets):
+                await self._refuse(server, response, f"redirects to {shown}, which is not followed with what you send: name that server")
+            request = http.build_request("GET", target, headers=self._headers(server))
+        return await self._refuse(server, response, f"redirects more than {REDIRECTS_MAX} times, last to {shown}")
+
     async def _received(self, response: httpx.Response, silence_s: float, attempt: _Attempt) -> AsyncIterator[Received]:
         parser = Parser(self._cursor)
         pieces = aiter(response.aiter_raw())
@@ -203,16 +229,10 @@ class Follower:
             self._cursor = _checked_cursor(parser.last_event_id)
             attempt.retry_s = None if parser.retry_ms is None else min(RETRY_MAX_S, parser.retry_ms / 1000)
 
-    async def _refuse(self, server: str, response: httpx.Response) -> None:
+    async def _refuse(self, server: str, response: httpx.Response, why: str = "") -> NoReturn:
         """Raise FollowError where every server refuses for good, httpx.HTTPStatusError for what may pass."""
-        body = b""
-        async with asyncio.timeout(HEAD_S):
-            async for piece in response.aiter_raw():
-                body += piece
-                if len(body) > PROBLEM_BYTES_MAX:
-                    break
-        detail = _detail(body) or response.reason_phrase
-        if response.status_code in _FINAL and not (response.status_code == 404 and self._was_connected):
+        detail = why or await _told(response)
+        if (why or _is_final(response.status_code)) and not (response.status_code == 404 and self._was_connected):
             self._refused[server] = detail
             # All servers refuse; or all were asked twice, and those that did not refuse did not answer.
             if len(self._refused) == len(self._servers) or self._attempts >= 2 * len(self._servers):
@@ -227,6 +247,8 @@ class Follower:
             return
         if any(isinstance(cause, socket.gaierror) for cause in _causes(error)):
             raise FollowError(f"{server}: no such host", wrong_address=True) from error
+        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+            raise FollowError(f"{server}: its certificate is not trusted: expected its authority in ca_file", wrong_address=True) from error
         if isinstance(error, NoStreamError):
             raise FollowError(f"{server}: {error}", wrong_address=True) from error
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
@@ -260,8 +282,9 @@ class Follower:
         params += [("from", self._start)]
         return params if self._on_gap is None else [*params, ("on_gap", self._on_gap)]
 
-    def _headers(self) -> dict[str, str]:
+    def _headers(self, server: str) -> dict[str, str]:
         headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "Cache-Control": "no-store"}
+        headers |= self._basic[server] | self._credentials.head()
         return headers | {"Last-Event-ID": self._cursor} if self._cursor else headers
 
 
@@ -276,12 +299,32 @@ class _Attempt:
     why: str = "the server ended the stream"
 
 
+def _is_final(status: int) -> bool:
+    """Would trying again not mend it? Of what says that all is well only 200 has events, as for a browser (WHATWG HTML, 9.2.3)."""
+    return status in _FINAL or 200 < status < 300
+
+
+async def _told(response: httpx.Response) -> str:
+    """Why an answer is no stream, in the server's words."""
+    body = b""
+    async with asyncio.timeout(HEAD_S):
+        async for piece in response.aiter_raw():
+            body += piece
+            if len(body) > PROBLEM_BYTES_MAX:
+                break
+    said = _detail(body)
+    if not said and 200 < response.status_code < 300:
+        return f"answered {response.status_code}, which is no stream of events"
+    return said or response.reason_phrase
+
+
 def _checked(server: str) -> str:
     """A server's base URL; raises ValueError."""
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        cure = f"http://{server}" if "://" not in server else "http://127.0.0.1:8700"
-        raise ValueError(f"{server!r} is not an address of a server: expected one such as {cure}")
+        shown = server.rpartition("@")[2]  # before it a password may stand
+        cure = f"http://{shown}" if "://" not in server else "http://127.0.0.1:8700"
+        raise ValueError(f"{shown!r} is not an address of a server: expected one such as {cure}")
     return server.rstrip("/")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TextIO
 
 from rich.console import Console
 
+from edgewake.edge.client.credentials import Credentials
 from edgewake.edge.client.cursor_file import CursorFile
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, OnGap, Received
 from edgewake.edge.client.table import LiveTable, printable
@@ -39,6 +40,7 @@ class Tail:
     on_gap: OnGap | None = None
     as_json: bool = True
     """JSON lines, not a live table."""
+    credentials: Credentials | None = None
 
 
 def run(tail: Tail) -> int:
@@ -74,6 +76,7 @@ async def _follow(tail: Tail) -> None:
         start=tail.start,
         on_gap=tail.on_gap,
         checkpoints=True,
+        credentials=tail.credentials,
         patient=False,
         on_notice=output.notice,
     )

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+from edgewake.edge.field_book import ALL
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.lanes import Lane
 from edgewake.edge.processors.config import StreamName
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.event_time import AUTO, TimeRule, zone_of
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, checker, key
 from edgewake.protocol.record import Mode
 
@@ -64,6 +67,13 @@ def _zone(name: str) -> str:
     return name
 
 
+def _declared(fields: dict[str, FieldType]) -> dict[str, FieldType]:
+    for name in fields:
+        if name != ALL and not is_field(name):
+            raise ValueError(f"{name!r} is no name of a field: expected one as it is here, such as `DS18B20_1`, or *")
+    return fields
+
+
 class TimeConfig(ConfigTable):
     """When a reading of this source happened."""
 
@@ -107,6 +117,10 @@ class SourceConfig(ConfigTable):
     queue_bytes_max: int | None = key(default=None, ge=64 << 10)
     """Bytes of memory that its stream's readings may take before they are durable; one call of the source may exceed it by what it brings.
     None: as much as `log.queue_bytes_max` leaves it."""
+    fields: Annotated[dict[str, FieldType], Check(_declared)] = key(default_factory=dict)
+    """Types of fields: number, string or boolean, `*` for all that are not named, e.g. `{ temperature = "number" }`. A number may come
+    as text then, with a unit or without (`21.5 °C`), as ON and OFF, or as true. A field that is not declared has the type of its first
+    value. A value that is none of its field's type is null, and stands beside it as text in `<field>_odd`."""
     time: TimeConfig = TimeConfig()
 
     def source(self, context: SourceContext) -> Source:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import shutil
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from tests.deploy.production import certificates
 from tests.feeds import DEADLINE_S, Feed, eventually
 from tests.services import PATIENCE_S, Process, free_ports
 
+PER_CLIENT = 20
+"""Connections of one client, in the place of some hundred."""
 SHIPPED = Path(__file__).parents[2] / "deploy" / "compose" / "nginx.conf"
 
 
@@ -63,8 +66,11 @@ async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIter
         ("http2 on;", ""),
         ("/run/secrets/front.crt", f"{front}/server.crt"),
         ("/run/secrets/front.key", f"{front}/server.key"),
-        ("access_log /dev/stdout;", "access_log off;"),
+        ("access_log /dev/stdout front;", f"access_log {folder}/access.log front;"),
+        # So that 127.0.0.2 is somebody from elsewhere.
+        ("127.0.0.0/8 1;", "127.0.0.1/32 1;"),
         ("worker_connections 30000", "worker_connections 1000"),
+        ("limit_conn per_client 400;", f"limit_conn per_client {PER_CLIENT};"),
     ):
         assert pattern in text, pattern
         text = text.replace(pattern, replacement)
@@ -141,6 +147,66 @@ async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_eve
             assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
             assert re.fullmatch(r"retry: (1000|1500|2000|2500)\n\n", answer.text)
         assert (await client.get("/v1/streams")).status_code == 502
+
+
+SECRET = f"{'ab' * 12}.{'cd' * 24}"
+
+
+def status(proxy: Proxy, path: str, *, client: str, method: str = "GET") -> int:
+    """Of an answer to an address of the loopback."""
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=client), timeout=PATIENCE_S) as http:
+        return http.request(method, f"http://127.0.0.1:{proxy.port}{path}").status_code
+
+
+async def test_what_is_ours_is_not_shown_to_everybody(access_a: Server, front: Path, tmp_path: Path) -> None:
+    async with nginx(tmp_path, front, [access_a.port]) as proxy:
+        for path in ("/docs", "/docs/swagger-ui.css", "/openapi.json", "/v1/server"):
+            assert (status(proxy, path, client="127.0.0.1"), status(proxy, path, client="127.0.0.2")) == (200, 404), path
+        assert [status(proxy, "/metrics", client=client) for client in ("127.0.0.1", "127.0.0.2")] == [404, 404]
+        # The push proxy is away: 502 is that a request was passed on to it.
+        for method, seen in (("POST", 404), ("GET", 502), ("PATCH", 502), ("DELETE", 502)):
+            assert status(proxy, "/v1/leases/x", client="127.0.0.2", method=method) == seen, method
+        assert status(proxy, "/v1/leases", client="127.0.0.1", method="POST") == 502
+        assert status(proxy, "/v1/streams", client="127.0.0.2") == 200, "the control: what is for everybody"
+
+
+async def test_no_log_of_the_proxy_has_a_token_or_a_cursor(access_a: Server, feed: Feed, front: Path, tmp_path: Path) -> None:
+    """Whoever read it could change the webhook or end the lease. Also where the servers are away, which is logged as an error."""
+    async with nginx(tmp_path, front, [access_a.port]) as proxy:
+        async with open_stream(f"http://127.0.0.1:{proxy.port}", feed.name, lease=SECRET) as stream:
+            cursor = await stream.until_cursor()
+        async with open_stream(f"http://127.0.0.1:{proxy.port}", feed.name, last_event_id=cursor) as stream:
+            assert stream.status == 200
+        await eventually(lambda: (tmp_path / "access.log").read_text().count("/v1/events") >= 2, "both are logged")
+        assert status(proxy, f"/v1/leases/x?token={SECRET}", client="127.0.0.1") == 502
+    logged = (tmp_path / "access.log").read_text() + (tmp_path / "nginx.log").read_text()
+    assert '"GET /v1/events HTTP/1.1" 200' in logged
+    assert not [word for word in (SECRET, cursor, "?") if word in logged]
+
+
+async def gone(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def test_one_client_s_connections_are_bounded_and_others_are_served(
+    access_a: Server, feed: Feed, front: Path, tmp_path: Path
+) -> None:
+    path = f"/v1/streams/{feed.name}/events"
+    async with nginx(tmp_path, front, [access_a.port]) as proxy, AsyncExitStack() as stack:
+
+        async def first_bytes(client: str) -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port, local_addr=(client, 0))
+            stack.push_async_callback(gone, writer)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            return await reader.readuntil(b"\r\n\r\n")
+
+        async with asyncio.timeout(2 * DEADLINE_S):
+            heads = [await first_bytes("127.0.0.2") for _ in range(PER_CLIENT + 5)]
+            told_to_come_later = [b"Edgewake-Start: later" in head for head in heads]
+            assert told_to_come_later == [False] * PER_CLIENT + [True] * 5
+            assert b"Edgewake-Start: later" not in await first_bytes("127.0.0.3")
 
 
 async def test_what_an_access_server_refuses_is_passed_on(access_a: Server, front: Path, tmp_path: Path) -> None:

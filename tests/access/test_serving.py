@@ -55,7 +55,7 @@ def test_a_stream_that_was_made_a_moment_ago_is_found_at_once(access_a: Server, 
         ("stream=other", 400, "parameter"),
         ("last_event_ids=x", 400, "parameter"),
         ("last_event_id=x", 400, "cursor_garbage"),
-        ("lastEventId=v1.AAAA", 400, "cursor_garbage"),
+        ("lastEventId=v2.BBBB", 400, "cursor_garbage"),
         ("lastEventID=v2.AAAA", 400, "cursor_garbage"),
     ],
 )

@@ -72,8 +72,6 @@ def nested(depth: int) -> bytes:
         (b"[1]", "shape"),
         (b"{}", "shape"),
         (b'{"t": 1}', "shape"),
-        (b'{"a b": 1}', "shape"),
-        (b'{"device": {"x": 1}, "seq": 5}', "shape"),
         (b'{"v": 1, "t": 1.5}', "time"),
         (b'{"v": 1, "t": -1}', "time"),
         (b'{"v": 1, "t": 4102444800001}', "time"),
@@ -101,14 +99,25 @@ def test_a_value_that_json_cannot_carry_is_refused(value: object) -> None:
     assert one.check({"v": 1.5, "ok": True, "none": None, "text": "x"}) is not None
 
 
-@pytest.mark.parametrize("line", [b'{"t":5,"v":1}', b'{"v":{"x":1,"y":[1,2]}}', b'{"a":"x","b":null,"c":true}', b'{"v":1e300}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"t":5,"v":1}',
+        b'{"t":"x","v":1}',
+        b'{"a-b":1,"mode":2}',
+        b'{"a-b":1,"a_b":2}',
+        b'{"v":{"x":1,"y":[1,2]}}',
+        b'{"a":"x","b":null,"c":true}',
+        b'{"v":1e300}',
+    ],
+)
 def test_what_is_taken_is_what_the_bridge_would_read(line: bytes) -> None:
     found = intake().check_line(line)
     frame = from_plain(line, received_at=NOW_MS)
     assert found == (frame.t[0], {name: column[0] for name, column in frame.fields.items()})
 
 
-@pytest.mark.parametrize("line", [b'{"v": NaN', b'{"t":"x","v":1}', b'{"a-b":1}', nested(9)])
+@pytest.mark.parametrize("line", [b'{"v": NaN', b'{"t":-1,"v":1}', nested(9)])
 def test_what_is_refused_is_what_the_bridge_would_refuse(line: bytes) -> None:
     assert intake().check_line(line) is None
     with pytest.raises(Rejected):

@@ -7,7 +7,6 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 
@@ -30,6 +29,9 @@ PER_SECOND = 20.0
 PATIENCE_S = 120.0
 """What each cell is given at least, besides ten times the outage: a part that starts again needs it on a busy machine."""
 TIMES = 10
+"""Nothing may be stuck after so many times the outage."""
+TOLD_S = 6.0
+"""From when on what stands is to say so."""
 
 
 @dataclass
@@ -97,12 +99,16 @@ class Measure:
 
     async def begin(self) -> None:
         """Start everything, and wait until windows are final."""
+        self.world.register(QUERY, SQL)
         await self.world.start_all()
-        self._client.wake()
-        await self.world.until(lambda: self._client.connected.is_set(), "the client reads")
-        self.seen.mark()
         self._tasks = [asyncio.create_task(self._feeder.run()), asyncio.create_task(self.world.supervise())]
+        self._client.wake()
+        self.seen.mark()
         await self.world.until(lambda: self.seen.final_s, "windows are final", timeout_s=240)
+        async with httpx.AsyncClient() as client:
+            while unready := await self.world.unready(client):
+                assert time.monotonic() < self.seen.final_s + PATIENCE_S, unready
+                await asyncio.sleep(EVERY_S)
 
     async def end(self) -> None:
         """Stop the load."""
@@ -164,12 +170,3 @@ class Measure:
         """Stop writing, and wait until the client has everything."""
         self._feeder.stop()
         await self.world.until(lambda: self.lost_and_twice()[0] == 0, "every reading came", timeout_s=PATIENCE_S, every_s=0.5)
-
-
-TOLD_S = 6.0
-"""From when on what stands is to say so."""
-
-
-def folder_of(cell: Cell, folder: Path) -> Path:
-    """For its logs."""
-    return folder / str(cell).replace(" ", "-")

@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -177,8 +177,3 @@ def _file_system(folder: Path, mib: int) -> Iterator[None]:
 def may_mount() -> bool:
     """May we make file systems?"""
     return os.geteuid() == 0
-
-
-def names(cells: Sequence[object]) -> str:
-    """For people."""
-    return ", ".join(map(str, cells))

@@ -327,6 +327,23 @@ def test_the_live_tail_tells_what_happens(ops: Ops, writer: Writer, unique: Call
     assert json.loads(line.removeprefix("data:"))["kind"] == "dead_letter"
 
 
+def test_the_live_tail_ends_with_its_key_and_others_go_on(kafka: Kafka, tmp_path: Path) -> None:
+    """It went on for more than half a minute."""
+    stays, goes = "s" * 32, "g" * 32
+    with running(kafka.bootstrap, tmp_path) as own:
+        (tmp_path / "ops.key").write_text(f"stays read {stays}\ngoes read {goes}\nmain operate {KEY}\n")
+        wait_until(lambda: httpx.get(f"{own.url}/v1/parts", headers={"X-API-Key": goes}).status_code == 200, "the new keys are known")
+        ending, staying = (lines_of(own, headers={"X-API-Key": key}) for key in (goes, stays))
+        assert (next(ending), next(staying)) == ("open", "open")
+        (tmp_path / "ops.key").write_text(f"stays read {stays}\nmain operate {KEY}\n")
+        removed_at = time.monotonic()
+        told = list(ending)
+        assert time.monotonic() - removed_at < 10, "two seconds, and what a busy machine adds; its heartbeat alone takes 15"
+        assert "event: ended" in told
+        assert httpx.get(f"{own.url}/v1/live", headers={"X-API-Key": goes}).status_code == 401
+        assert next(line for line in staying if line.startswith("id:"))
+
+
 def test_a_link_logs_a_browser_in_once(ops: Ops) -> None:
     link = ops.url + ops.client.post("/v1/tickets").json()["path"]
     with httpx.Client(base_url=ops.url) as browser:

@@ -109,14 +109,28 @@ def test_a_plain_reading_becomes_a_frame_of_one() -> None:
     assert plain == Frame(None, None, None, [NOW], {"speed": [51.2], "door_open": [True], "tags": ['["a",1]']})
 
 
+@pytest.mark.parametrize(
+    ("payload", "t", "fields"),
+    [
+        (b'{"DS18B20-1":{"Temperature":21.5},"mode":"heat"}', NOW, {"DS18B20_1_Temperature": [21.5], "mode_": ["heat"]}),
+        (b'{"t":"u","lat":1,"received_at":5}', NOW, {"lat": [1], "received_at_": [5], "t_": ["u"]}),
+        (b'{"t":"2026-07-01T12:00:00Z","a":1}', 1_782_907_200_000, {"a": [1]}),
+        (b'{"t":null,"a":1}', NOW, {"a": [1]}),
+        (b'{"a":{"b":2},"a_b":1}', NOW, {"a_b": [1], "a_b_1eef715d": [2]}),
+    ],
+)
+def test_names_that_are_not_legal_are_made_so(payload: bytes, t: int, fields: dict[str, list[object]]) -> None:
+    """They refused the whole reading."""
+    found = frames.from_plain(payload, received_at=NOW)
+    assert (list(found.t), found.fields) == ([t], fields)
+
+
 def test_a_plain_reading_may_number_itself() -> None:
     plain = frames.from_plain(b'{"speed":51.2,"t":1790000000001,"seq":7}', received_at=NOW)
     assert plain == Frame(0, 7, 7, [NOW + 1], {"speed": [51.2]})
 
 
-@pytest.mark.parametrize(
-    "payload", [b"{}", b'{"t":1}', b'{"a_b":1,"a":{"b":2}}', b"5", b'{"seq":"x","a":1}', b'{"a":' * 9 + b"1" + b"}" * 9]
-)
+@pytest.mark.parametrize("payload", [b"{}", b'{"t":1}', b"5", b'{"seq":"x","a":1}', b'{"a":' * 9 + b"1" + b"}" * 9])
 def test_a_plain_reading_without_sense_is_refused(payload: bytes) -> None:
     with pytest.raises(Rejected) as refused:
         frames.from_plain(payload, received_at=NOW)

@@ -97,7 +97,7 @@ class MemoryLog:
             for _ in self.tally.add(_event(self.events), self._clock.now_ms()):
                 pass
 
-    async def check(self, subscription: Subscription, cursor: str) -> None:
+    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
         if not cursor.startswith("c"):
             raise CursorError("garbage", "not a cursor")
 
@@ -118,8 +118,8 @@ class MemoryLog:
 class MemoryWatch:
     log: MemoryLog
 
-    async def check(self, subscription: Subscription, cursor: str) -> None:
-        await self.log.check(subscription, cursor)
+    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
+        await self.log.check(subscription, cursor, client)
 
     def add(self, counter: Counter, cursor: str) -> None:
         self.log.add_counter(counter, cursor)

@@ -33,7 +33,7 @@ def test_a_function_of_the_readings_before_says_where_it_may_stand() -> None:
 
 
 SYNTAX = {
-    "EMIT": ("SELECT device, count(*) AS n FROM m GROUP BY device EMIT CHANGES", "without EMIT a row is told again"),
+    "EMIT": ("SELECT device, count(*) AS n FROM m GROUP BY device EMIT CHANGES", "-- emit: final"),
     "window of sessions": (
         "SELECT count(*) AS n FROM m WINDOW SESSION (5 MINUTES) GROUP BY device EMIT CHANGES",
         "session_window(event_time",

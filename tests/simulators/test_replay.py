@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.protocol.names import is_device, is_field, is_stream
+from edgewake.protocol.names import is_device, is_stream
 from edgewake.simulators import recorded
 from edgewake.simulators.recorded import BadRow, FileFormat, LineNumbers, Tally, UnreadableFile, is_number, sniff
 from edgewake.simulators.replay import (
@@ -19,7 +19,6 @@ from edgewake.simulators.replay import (
     Reading,
     guess_time_field,
     legal_device,
-    legal_field,
     legal_stream,
     parse_time,
     sorted_by_time,
@@ -170,17 +169,11 @@ def test_the_delimiter_is_the_one_that_cuts_evenly(line: str, delimiter: str):
 
 @given(st.text(max_size=90))
 def test_every_name_can_be_made_legal(name: str):
-    assert is_field(legal_field(name))
     assert is_stream(legal_stream(name))
     try:
         assert is_device(legal_device(name))
     except ValueError:
         assert not any(c.isascii() and c.isalnum() for c in name)
-
-
-def test_names_that_become_equal_are_told_apart():
-    assert legal_field("Speed (km/h)", taken=["Speed_km_h"]) == "Speed_km_h_2"
-    assert legal_field("device") == "device_"
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

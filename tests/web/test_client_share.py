@@ -69,4 +69,4 @@ def test_connections_of_one_client_are_bounded_and_those_of_a_proxy_only_togethe
     assert all(connections.refusal("10.0.0.5") is None for _ in range(60))
     connections.leave("192.0.2.7")
     assert (connections.refusal("192.0.2.7"), len(connections)) == (None, 70)
-    assert b"your address has 10 connections" in (connections.refusal("192.0.2.7") or b"")
+    assert b"you hold 10 connections" in (connections.refusal("192.0.2.7") or b"")

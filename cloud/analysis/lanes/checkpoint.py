@@ -20,10 +20,11 @@ from typing import Final
 
 import orjson
 
+from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.results.batch_commit import Offsets, is_ahead
-from edgewake.cloud.analysis.spark.settings import StateStore
+from edgewake.cloud.analysis.spark.settings import StateStore, is_local
 from edgewake.cloud.queries.lane_kind import APART
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 
 _HALF_WRITTEN: Final = ".*.tmp*"
 """What Spark writes until it gives a file its name; of one that was killed they stay, and Spark never looks at them again."""
@@ -65,6 +66,22 @@ def forget_plan(checkpoint: Path, batch: int) -> None:
     if batch == 0:
         _remove_state(checkpoint)
     _remove([checkpoint / "offsets" / str(batch), *(path for path in _state_files(checkpoint) if _version(path) > batch)])
+
+
+def offsets_if_known(checkpoint: Path, batch: int) -> Offsets | None:
+    """As `offsets_of`; None where the note of them is not there or is torn."""
+    try:
+        return offsets_of(checkpoint, batch)
+    except EdgewakeError:
+        return None
+
+
+def check_workers(config: AnalysisConfig, checkpoint: Path, batch: int) -> None:
+    """Before anything of the batch is told. Raises Unavailable where a worker keeps its state elsewhere: it would be lost with it."""
+    if not is_local(config.master):
+        lost = partition_without_state(checkpoint, batch, config.state_partitions)
+        if lost is not None:
+            raise Unavailable(f"{lost}: a worker wrote the state of batch {batch} elsewhere: shared_dir must be the same folder for all")
 
 
 def partition_without_state(checkpoint: Path, batch: int, partitions: int) -> Path | None:

@@ -29,11 +29,10 @@ from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, States, has_a
 from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
 from edgewake.cloud.analysis.jobs.table_job import TableStates, caught_up
 from edgewake.cloud.analysis.jobs.table_join_job import JoinStates
-from edgewake.cloud.analysis.lanes import schedule, shedder, state_parts, unfinished
+from edgewake.cloud.analysis.lanes import checkpoint, schedule, shedder, state_parts, unfinished, waits_for
 from edgewake.cloud.analysis.lanes.batch_limit import BatchLimit, set_limit
 from edgewake.cloud.analysis.lanes.batch_range import as_text
 from edgewake.cloud.analysis.lanes.batch_rows import BatchRows
-from edgewake.cloud.analysis.lanes.checkpoint import is_done, mend, offsets_of, partition_without_state, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.lanes.failures import Failure
@@ -42,7 +41,7 @@ from edgewake.cloud.analysis.lanes.log_reader import LogReader, kept_from
 from edgewake.cloud.analysis.lanes.schedule_feedback import Looks
 from edgewake.cloud.analysis.lanes.slow import Behind, Cost
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
-from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds
+from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds, nothing_to_say
 from edgewake.cloud.analysis.plan import late, shed_policy
 from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.observed import Observed, observed_in
@@ -56,19 +55,18 @@ from edgewake.cloud.analysis.results.transaction import Ends, Transactions, read
 from edgewake.cloud.analysis.results.withheld import Withheld
 from edgewake.cloud.analysis.spark import next_plan
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
-from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock, thread_cpu_s
 from edgewake.protocol.corrected_time import AHEAD_MS_MAX
-from edgewake.protocol.errors import EdgewakeError, Unavailable
 
 log = logging.getLogger("edgewake.analysis")
 
 _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
 """What Spark says of a query whose plan ran and that has nothing to do."""
-ABSENCE_LOOK_MS: Final = 500
-"""Event time, ms, from one look at all keys to the next while a stream is silent: whom absence is to be told of."""
+ABSENCE_LOOK_S: Final = 0.5
+"""By the clock, for event time ends with the readings: from one look at all keys to the next while a stream is silent, whom absence is to
+be told of, and what found no partner."""
 PATIENCE_S: Final = 5.0
 """How long a stop waits for the batch under way before Spark is told to give it up: one of a slow query may take minutes."""
 NOTE_TIMEOUT_S: Final = 1.0
@@ -92,6 +90,8 @@ class Lane:
     """What is remembered of results, query by query, from one start of the lane to the next."""
     hold: Callable[[int], int | None] = nothing_holds
     """Time in ms → event time that must not be passed, if any (upstream_hold)."""
+    why_held: Callable[[int], str] = nothing_to_say
+    """Time in ms → why that is so, for people."""
 
     def __post_init__(self) -> None:
         streams = sources_of(self.job)
@@ -127,7 +127,8 @@ class Lane:
         self._limit = self._limited(self.config.batch_records_max)
         self._rows = BatchRows(self.session, self.job.queries if isinstance(self.job, QueryJob) else ())
         self._settings: Mapping[str, str] = {}
-        self._absences_to = 0
+        self._absences_to, self._absences_s = 0, float("-inf")
+        self._waits_for, self._said = "", lane_progress.NOTHING  # what event time waits for, by the last batch and as it was said last
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
@@ -160,10 +161,10 @@ class Lane:
         self._log = LogReader(self.config.kafka)
         new = LaneRecord(stream=self._place, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
-        if remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind], self.config.state_store):
+        if checkpoint.remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind], self.config.state_store):
             why = "its state has another format or lies in another store, and is built again"
             log.warning("lane %s: %s", self.name, why, extra={"event": "checkpoint.removed"})
-        if (mended := mend(self.checkpoint, record.offsets)) is not None:
+        if (mended := checkpoint.mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         changed = self._planned() if self._plan is None else self._plan.result()
         assert self._ends is not None
@@ -247,21 +248,30 @@ class Lane:
         return max((at for at in found if at is not None), default=None)
 
     def say_running(self) -> None:
-        """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the plan and waits for readings.
-
-        Raises KafkaException.
+        """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the plan and waits for readings; then what
+        event time waits for when that changed, which where nothing comes no batch says. Raises KafkaException.
         """
-        if self._has_said_running or self._query is None or not self._query.isActive:
+        if self._query is None or not self._query.isActive:
             return
-        if not (self.finished or self._query.status["message"] in _WAITS) or not self._turn.acquire(blocking=False):
+        is_news = self._what_it_waits_for() != self._said if self._has_said_running else self._runs()
+        if not is_news or not self._turn.acquire(blocking=False):  # a batch runs, and says it
             return
         try:
-            if not self._stopping and not self._has_said_running:
+            if not self._stopping:
                 assert self._transactions is not None
                 self._transactions.write(self._progress(self._record))
                 self._has_said_running = True
         finally:
             self._turn.release()
+
+    def _runs(self) -> bool:
+        assert self._query is not None
+        return self.finished > 0 or self._query.status["message"] in _WAITS
+
+    def _what_it_waits_for(self) -> lane_progress.Waits:
+        if why := self.why_held(self.clock.now_ms()) or self._waits_for:
+            return lane_progress.Waits(why, stands=True)
+        return lane_progress.Waits(waits_for.silence(self._silent_s(), self.config.idle_s) if self._record.tops else "")
 
     def failure(self) -> Failure | None:
         """Why it ended by itself; None while it runs."""
@@ -296,7 +306,7 @@ class Lane:
         if not self.finished:
             return
         deadline_s = self.clock.monotonic_s() + NOTE_TIMEOUT_S
-        while not is_done(self.checkpoint, self._batch) and self.failure() is None and self.clock.monotonic_s() < deadline_s:
+        while not checkpoint.is_done(self.checkpoint, self._batch) and self.failure() is None and self.clock.monotonic_s() < deadline_s:
             self._pause.wait(0.01)
 
     @property
@@ -317,7 +327,7 @@ class Lane:
             try:
                 self._compute(changed, batch)
             except Exception as error:
-                self._failure = Failure(fault_of(error), cause_of(error), self._reached(batch), batch)
+                self._failure = Failure(fault_of(error), cause_of(error), checkpoint.offsets_if_known(self.checkpoint, batch), batch)
                 raise
         self._rest()
 
@@ -333,11 +343,11 @@ class Lane:
         self.behind.begins(began_s)
         unread, read, is_cut_off = 0, 0, False
         rows = self._rows.collected(changed)
-        self._check_workers(batch)
-        reached = offsets_of(self.checkpoint, batch)
+        checkpoint.check_workers(self.config, self.checkpoint, batch)
+        reached = checkpoint.offsets_of(self.checkpoint, batch)
         new = novelty(self._record.offsets, reached)
         if new is not Novelty.NONE:
-            sync_offsets(self.checkpoint, batch)
+            checkpoint.sync_offsets(self.checkpoint, batch)
             observed = self._observed()
             self._settings = next_plan.turned(changed, rows.num_rows, observed.readings, before=self._settings)
             rate, left = self._rate(observed), self._left(reached)
@@ -379,15 +389,6 @@ class Lane:
         lag_ms = shed_policy.lag_ms(unread, self._received_at, now_ms)
         return after if lag_ms is None or new is not Novelty.ALL else self._shedder.decided(after, self.topic, lag_ms, now_ms)
 
-    def _check_workers(self, batch: int) -> None:
-        """Before anything of the batch is told. Raises Unavailable where a worker keeps its state elsewhere: it would be lost with it."""
-        if not is_local(self.config.master):
-            lost = partition_without_state(self.checkpoint, batch, self.config.state_partitions)
-            if lost is not None:
-                raise Unavailable(
-                    f"{lost}: a worker wrote the state of batch {batch} elsewhere: shared_dir must be the same folder for all"
-                )
-
     def _tell_spark(self) -> None:
         """Up to where Spark may forget windows, from the next batch on; a repeated batch forgets what it forgot before."""
         if self._record.top is not None and self._query is not None:
@@ -396,12 +397,6 @@ class Lane:
             self._query._jsq.streamingQuery().watermarkTracker().setWatermark(top)
             if self._forgotten is not None:
                 self._forgotten.set(0, top)
-
-    def _reached(self, batch: int) -> Offsets | None:
-        try:
-            return offsets_of(self.checkpoint, batch)
-        except EdgewakeError:
-            return None
 
     def _observed(self) -> Observed:
         # Spark hands out what was observed only after the batch; within it, it is in the plan that has just run.
@@ -505,6 +500,7 @@ class Lane:
             self._record.top, tops=self._tops, received_at=self._received_at, start=self._sources.flat(self._record.offsets),
             reached=reached, left=left, oldest=observed.oldest, now_ms=now_ms,
         )  # fmt: skip
+        self._waits_for = waits_for.unread(self._event_time.behind, is_known=left is not None, is_late=self._event_time.is_late)
         return event_progress.held(self._record.top, top, self.hold(now_ms))
 
     def _late(self, rows: pa.Table, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
@@ -535,7 +531,7 @@ class Lane:
 
     def _announce_silence(self) -> None:
         record, silent_s = self._record, self._silent_s()
-        if self._stopping or record.top is None or silent_s < self.config.idle_s:
+        if self._stopping or silent_s < self.config.idle_s:
             return
         queries = [registered.query for registered in self.job.queries]
         silence = event_progress.progress_in_silence(record.top, record.tops, int(silent_s * 1000), queries)
@@ -552,11 +548,11 @@ class Lane:
         if not self._is_news(step):
             return
         assert self._transactions is not None
-        assert self._ends is not None
         left = self._left(record.offsets)
         if left is None or any(left.values()):
             return
         after = record.model_copy(update={"revision": step.revision, "top": top})
+        self._waits_for = ""
         broken: emit.Broken = {}
         absences = self.job.in_silence(step, broken) if isinstance(self.job, SequenceJob | PairJob) else ()
         now_ms = self.clock.now_ms()
@@ -573,9 +569,11 @@ class Lane:
         """Does anything become of event time having come so far?"""
         if any(emit.watermarks(self.job.queries, step)):
             return True
-        if step.top is None or not isinstance(self.job, SequenceJob | PairJob) or step.top - self._absences_to < ABSENCE_LOOK_MS:
+        now_s = self.clock.monotonic_s()
+        is_due = step.top != self._absences_to and now_s - self._absences_s >= ABSENCE_LOOK_S
+        if step.top is None or not isinstance(self.job, SequenceJob | PairJob) or not is_due:
             return False
-        self._absences_to = step.top
+        self._absences_to, self._absences_s = step.top, now_s
         if isinstance(self.job, PairJob):
             return isinstance(self._states, PairStates) and self.job.is_due(self._states, step.top)
         return self._states is not None and has_absences(self._states, self.job.queries, step.top)
@@ -594,4 +592,6 @@ class Lane:
             left = self._left(record.offsets)
         queries = [registered for registered in self.job.queries if registered.label not in self.broken]
         remarks = self._states.remarks(self._tables) if isinstance(self._states, JoinStates) else {}
-        return lane_progress.outputs(queries, record, rate=rate, left=left, now_ms=self.clock.now_ms(), remarks=remarks)
+        self._said = self._what_it_waits_for()
+        now_ms = self.clock.now_ms()
+        return lane_progress.outputs(queries, record, rate=rate, left=left, now_ms=now_ms, remarks=remarks, waits=self._said)

@@ -21,5 +21,7 @@ class SupervisedLane:
     told: dict[str, Told] = field(default_factory=dict)
     trouble: Trouble = field(default_factory=Trouble)
     not_before_s: float = 0.0
+    failed_by: str = ""
+    """What ended it, while it does not run."""
     is_held: bool = False
     """It stands still: its state is being replaced (rebuild.py)."""

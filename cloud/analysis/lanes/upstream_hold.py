@@ -5,6 +5,8 @@ it is back. What waits is known: the sequencers' group says how far each partiti
 
 A partition in which something has waited for STALLED_MS holds event time where it stood when the partition was last seen without anything
 from before; after HOLD_MS_MAX it does so no longer, and its readings are late. One that no sequencer ever served holds nothing.
+
+What was seen holds for as long as somebody looks: after STALE_MS without a look nobody knows whether it waits still, and nothing holds.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ STALLED_MS: Final = 10_000
 HOLD_MS_MAX: Final = 600_000
 """How long event time is held. A takeover takes 15 s; what a sequencer that was away for longer passes on is late, and can be repaired."""
 
+STALE_MS: Final = 10_000
+"""How long a look counts: that of one who looks every other second, and of two questions that were answered late. While Kafka answers no
+questions it gives no lane readings either; when it is back, the next look comes within a second."""
+
 
 @dataclass
 class Sequenced:
@@ -27,9 +33,11 @@ class Sequenced:
     """Partition → the last look at which all that was there is passed on by now."""
     _waiting: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Partition → the first look at which something waited, and where the partition ended then."""
+    _looked_ms: int = 0
 
     def look(self, now_ms: int, ends: Mapping[int, int], sequenced: Mapping[int, int]) -> None:
         """`ends`: partition → offset after its last record; `sequenced`: below which all is passed on."""
+        self._looked_ms = now_ms
         for partition, end in ends.items():
             if (passed := sequenced.get(partition)) is None:
                 continue
@@ -44,13 +52,22 @@ class Sequenced:
 
     def hold(self, now_ms: int) -> int | None:
         """Event time, ms, that nothing may pass; None where nothing is held."""
-        stalled = [
-            self._clear_at.get(partition, 0)
-            for partition, (since, _) in self._waiting.items()
-            if STALLED_MS < now_ms - since <= HOLD_MS_MAX
-        ]
-        return min(stalled, default=None)
+        return min((self._clear_at.get(partition, 0) for partition in self._stalled(now_ms)), default=None)
+
+    def held_since(self, now_ms: int) -> int | None:
+        """The time, ms, since when something waits that holds event time; None where nothing is held."""
+        return min((self._waiting[partition][0] for partition in self._stalled(now_ms)), default=None)
+
+    def _stalled(self, now_ms: int) -> list[int]:
+        if now_ms - self._looked_ms > STALE_MS:
+            return []
+        return [partition for partition, (since, _) in self._waiting.items() if STALLED_MS < now_ms - since <= HOLD_MS_MAX]
 
 
 def nothing_holds(_now_ms: int) -> None:
     """For whoever reads streams that no sequencer writes."""
+
+
+def nothing_to_say(_now_ms: int) -> str:
+    """Why nothing is held."""
+    return ""

@@ -58,9 +58,13 @@ def held(before: int | None, reached: int | None, hold: int | None) -> int | Non
     return before if before is None or before > hold else hold
 
 
-def progress_in_silence(before: int, tops: Mapping[int, int], silent_ms: int, queries: Iterable[Query]) -> int:
-    """Event time in ms when nothing is left to read and nothing came for `silent_ms`."""
+def progress_in_silence(before: int | None, tops: Mapping[int, int], silent_ms: int, queries: Iterable[Query]) -> int | None:
+    """Event time in ms when nothing is left to read and nothing came for `silent_ms`. `before` is None where it was never known: the last
+    of the few readings that there are came while something held it. None where there are none.
+    """
     latest = max(tops.values(), default=before)
+    if latest is None:
+        return None
     ends = (query.window.latest(latest)[1] + query.lateness_ms for query in queries if query.window.waits)
-    all_final = max(ends, default=before)
-    return max(before, min(latest + silent_ms, all_final))
+    reached = min(latest + silent_ms, max(ends, default=latest if before is None else before))
+    return reached if before is None else max(before, reached)

@@ -39,6 +39,10 @@ class EventTime:
     """Partition (one of `partitions`) → since when event time has stood for what it has left over."""
     _steps: deque[tuple[int, int]] = field(default_factory=deque)
     """When long past event time was reached, and which: bounded, see STEP_MS. The last one that counts is kept."""
+    behind: set[int] = field(default_factory=set)
+    """Partitions (of `partitions`) that the last look waits for."""
+    is_late: bool = False
+    """Does it wait because what it reached is long past?"""
 
     def after(
         self,
@@ -65,6 +69,7 @@ class EventTime:
         behind = event_progress.behind(unread, received_at, read, now_ms) | self._waited_for(before, tops, reached, left, now_ms)
         reached_ms = event_progress.progress(before, tops, behind)
         counting = self._counting(before, reached_ms, now_ms)
+        self.behind, self.is_late = behind, counting != reached_ms
         return oldest if counting is None and reached_ms is not None else counting
 
     def _waited_for(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from edgewake.cloud.analysis.plan.shed_policy import Shedding
 from edgewake.cloud.analysis.results import emit
@@ -16,6 +16,18 @@ from edgewake.protocol.query import Progress, QueryState, Reached
 _NONE: Final[Mapping[str, str]] = {}
 
 
+class Waits(NamedTuple):
+    """What a lane's event time waits for."""
+
+    detail: str = ""
+    """For people; empty where it waits for nothing."""
+    stands: bool = False
+    """Does no window become final meanwhile, though readings may come?"""
+
+
+NOTHING: Final = Waits()
+
+
 def outputs(
     queries: Sequence[Registered],
     record: LaneRecord,
@@ -24,8 +36,11 @@ def outputs(
     left: Mapping[int, int] | None,
     now_ms: int,
     remarks: Mapping[str, str] = _NONE,
+    waits: Waits = NOTHING,
 ) -> list[emit.Output]:
-    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for people."""
+    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for people.
+    `waits`: what event time waits for.
+    """
     return [
         progress_output(
             Progress(
@@ -46,8 +61,9 @@ def outputs(
                 lag=None if left is None else sum(left.values()),
                 readings_per_s=rate,
                 late=record.late.get(registered.label, 0),
-                detail="; ".join(filter(None, (record.apart, shedding.detail, remarks.get(registered.label)))),
+                detail="; ".join(filter(None, (record.apart, shedding.detail, remarks.get(registered.label), waits.detail))),
                 apart=bool(record.apart),
+                stands=waits.stands,
                 kept=shedding.kept,
                 shed=shedding.total,
                 updated_at=now_ms,

@@ -1,8 +1,10 @@
 """Who may use the operations API: decided before anything of a request's body is read.
 
-A program sends its key (`Authorization: Bearer KEY` or `X-API-Key: KEY`); a browser has the cookie of a session (see pages.py). A cookie
-comes along with whatever page makes the browser ask, so a request that changes something must then come from a page of our own: `Origin`
-is ours, and `Sec-Fetch-Site` says same-origin where the browser sends it. Every change is logged with the name of the key's holder.
+A program sends its key (`Authorization: Bearer KEY` or `X-API-Key: KEY`); a browser has the cookie of a session (see sessions.py). A
+cookie comes along with whatever page makes the browser ask, so a request that changes something must then come from a page of our own:
+`Origin` is ours, and `Sec-Fetch-Site` says same-origin where the browser sends it. Every change is logged with the name of the key's
+holder, and so is who read a dead letter or asked in SQL: both show what devices sent. A right is looked at once more before the answer,
+so a key that was removed meanwhile gets nothing; what stays open (`/v1/live`) asks `scope["state"]["is_allowed"]` again and again.
 """
 
 from __future__ import annotations
@@ -31,8 +33,12 @@ PAGES: Final = frozenset({"/", "/docs"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_AFFAIRS: Final = frozenset({"/v1/tickets", "/v1/session", "/v1/sql"})
 """Questions, and changes that concern nobody but who asks; the role `read` suffices."""
+QUESTIONS: Final = frozenset({"/v1/sql", "/v1/queries:preview"})
+"""Reads with a body."""
+AUDITED_READS: Final = ("/v1/dead-letters",)
+"""Beside changes and SQL, which is a POST."""
 LOGGED_CHARS_MAX: Final = 200
-"""Characters of a path in the audit log."""
+"""Characters of a path, or of a detail, in the audit log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +67,15 @@ class Guard:
             if scope["method"] == "GET" and scope["path"] in PAGES:
                 return await RedirectResponse(LOGIN_PATH, 303)(scope, receive, send)
             return await _unknown().response()(scope, receive, send)
-        scope.setdefault("state", {})["holder"] = holder
-        if scope["method"] in SAFE_METHODS:
+        state = scope.setdefault("state", {})
+        state["holder"] = holder
+        state["is_allowed"] = lambda: (self._by_key(headers) or self._by_cookie(scope, headers)) == holder
+        if scope["method"] in SAFE_METHODS or scope["path"] in QUESTIONS:
+            send = _while_allowed(scope, send)
+        if scope["method"] in SAFE_METHODS and not scope["path"].startswith(AUDITED_READS):
             return await self._app(scope, receive, send)
-        refused = _refusal(scope, headers, holder, is_by_cookie=by_key is None)
+        is_change = scope["method"] not in SAFE_METHODS
+        refused = _refusal(scope, headers, holder, is_by_cookie=by_key is None) if is_change else None
         if refused is not None:
             _audit(scope, holder, refused.status)
             return await refused.response()(scope, receive, send)
@@ -119,6 +130,25 @@ def _refusal(scope: Scope, headers: dict[bytes, bytes], holder: Holder, *, is_by
     return None
 
 
+def _while_allowed(scope: Scope, send: Send) -> Send:
+    """The answer to a read, unless the right to it has ended meanwhile: a preview may take a minute."""
+    is_refused = False
+
+    async def checked(message: Message) -> None:
+        nonlocal is_refused
+        if message["type"] == "http.response.start" and not scope["state"]["is_allowed"]():
+            is_refused = True
+            await _unknown().response()(scope, _nothing, send)
+        elif not is_refused:
+            await send(message)
+
+    return checked
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
+
+
 def _audited(scope: Scope, holder: Holder, send: Send) -> Send:
     async def audited(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -131,4 +161,7 @@ def _audited(scope: Scope, holder: Holder, send: Send) -> Send:
 def _audit(scope: Scope, holder: Holder, status: int) -> None:
     path = scope["path"][:LOGGED_CHARS_MAX]
     facts: dict[str, Any] = {"event": "ops.audit", "holder": holder.name, "method": scope["method"], "path": path, "status": status}
+    detail = scope["state"].get("audit")
+    if detail:
+        facts["detail"] = str(detail)[:LOGGED_CHARS_MAX]
     log.info("%s %s by %s: %d", scope["method"], path, holder.name, status, extra=facts)

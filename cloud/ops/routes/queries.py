@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
@@ -60,10 +60,11 @@ def router(services: Services) -> APIRouter:
         return registry.check(body.text)
 
     @routes.post("/v1/queries:preview", responses=problems(409, 429, 503))
-    async def preview(body: PreviewAsked) -> PreviewRows:
+    async def preview(body: PreviewAsked, request: Request) -> PreviewRows:
         """What a query file gives over what its stream received in the last minutes; nothing is registered, running queries go on."""
         registry.check(body.text)
-        return await services.previews.ask(body.text, minutes=body.minutes, rows_max=body.rows)
+        holder = request.state.holder.name
+        return await services.previews.ask(body.text, minutes=body.minutes, rows_max=body.rows, holder=holder)
 
     @routes.get("/v1/queries/{name}", responses=problems(404))
     async def query(name: QueryName) -> QueryView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from edgewake.cloud.lake.question import Question, is_question
@@ -56,12 +56,15 @@ def router(services: Services) -> APIRouter:
     routes = APIRouter(tags=["sql"])
 
     @routes.post("/v1/sql", responses=problems(501, 503), response_model=SqlAnswer)
-    async def sql(body: Question) -> Response:
+    async def sql(body: Question, request: Request) -> Response:
         """One SELECT of DuckDB's SQL over streams, queries and summaries, past and present, each row once. 422 says line and column."""
+        request.state.audit = body.sql
         if not is_question(body.sql):
             raise _refused(QueryFault("expected one SELECT", 1, 1))
         try:
-            return Response(await services.asking.ask(body.model_dump(), services.tables.passed), media_type="application/json")
+            holder = request.state.holder.name
+            answer = await services.asking.ask(body.model_dump(), services.tables.passed, holder=holder)
+            return Response(answer, media_type="application/json")
         except QueryError as error:
             raise _refused(error.faults[0]) from error
         except LocalError as error:

@@ -73,9 +73,11 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/live", tags=["live"], response_class=EventSourceResponse)
     async def live(
+        request: Request,
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> EventSourceResponse:
-        """Changes of devices, requests, queries, parts and dead letters as they happen (Server-Sent Events)."""
-        return services.ring.response(last_event_id)
+        """Changes of devices, requests, queries, parts and dead letters as they happen (Server-Sent Events). Ends with your right."""
+        state = request.state
+        return services.ring.response(last_event_id, holder=state.holder.name, is_allowed=state.is_allowed)
 
     return routes

@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 from pydantic import BaseModel
 
+from edgewake.cloud.client_share import Bound, Held
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web import Problem
@@ -18,6 +19,8 @@ from edgewake.protocol.preview import WAIT_MS, Preview
 
 AT_ONCE_MAX: Final = 4
 """Previews that wait; the analysis computes one at a time."""
+HOLDER_SHARE: Final = 0.5
+"""Of AT_ONCE_MAX: what one key's holder may wait for."""
 LOOK_EVERY_S: Final = 0.05
 
 
@@ -36,13 +39,13 @@ class PreviewDesk:
     def __init__(self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]) -> None:
         """`new_id` gives text that no other process gives."""
         self._writer, self._tables, self._clock, self._new_id = writer, tables, clock, new_id
-        self._waiting = 0
+        self._waiting = Held(Bound("previews", AT_ONCE_MAX, HOLDER_SHARE))
 
-    async def ask(self, text: str, *, minutes: int, rows_max: int) -> PreviewRows:
+    async def ask(self, text: str, *, minutes: int, rows_max: int, holder: str = "") -> PreviewRows:
         """The answer. Raises Problem or Unavailable."""
-        if self._waiting >= AT_ONCE_MAX:
-            raise Problem(429, "too_many_previews", f"{AT_ONCE_MAX} previews are waited for, no more; ask again when one has come")
-        self._waiting += 1
+        refused = self._waiting.take(holder)
+        if refused is not None:
+            raise Problem(429, "too_many_previews", f"{refused}; ask again when one has come")
         now_ms = self._clock.now_ms()
         asked = Preview(id=f"{now_ms}-{self._new_id()}", text=text, since=now_ms - minutes * 60_000, rows_max=rows_max, asked_at=now_ms)
         try:
@@ -52,7 +55,7 @@ class PreviewDesk:
             answer = await self._answer(asked)
             await self._writer.write(topics.PREVIEWS, asked.id, None)
         finally:
-            self._waiting -= 1
+            self._waiting.give_back(holder)
         if answer.error:
             raise Problem(409, "preview_failed", answer.error)
         return PreviewRows(rows=[orjson.loads(row) for row in answer.rows or ()], is_cut=answer.is_cut)

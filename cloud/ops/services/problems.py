@@ -71,6 +71,8 @@ def _trouble_of(query: QueryView) -> str | None:
         return f"is {query.state}: {query.detail}"
     if query.state is QueryState.STARTING and query.detail:
         return f"is starting: {query.detail}"
+    if query.stands and query.state is QueryState.RUNNING:
+        return f"tells no window as final: {query.detail}"
     if query.apart and query.state is QueryState.RUNNING:
         return f"runs apart from the others, {query.detail}"
     return None

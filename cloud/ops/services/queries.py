@@ -55,6 +55,8 @@ class QueryView(BaseModel):
     """Readings left out so far, one for each window that it belongs to."""
     apart: bool = False
     """Others waited for it, so it has a lane of its own; `detail` says why."""
+    stands: bool = False
+    """Its event time waits for something, so that no window becomes final; `detail` says for what."""
     updated_at: int | None = None
     topic: str
     events_path: str

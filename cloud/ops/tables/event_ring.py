@@ -7,13 +7,16 @@ reads the lists anew.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Final
 
 import orjson
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.types import Receive, Scope, Send
 
+from edgewake.cloud.client_share import Bound, Held
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.web import Problem
 
@@ -24,6 +27,24 @@ BATCH: Final = 200
 SEND_TIMEOUT_S: Final = 20.0
 """A client that takes nothing for so long is cut off."""
 PING_S: Final = 15
+RIGHT_S: Final = 0.5
+"""How often a client's right is looked at: a key that was removed is known within a second, and its streams end within two."""
+HOLDER_SHARE: Final = 0.5
+"""Of CLIENTS_MAX: what one key's holder may have open."""
+
+
+class _Live(EventSourceResponse):
+    """Says when it is over, also where its stream never began."""
+
+    def __init__(self, *args: Any, on_end: Callable[[], None], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_end()
 
 
 class EventRing:
@@ -34,7 +55,7 @@ class EventRing:
         self._ring: deque[tuple[int, bytes]] = deque(maxlen=RING_EVENTS)
         self._next = 1
         self._news = asyncio.Event()
-        self._clients = 0
+        self._clients = Held(Bound("live streams", CLIENTS_MAX, HOLDER_SHARE))
         self._closed = False
 
     def publish(self, events: Iterable[Event]) -> None:
@@ -53,39 +74,43 @@ class EventRing:
         self._news.set()
         self._news = asyncio.Event()
 
-    def response(self, last_event_id: str | None) -> EventSourceResponse:
-        """Stream to one client; raises Problem when there are too many."""
-        if self._clients >= CLIENTS_MAX:
-            raise Problem(503, "too_many_clients", f"{CLIENTS_MAX} live streams, no more", headers={"Retry-After": "10"})
-        return EventSourceResponse(
-            self._stream(last_event_id),
+    def response(
+        self, last_event_id: str | None, *, holder: str = "", is_allowed: Callable[[], bool] = lambda: True
+    ) -> EventSourceResponse:
+        """Stream to one client as long as it `is_allowed`; raises Problem when there are too many."""
+        refused = self._clients.take(holder)
+        if refused is not None:
+            raise Problem(503, "too_many_clients", refused, headers={"Retry-After": "10"})
+        return _Live(
+            self._stream(last_event_id, is_allowed),
+            on_end=lambda: self._clients.give_back(holder),
             ping=PING_S,
             ping_message_factory=lambda: ServerSentEvent(comment=""),
             send_timeout=SEND_TIMEOUT_S,
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+            headers={"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"},
             sep="\n",
         )
 
-    async def _stream(self, last_event_id: str | None) -> AsyncIterator[ServerSentEvent]:
-        self._clients += 1
-        try:
-            at, known = self._start(last_event_id)
-            if not known:
+    async def _stream(self, last_event_id: str | None, is_allowed: Callable[[], bool] = lambda: True) -> AsyncIterator[ServerSentEvent]:
+        at, known = self._start(last_event_id)
+        if not known:
+            yield self._gap(at)
+        yield ServerSentEvent(comment="live", id=self._id(at - 1))
+        while not self._closed and is_allowed():
+            news = self._news
+            if at < self._first():
+                at = self._first()
                 yield self._gap(at)
-            yield ServerSentEvent(comment="live", id=self._id(at - 1))
-            while not self._closed:
-                news = self._news
-                if at < self._first():
-                    at = self._first()
-                    yield self._gap(at)
-                batch = self._from(at)
-                for number, data in batch:
-                    yield ServerSentEvent(data=data.decode(), id=self._id(number))
-                    at = number + 1
-                if not batch:
-                    await news.wait()
-        finally:
-            self._clients -= 1
+            batch = self._from(at)
+            for number, data in batch:
+                yield ServerSentEvent(data=data.decode(), id=self._id(number))
+                at = number + 1
+            if not batch:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RIGHT_S):
+                        await news.wait()
+        if not self._closed:
+            yield ServerSentEvent(event="ended", data='{"reason":"right","advice":"the key or session is no longer valid: log in again"}')
 
     def _start(self, last_event_id: str | None) -> tuple[int, bool]:
         """(first event to send, was the id one that can be resumed?)."""

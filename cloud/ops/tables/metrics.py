@@ -48,6 +48,9 @@ class TablesCollector(Collector):
         yield _by(
             "edgewake_query_apart", "1 where it has a lane of its own: it is slow", "query", {n: p.apart for n, p in progress.items()}
         )
+        yield _by(
+            "edgewake_query_stands", "1 where its event time waits for something", "query", {n: p.stands for n, p in progress.items()}
+        )
         # One label value a stream and a query: STREAMS_MAX and QUERIES_MAX bound them.
         records = {name: count for name, count in tables.rates.counts.items() if name in tables.streams}
         yield _total("edgewake_stream_records", "Records of a stream since this process started", "stream", records)

@@ -13,7 +13,7 @@ import pytest
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.field_type import FieldType
-from tests.analysis.support import T0, Analysis, Feed, registered, results, truth, watermarks
+from tests.analysis.support import T0, Analysis, Feed, registered, results
 
 NUMBER, STRING, BOOLEAN = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN
 MINUTE = 60_000
@@ -87,15 +87,15 @@ def test_each_question_is_answered(analysis: Analysis, feeds: dict[str, Feed]) -
     assert told(analysis, feeds, "fares_at_price", "bus", "price") == [(None,), (1.5,), (2,)]
 
 
-def test_a_window_is_final_when_the_watermark_has_passed_it(analysis: Analysis, feeds: dict[str, Feed]) -> None:
+def test_a_window_is_told_once_when_it_is_final(analysis: Analysis, feeds: dict[str, Feed]) -> None:
     feed = feeds["host_metrics"]
     queries = registered(text_of("load_per_minute", feeds), streams=[feed.stream])
-    feed.send([T0 + 3 * MINUTE], device="a", cpu_percent=[1.0], load_1m=[9.0], received_at=T0 + 3 * MINUTE)
-    feed.send([T0 + 3 * MINUTE], device="b", cpu_percent=[1.0], load_1m=[9.0], received_at=T0 + 3 * MINUTE)
+    for device in ("a", "b"):
+        feed.send([T0 + 3 * MINUTE], device=device, cpu_percent=[1.0], load_1m=[9.0], received_at=T0 + 3 * MINUTE)
     analysis.run(queries, feed)
-    rows = truth(results(feed.config, "load_per_minute"), "device")
-    assert rows[T0, "a"]["mean"] == 1.5
-    assert rows[T0, "a"]["window_end"] <= max(watermarks(feed.config, "load_per_minute")) < rows[T0 + 3 * MINUTE, "a"]["window_end"]
+    rows = results(feed.config, "load_per_minute")
+    told_of = [(row["window_start"], row["device"], row["mean"], row["final"]) for row in rows]
+    assert sorted(told_of) == [(T0, "a", 1.5, True), (T0, "b", 1.5, True)]
 
 
 def km(one: tuple[float, float], other: tuple[float, float]) -> float:

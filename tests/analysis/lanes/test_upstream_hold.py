@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis import sequencer_watch
-from edgewake.cloud.analysis.lanes.upstream_hold import HOLD_MS_MAX, STALLED_MS, Sequenced
+from edgewake.cloud.analysis.lanes.upstream_hold import HOLD_MS_MAX, STALE_MS, STALLED_MS, Sequenced
 from edgewake.cloud.kafka import offsets
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.up_places import UNANSWERED, UpPlaces
@@ -27,20 +27,38 @@ def test_what_waits_holds_event_time_where_all_was_passed_on_until_it_is() -> No
         assert sequenced.hold(T0 + i * LOOK_MS) == (T0 if waited_ms > STALLED_MS else None)
     sequenced.look(T0 + 30_000, {0: 30, 1: 30}, {0: 19, 1: 30})
     assert sequenced.hold(T0 + 30_000) is None, "what is in it now has just come"
+    sequenced.look(T0 + 31_000 + STALLED_MS, {0: 31, 1: 31}, {0: 19, 1: 31})
     assert sequenced.hold(T0 + 31_000 + STALLED_MS) == T0 + LOOK_MS, "up to where that one began to wait, all was passed on"
 
 
 def test_after_ten_minutes_it_holds_no_longer() -> None:
     sequenced = Sequenced()
     sequenced.look(T0, {0: 10}, {0: 10})
-    sequenced.look(T0 + LOOK_MS, {0: 11}, {0: 10})
+    for at in range(T0 + LOOK_MS, T0 + 2 * LOOK_MS + HOLD_MS_MAX, LOOK_MS):
+        sequenced.look(at, {0: 11}, {0: 10})
     assert sequenced.hold(T0 + LOOK_MS + HOLD_MS_MAX) == T0
+    assert sequenced.held_since(T0 + LOOK_MS + HOLD_MS_MAX) == T0 + LOOK_MS
     assert sequenced.hold(T0 + LOOK_MS + HOLD_MS_MAX + 1) is None
+
+
+def test_what_was_seen_holds_nothing_once_nobody_looks() -> None:
+    """Kafka was away, and is back for the lanes, and whoever looks is not answered: it stood for ten minutes, and nobody knew why."""
+    sequenced = Sequenced()
+    sequenced.look(T0, {0: 10}, {0: 10})
+    seen = T0 + LOOK_MS + STALLED_MS + 1
+    for at in (T0 + LOOK_MS, seen):
+        sequenced.look(at, {0: 11}, {0: 10})
+    assert sequenced.hold(seen + STALE_MS) == T0
+    assert sequenced.hold(seen + STALE_MS + 1) is None
+    assert sequenced.held_since(seen + STALE_MS + 1) is None
+    sequenced.look(seen + 2 * STALE_MS, {0: 11}, {0: 10})
+    assert sequenced.hold(seen + 2 * STALE_MS) == T0, "it waits still, and again somebody knows"
 
 
 def test_who_begins_while_something_waits_lets_event_time_stand_and_what_no_sequencer_served_holds_nothing() -> None:
     sequenced = Sequenced()
-    sequenced.look(T0, {0: 10, 1: 10}, {0: 5})
+    for at in (T0, T0 + STALLED_MS):
+        sequenced.look(at, {0: 10, 1: 10}, {0: 5})
     assert sequenced.hold(T0 + STALLED_MS + 1) == 0
     assert Sequenced().hold(T0) is None
 
@@ -72,9 +90,12 @@ def test_that_kafka_does_not_say_how_far_the_sequencers_are_is_logged_once(
     ends = UpPlaces.ends
     monkeypatch.setattr(UpPlaces, "ends", look)
     monkeypatch.setattr(offsets, "METADATA_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(sequencer_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(sequencer_watch, "AGAIN_S", 0.01)
     watch = sequencer_watch.SequencerWatch(KafkaConfig(bootstrap="127.0.0.1:1"), SystemClock())
     watch.start()
     wait_until(lambda: len(looks) > 2 * UNANSWERED, "it looks again and again")
+    found = watch.troubles(T0)
     watch.close()
+    assert found["hold"] is None
+    assert str(found["sequencers"]).startswith("unknown how far the sequencers are: ")
     assert [record.name for record in caplog.records].count("edgewake.analysis") == 1

@@ -51,6 +51,14 @@ def test_silence_moves_nothing_back_and_nothing_without_queries() -> None:
     assert progress_in_silence(T0, {0: T0}, 10**9, []) == T0
 
 
+def test_a_stream_that_was_silent_from_its_first_readings_on_is_finished_too():
+    """Something held event time when they came, so that it was never known."""
+    assert progress_in_silence(None, {0: T0, 1: T0 + 5_000}, 1_000, [MINUTE]) == T0 + 6_000
+    assert progress_in_silence(None, {0: T0, 1: T0 + 5_000}, 10**9, [MINUTE]) == T0 + 60_000 + 30_000
+    assert progress_in_silence(None, {0: T0}, 10**9, []) == T0
+    assert progress_in_silence(None, {}, 10**9, [MINUTE]) is None
+
+
 @pytest.mark.parametrize(
     ("before", "reached", "hold", "expected"),
     [(5, 9, None, 9), (5, 9, 7, 7), (5, 9, 12, 9), (5, 9, 3, 5), (None, 9, 7, None), (None, None, 7, None), (5, 5, 3, 5)],

@@ -177,9 +177,7 @@ def test_a_line_past_its_bound_is_one_loss_in_every_format(line_format: LineForm
 
 
 GOOD = st.integers(0, 10**6).map(lambda n: b'{"n": %d}' % n)
-BAD = st.sampled_from(
-    [b"nonsense", b"[]", b"{}", b'{"n": nan}', b'{"": 1}', b'{"n": "\\u0000"}', b'{"t": -1, "n": 1}', b"\xff", b'{"n": {}']
-)
+BAD = st.sampled_from([b"nonsense", b"[]", b"{}", b'{"n": nan}', b'{"n": "\\u0000"}', b'{"t": -1, "n": 1}', b"\xff", b'{"n": {}'])
 
 
 @given(st.lists(st.one_of(GOOD, GOOD, GOOD, BAD), max_size=4 * BUNDLE_MIN), st.integers(1, 40))

@@ -122,7 +122,7 @@ async def test_the_bound_is_of_each_message_and_not_of_all() -> None:
 
 
 async def test_messages_that_are_none_cost_themselves_only() -> None:
-    sent = [TextMessage(text) for text in ("", "nonsense", "5", "null", "[]", '["x"]', '{"n": 1}', '{"a-b": 1}', '{"n": 2}')]
+    sent = [TextMessage(text) for text in ("", "nonsense", "5", "null", "[]", '["x"]', '{"n": 1}', '{"n": "\\u0000"}', '{"n": 2}')]
     _, sink = await error_of(*sent, CloseConnection(1000))
     assert sink.values() == [1, 2]
     assert sink.lost == {"refused": 6}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.ops.login.auth import Access, Guard
 from edgewake.cloud.ops.login.keys import Keys, parse
@@ -143,6 +144,36 @@ async def test_every_change_is_logged_with_a_name_and_without_a_key(access: Acce
     assert not any(
         secret in record.getMessage() for record in caplog.records if record.name == "edgewake.ops" for secret in (KEY, READ_KEY, "secret")
     )
+
+
+async def test_who_read_a_dead_letter_is_logged_and_who_read_a_list_is_not(access: Access, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="edgewake.ops"):
+        for path in ("/v1/dead-letters", "/v1/dead-letters/7", "/v1/devices"):
+            await ask(access, path, {"X-API-Key": READ_KEY})
+        await ask(access, "/v1/sql", {"X-API-Key": READ_KEY}, "POST")
+    found = [(r.holder, r.method, r.path, r.status) for r in caplog.records if getattr(r, "event", "") == "ops.audit"]
+    wanted = [("GET", "/v1/dead-letters"), ("GET", "/v1/dead-letters/7"), ("POST", "/v1/sql")]
+    assert found == [("wall", *one, 200) for one in wanted]
+
+
+async def test_a_read_that_takes_long_is_answered_only_while_its_key_is_there(access: Access, key_file: Path) -> None:
+    """A preview may take a minute. A change that is made is told, though its key is gone meanwhile."""
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        key_file.write_text(f"ann operate {'n' * 32}\n")
+        access.keys.reload()
+        await Response("secret")(scope, receive, send)
+
+    async def asked(method: str, path: str) -> tuple[int, bool]:
+        key_file.write_text(f"ann operate {KEY}\n")
+        access.keys.reload()
+        transport = httpx.ASGITransport(app=Guard(slow, access=access))
+        async with httpx.AsyncClient(transport=transport, base_url="http://ops") as client:
+            answer = await client.request(method, path, headers={"X-API-Key": KEY})
+        return answer.status_code, "secret" in answer.text
+
+    assert [await asked("GET", "/v1/acks/t"), await asked("POST", "/v1/sql")] == [(401, False)] * 2
+    assert await asked("POST", "/v1/queries") == (200, True)
 
 
 def test_a_ticket_is_used_once_within_its_time() -> None:

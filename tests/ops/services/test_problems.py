@@ -31,6 +31,7 @@ def query(state: QueryState, **more: Any) -> QueryView:
         ([], [query(QueryState.REFUSED, detail="no such field")], {}, ["query q is refused: no such field"]),
         ([], [query(QueryState.STARTING, detail="waits for s")], {}, ["query q is starting: waits for s"]),
         ([], [query(QueryState.RUNNING, apart=True, detail="slow")], {}, ["query q runs apart from the others, slow"]),
+        ([], [query(QueryState.RUNNING, stands=True, detail="it waits")], {}, ["query q tells no window as final: it waits"]),
         (
             [], [], {"json": 3},
             ["3 messages were refused within the last hour (json): edgewake dead-letters list --reason json"],

@@ -51,13 +51,24 @@ async def test_streams_end_when_the_server_stops() -> None:
         await take(stream, 1)
 
 
-async def test_live_streams_are_bounded() -> None:
+async def test_live_streams_are_bounded_for_one_holder_and_for_all() -> None:
     ring = EventRing("b")
-    streams = [ring._stream(None) for _ in range(CLIENTS_MAX)]
-    for stream in streams:
+    for _ in range(CLIENTS_MAX // 2):
+        ring.response(None, holder="ann")
+    with pytest.raises(Problem, match="you hold 50 live streams"):
+        ring.response(None, holder="ann")
+    for number in range(CLIENTS_MAX // 2):
+        ring.response(None, holder=f"other-{number}")
+    with pytest.raises(Problem, match="already serves 100"):
+        ring.response(None, holder="one more")
+
+
+async def test_a_stream_ends_with_the_right_to_it_and_says_so() -> None:
+    ring, allowed = EventRing("b"), [True]
+    stream = ring._stream(None, lambda: allowed[0])
+    await take(stream, 1)
+    allowed.clear()
+    allowed.append(False)
+    assert "event: ended" in (await take(stream, 1))[0]
+    with pytest.raises(StopAsyncIteration):
         await take(stream, 1)
-    with pytest.raises(Problem):
-        ring.response(None)
-    for stream in streams:
-        await stream.aclose()
-    ring.response(None)

@@ -1,0 +1,75 @@
+"""What a client shows to servers behind a login: a token, headers, a certificate of its own; and whom it trusts.
+
+A password in a server's address is sent as HTTP Basic and shown nowhere. Nothing of this is given to another host: a redirect that leads
+elsewhere is not followed (`may_follow`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""RFC 9110, 5.6.2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """See the module. Raises ValueError for a header that is none, or a file that cannot be used."""
+
+    token: str | None = field(default=None, repr=False)
+    """Sent as `Authorization: Bearer`."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_file: Path | None = None
+    """Certificates to trust beside the system's, PEM."""
+    cert_file: Path | None = None
+    """The client's own certificate, PEM; with its key, or that in `key_file`."""
+    key_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.head().items():
+            if _NAME.fullmatch(name) is None or not value.isascii() or not value.isprintable():
+                raise ValueError(f"header {name[:40]!r}: expected NAME: VALUE in printable ASCII")
+        self.context()
+
+    def head(self) -> dict[str, str]:
+        """Headers to send."""
+        return {**self.headers, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
+
+    def context(self) -> ssl.SSLContext:
+        """For TLS. Raises ValueError."""
+        context = ssl.create_default_context()
+        try:
+            if self.ca_file is not None:
+                context.load_verify_locations(self.ca_file)
+            if self.cert_file is not None:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except OSError as error:  # an ssl.SSLError too
+            raise ValueError(f"{self.cert_file or self.ca_file}: {error}") from error
+        return context
+
+
+def without_password(server: str) -> tuple[str, dict[str, str]]:
+    """A server's address as it may be shown, and the header of the name and password that were in it."""
+    parts = urlsplit(server)
+    if "@" not in parts.netloc:
+        return server, {}
+    user, _, host = parts.netloc.rpartition("@")
+    name, _, password = user.partition(":")
+    given = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
+    return urlunsplit(parts._replace(netloc=host)), {"Authorization": f"Basic {given}"}
+
+
+def may_follow(origin: str, target: str, *, has_secrets: bool) -> bool:
+    """May a redirect be followed? Never from https to http; to another host or port only where nothing secret would go along."""
+    before, after = urlsplit(origin), urlsplit(target)
+    if after.scheme not in ("http", "https") or not after.hostname or (before.scheme == "https" and after.scheme == "http"):
+        return False
+    is_upgrade = before.hostname == after.hostname and (before.scheme, after.scheme) == ("http", "https")
+    return not has_secrets or is_upgrade or (before.scheme, before.netloc) == (after.scheme, after.netloc)

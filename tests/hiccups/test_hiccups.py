@@ -1,0 +1,34 @@
+"""Some cells of the table of `make hiccups`, on the whole system under load: all comes back, nothing is lost, and what stands says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.hiccups.faults import CUT, FENCED, FROZEN, KILLED, Cell
+from tests.hiccups.measure import Measure, Row
+from tests.hiccups.world import BRIDGE, SEQUENCER, World
+
+CELLS = (
+    Cell("kafka", FENCED, 10.0),
+    Cell("mosquitto", CUT, 3.0),
+    Cell(SEQUENCER, FROZEN, 14.0),
+    Cell(BRIDGE, KILLED),
+)
+
+
+async def test_all_comes_back_after_hiccups_and_what_stands_meanwhile_says_why(tmp_path: Path) -> None:
+    rows: dict[str, Row] = {}
+    async with World(tmp_path) as world:
+        measure = Measure(world)
+        await measure.begin()
+        for cell in CELLS:
+            row = await measure.row(cell)
+            assert not row.is_stuck, row
+            rows[f"{cell.part} {cell.fault}"] = row
+        await measure.until_all_came()
+        assert measure.lost_and_twice() == (0, 0)
+        await measure.end()
+    assert rows["kafka fenced"].said, "nobody said that Kafka was shut out"
+    assert SEQUENCER in rows["sequencer frozen"].said
+    assert rows["sequencer frozen"].detail, "windows stood, and the query said nothing of it"
+    assert rows["bridge-1 killed"].ended == {BRIDGE: 1}
