@@ -93,7 +93,8 @@ def progress(config: KafkaConfig, query: str) -> dict[str, Any]:
 
 
 def jvm_of(process: Process) -> psutil.Process:
-    (jvm,) = [child for child in psutil.Process(process.pid).children() if "java" in child.name()]
+    """Spark's JVM; on a slow machine another one makes the archive of its classes meanwhile."""
+    (jvm,) = [child for child in psutil.Process(process.pid).children() if "org.apache.spark.deploy.SparkSubmit" in child.cmdline()]
     return jvm
 
 
