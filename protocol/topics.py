@@ -52,6 +52,7 @@ BRIDGE_FILTERS: Final = (UP_FILTER, STATUS_FILTER, f"{ROOT}/+/req/#", f"/{ROOT}/
 these MQTT has no filter for wrong topics that leaves out what goes down to devices."""
 JOINED_SUFFIX: Final = "/acks"
 """A device that asks for its answers on such a topic gets several in one message."""
+_FEED_END: Final = "/req/feed"
 BRIDGE_PREFIX: Final = "ew/bridges/"
 
 UP: Final = "ew.up"
@@ -154,6 +155,8 @@ def feed(device: str) -> str:
 
 def parse_feed(topic: str) -> str | None:
     """The device that asks; None where it is another topic."""
+    if not topic.endswith(_FEED_END):  # nearly all are not, and all are looked at
+        return None
     parts = topic.split("/")
     return parts[2] if len(parts) == 5 and parts[3:] == ["req", "feed"] and is_device(parts[2]) else None
 

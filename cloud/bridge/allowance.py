@@ -24,8 +24,10 @@ USUAL_S: Final = 100e-6
 """Seconds of processor time that any message may take: three times what one with one reading does."""
 USUAL_S_PER_BYTE: Final = 20e-9
 """The same for each byte of a message that passes: twice what a frame takes to be inflated, checked and copied."""
-MEASURED_BYTES: Final = 256
-"""Bytes of a message from which its processor time is measured, which costs a microsecond: a smaller one cannot be dear."""
+MEASURED_BYTES: Final = 8192
+"""Bytes of a message from which its processor time is measured, which costs a microsecond."""
+REFUSED_S: Final = 100e-6
+"""What the refusal of a smaller one counts; one that passes is never dear."""
 ASK_S: Final = 0.001
 """Seconds that a question for a feed counts: it is a request to an access server."""
 LETTER_HEAD_BYTES: Final = 512
@@ -111,13 +113,20 @@ class Account:
         longest = max(debts)
         return 0.0 if longest < 0 else max(WAIT_S_MIN, longest)
 
-    def pay(self, size: int, busy_s: float, *, is_refused: bool = False) -> None:
-        """A message of so many bytes was looked at, which took so much processor time."""
+    def pay(self, size: int, busy_s: float) -> None:
+        """A message of so many bytes passed, and took so much processor time."""
         self.messages -= 1
         self.bytes -= size
-        dear_s = busy_s - USUAL_S if is_refused else busy_s - USUAL_S - USUAL_S_PER_BYTE * size
-        if dear_s > 0:
-            self.busy_s -= dear_s
+        if busy_s:
+            dear_s = busy_s - USUAL_S - USUAL_S_PER_BYTE * size
+            if dear_s > 0:
+                self.busy_s -= dear_s
+
+    def pay_refused(self, size: int, busy_s: float) -> None:
+        """A message of so many bytes was refused, which took so much processor time."""
+        self.messages -= 1
+        self.bytes -= size
+        self.busy_s -= busy_s
 
     def may_say_status(self, now_s: float) -> bool:
         """May another status be written? It counts."""

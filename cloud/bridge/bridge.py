@@ -26,7 +26,7 @@ from confluent_kafka import Producer
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Delivery, InFlight
 from edgewake.cloud.bridge.adoption import Adoption
-from edgewake.cloud.bridge.allowance import ASK_S, LETTER_HEAD_BYTES, MEASURED_BYTES, Account, Allowance, Room
+from edgewake.cloud.bridge.allowance import ASK_S, LETTER_HEAD_BYTES, MEASURED_BYTES, REFUSED_S, Account, Allowance, Room
 from edgewake.cloud.bridge.answers import Answers
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.compiled import CompiledStreams
@@ -256,15 +256,15 @@ class Bridge:
         """The message's record, at its device's expense. Raises Rejected, NotNow or AwaitsCatalogueError."""
         if (wait_s := account.wait_s(now_s)) > 0:
             raise _too_much(account.device, wait_s)
-        size, is_refused = _size(packet), False
+        size = _size(packet)
         began_s = time.thread_time() if size >= MEASURED_BYTES else None
         try:
-            return record_of(packet, self._catalogue, received_at=received_at, compiled=self._compiled)
+            record = record_of(packet, self._catalogue, received_at=received_at, compiled=self._compiled)
         except (Rejected, NotNow):
-            is_refused = True
+            account.pay_refused(size, REFUSED_S if began_s is None else time.thread_time() - began_s)
             raise
-        finally:
-            account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s, is_refused=is_refused)
+        account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
+        return record
 
     def _is_left_out(self, record: KafkaRecord, account: Account, delivery: Delivery) -> bool:
         """Is it a status that nobody needs, or one of too many?"""

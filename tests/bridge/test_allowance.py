@@ -49,7 +49,7 @@ def test_a_message_that_takes_what_is_usual_for_its_size_costs_no_processor_time
 
 def test_what_is_refused_costs_all_that_it_took() -> None:
     account = _account()
-    account.pay(1_000, USUAL_S + 0.25, is_refused=True)
+    account.pay_refused(1_000, 0.25)
     assert account.wait_s(0.0) == 1.0, "a debt of 0.05 s, at a tenth of a second in each"
 
 
