@@ -15,13 +15,17 @@ from confluent_kafka import KafkaError
 REMAKE_S: Final = 5.0
 """Seconds in which no question was answered, and one failed at least, after which the next question is asked by a new client. Longer than
 one question's own time (METADATA_TIMEOUT_S), so that one that was lost on its way is not enough. A new client costs 2 ms and a connection:
-while Kafka is away, each of ours is made anew so often."""
+while Kafka is away, each of ours is made anew so often at first."""
+REMAKE_MAX_S: Final = 60.0
+"""Bound of the doubling for clients that were never answered: on a starved machine a greeting may take longer than REMAKE_S, and a client
+that is given up before it is through would be so for ever."""
 
 
 class Mortality:
     """Of one client. Times are seconds of a monotonic clock. Not for several threads."""
 
     def __init__(self, remake_s: float = REMAKE_S) -> None:
+        self._first_s = remake_s
         self._remake_s = remake_s
         self._failing_since_s: float | None = None
         """When the first question was asked that failed, since one was answered or the client was made."""
@@ -29,6 +33,7 @@ class Mortality:
     def answered(self) -> None:
         """Kafka answered a question, be it with an error."""
         self._failing_since_s = None
+        self._remake_s = self._first_s
 
     def unanswered(self, asked_s: float) -> None:
         """A question that was asked then was not answered."""
@@ -40,8 +45,9 @@ class Mortality:
         return self._failing_since_s is not None and now_s - self._failing_since_s >= self._remake_s
 
     def made_anew(self) -> None:
-        """There is another client now; nothing is known of it."""
+        """There is another client now, which has twice as long to be answered as the one before."""
         self._failing_since_s = None
+        self._remake_s = max(self._first_s, min(2 * self._remake_s, REMAKE_MAX_S))
 
 
 def is_answer(error: KafkaError) -> bool:

@@ -38,6 +38,20 @@ def test_the_next_client_has_its_own_time():
     assert not client.is_over(200.0)
 
 
+def test_each_client_after_one_without_an_answer_has_twice_its_time_up_to_a_minute():
+    client = Mortality(5.0)
+    times = []
+    for start_s in range(0, 1000, 100):
+        client.unanswered(float(start_s))
+        times.append(next(s for s in range(1, 100) if client.is_over(start_s + s)))
+        client.made_anew()
+    assert times == [5, 10, 20, 40, 60, 60, 60, 60, 60, 60]
+    client.unanswered(0.0)
+    client.answered()
+    client.unanswered(0.0)
+    assert client.is_over(5.0)
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
