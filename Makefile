@@ -84,7 +84,7 @@ compose: $(VENV)/installed-test ## run deploy/compose.yaml on a Docker engine: a
 
 READINGS := 30000
 truth: $(VENV)/installed-test ## compute recorded sets in three orders, with kills and repairs, and compare with the files; READINGS=n of each
-	EDGEWAKE_TRUTH=$(READINGS) $(RUN)pytest -q -s tests/analysis/test_truth.py tests/analysis/test_truth_sets.py
+	EDGEWAKE_TRUTH=$(READINGS) $(RUN)pytest -q -s tests/analysis/test_truth.py tests/analysis/test_truth_sets.py tests/analysis/test_full_speed.py
 
 bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
 	@$(RUN)python -m tests.bench.report
