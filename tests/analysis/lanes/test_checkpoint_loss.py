@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from edgewake.cloud.analysis.lanes import lane
+from edgewake.cloud.analysis.lanes import checkpoint, lane
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.batch_commit import Novelty
 from edgewake.cloud.analysis.results.transaction import Transactions
@@ -86,7 +86,7 @@ def test_without_mending_lost_files_end_the_lane_and_never_make_a_wrong_result(
     feed.flush()
     before = results(feed.config, query.query.name)
     with monkeypatch.context() as unprotected:
-        unprotected.setattr(lane, "mend", lambda *_: None)
+        unprotected.setattr(checkpoint, "mend", lambda *_: None)
         broken = analysis.lane([query], [feed.stream])
         try:
             with suppress(EdgewakeError, PySparkException):
@@ -122,7 +122,7 @@ def test_an_older_copy_of_a_checkpoint_goes_on_without_repeating_or_leaving_out(
 
 
 def _before_it_is_told(fault: pytest.MonkeyPatch) -> None:
-    fault.setattr(lane, "sync_offsets", _break_off)
+    fault.setattr(checkpoint, "sync_offsets", _break_off)
 
 
 def _in_the_middle_of_the_transaction(fault: pytest.MonkeyPatch) -> None:
