@@ -26,8 +26,7 @@ SPARK: Final = "tests/analysis/"
 PARSING: Final = ("tests/house/test_imports.py", "tests/house/test_layout.py")
 """They start no service, and both parse all our modules: together they do it once."""
 TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
-    # Where a part that starts with a key of its own meets no leases that tests/push sealed with others.
-    "tests/access/": ("tests/access/", "tests/client/", "tests/lake/", "tests/log/", "tests/deploy/test_nameless_uid.py"),
+    "tests/access/": ("tests/access/", "tests/client/", "tests/lake/", "tests/log/"),
     "tests/ops/": (
         "tests/ops/",
         "tests/commands/",
@@ -36,7 +35,8 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         *(f"tests/deploy/test_{name}.py" for name in ("doctor", "services", "signs_of_life")),
         "tests/simulators/test_devices_real.py",
     ),
-    SPARK: (SPARK,),
+    # Where a part that starts with a key of its own meets no leases that tests/push and tests/access sealed with others.
+    SPARK: (SPARK, "tests/deploy/test_nameless_uid.py"),
     **{folder: (folder,) for folder in ("tests/bridge/", "tests/sequencer/", "tests/page/")},
 }
 """Bundle → how the names of its files begin; the first that fits counts. Files of a folder share servers that are started for the folder,

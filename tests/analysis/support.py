@@ -158,9 +158,9 @@ def declare(feed: Feed) -> None:
     feed.flush()
 
 
-def register(feed: Feed, text: str, *, name: str) -> None:
-    """Register a query, as the operations API does."""
-    registration = Registration(name=name, text=text, registered_at=time.time_ns() // 1_000_000)
+def register(feed: Feed, text: str, *, name: str, at_ms: int | None = None) -> None:
+    """Register a query, as the operations API does; `at_ms`: not now, but then."""
+    registration = Registration(name=name, text=text, registered_at=at_ms or time.time_ns() // 1_000_000)
     feed.producer.produce(topics.QUERIES, registration.model_dump_json().encode(), name)
     feed.flush()
 

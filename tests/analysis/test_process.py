@@ -176,7 +176,7 @@ def test_after_kill_9_a_standby_goes_on_with_every_kind_of_query_and_who_comes_b
     register(feed, total_by_minute(feed, name), name=name)
     register(feed, sql(feed.name, "device, count(*) AS n", "threshold_window(speed > 80, speed < 60), device", name=hot), name=hot)
     counted = sql(feed.name, "device, count(*) AS n", f"{MINUTES}, device", name=thin, lateness="1 day", shed="random above 1 second")
-    register(feed, counted, name=thin)
+    register(feed, counted, name=thin, at_ms=T0 - DAY_MS)
     register(feed, PAIRS.format(name=pairs, stream=feed.name, other=doors.name), name=pairs)
     dies = tmp_path / "dies"
     process._env = {**os.environ, "EDGEWAKE_FAILPOINT": f"analysis.committed.sequence@{dies}"}

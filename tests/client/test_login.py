@@ -123,7 +123,7 @@ def test_a_redirect_leads_no_secret_elsewhere(origin: str, target: str, secret: 
     assert (may_follow(origin, target, has_secrets=True), may_follow(origin, target, has_secrets=False)) == (secret, plain)
 
 
-@pytest.mark.parametrize("status", ["205 Reset Content", "210 Odd", "299 Odd"])
+@pytest.mark.parametrize("status", ["201 Created", "205 Reset Content", "206 Partial Content", "210 Odd", "299 Odd"])
 async def test_what_says_that_all_is_well_and_is_no_stream_is_final_as_for_a_browser(status: str) -> None:
     async with serving(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()) as seen:
         with pytest.raises(FollowError, match=f"answered {status[:3]}, which is no stream"):

@@ -162,7 +162,7 @@ def test_a_query_that_may_leaves_readings_out_while_it_lags_says_so_and_a_repair
     declare(feed)
     register(feed, sql(feed.name, *text, name=whole, lateness="10 minutes"), name=whole)
     shed = "random above 60 seconds except where speed > 900"
-    register(feed, sql(feed.name, *text, name=thin, lateness="10 minutes", shed=shed), name=thin)
+    register(feed, sql(feed.name, *text, name=thin, lateness="10 minutes", shed=shed), name=thin, at_ms=now_ms() - 2 * HOUR)
     for i in range(32):
         at = T0 + i // 8 * MINUTE + i % 8 * 7_000
         speeds = [999.0 if j == i else 10.0 + (i + j) % 7 for j in range(50)]
