@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -23,12 +24,16 @@ async def test_one_client_takes_its_share_of_leases_and_filters_and_others_are_s
     (tmp_path / "cursor.keys").write_text(f"1 {'ab' * 32}\n")
     bounds = {"leases_max": 80, "scanned_filters_max": 20}
     with serving("push", kafka.bootstrap, tmp_path, allow_hosts=["127.0.0.1"], name="push-shares", **bounds) as push:
+        granted: list[dict[str, Any]] = []
 
         async def asked(address: str, where: str) -> int:
             headers = {"X-Forwarded-For": f"198.51.100.{len(where)}"}
             transport = httpx.AsyncHTTPTransport(local_address=address)
             async with httpx.AsyncClient(transport=transport, headers=headers, base_url=push.url, timeout=PATIENCE_S) as http:
-                return (await Asking(http, client).ask(where)).status_code
+                asking = Asking(http, client)
+                answer = await asking.ask(where)
+                granted.extend(asking.granted)
+                return answer.status_code
 
         greedy = [await asked("127.0.0.2", f"device = 'd{n}'") for n in range(22)]
         assert greedy == [201] * 20 + [429] * 2
@@ -36,3 +41,6 @@ async def test_one_client_takes_its_share_of_leases_and_filters_and_others_are_s
         filters = [await asked("127.0.0.4", f"n > {n}") for n in range(7)]
         assert filters == [201] * 5 + [429] * 2
         assert await asked("127.0.0.3", "n > 1000") == 201
+        async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S) as http:
+            for lease in granted:  # other tests of this Kafka count what is there
+                await Asking(http, client).end(lease)
