@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from playwright.async_api import Browser, Page, async_playwright, expect
@@ -15,6 +16,8 @@ ARGUMENTS: Final = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-ba
 SCALE: Final = 0.5
 """Pixels of the device for one of a page: drawing is most of what a page costs, and no test looks at single pixels."""
 PATIENCE_MS: Final = PATIENCE_S * 1000
+AXE: Final = Path(__file__).with_name("js") / "node_modules/axe-core/axe.min.js"
+AXE_RULES: Final = "{ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] }"
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -32,3 +35,10 @@ async def open_page(browser: Browser, **options: Any) -> Page:
     page = await browser.new_page(device_scale_factor=SCALE, **options)
     page.set_default_timeout(PATIENCE_MS)
     return page
+
+
+async def accessibility_faults(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe finds wrong with a page as it is now: (rule, the elements)."""
+    await page.evaluate(AXE.read_text())
+    found = await page.evaluate(f"axe.run(document, {AXE_RULES})")
+    return [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]

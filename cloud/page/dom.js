@@ -70,3 +70,12 @@ export function setUpTheme(button) {
   });
   system.addEventListener("change", () => chosen ?? use(ofSystem()));
 }
+
+/** A part of an address as its text; one that was cut in the middle of a character stays as it is, and names nothing. */
+export function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -16,18 +16,16 @@ from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.errors import RejectReason
-from tests.chromium import chromium, open_page
+from tests.chromium import accessibility_faults, chromium, open_page
 from tests.ops.conftest import Writer
 from tests.ops.service import Ops, running
 from tests.ops.test_app import declare, eventually, sql
 from tests.services import Kafka, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-AXE = Path(__file__).parents[1] / "js/node_modules/axe-core/axe.min.js"
 SCREENS = (
     "#/", "#/devices", "#/devices/none", "#/streams", "#/queries", "#/queries/new", "#/ask", "#/letters", "#/clients", "#/none",
 )  # fmt: skip
-RULES = "{ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] }"
 
 
 @pytest.fixture(scope="module")
@@ -175,9 +173,7 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(visit: Vi
         await expect(visit.page.locator("main .card").first).to_be_visible()
         await expect(visit.page.get_by_text("loading…")).to_have_count(0)
         assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, address
-        await visit.page.evaluate(AXE.read_text())
-        found = await visit.page.evaluate(f"axe.run(document, {RULES})")
-        faults = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]
+        faults = await accessibility_faults(visit.page)
         assert faults == [], f"{address}: {json.dumps(faults)}"
 
 

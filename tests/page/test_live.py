@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.chromium import open_page
+from tests.chromium import accessibility_faults, open_page
 from tests.page.conftest import Visit
 from tests.page.world import AccessServer, Writer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-AXE = Path(__file__).parents[1] / "js/node_modules/axe-core/axe.min.js"
-RULES = "{ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] }"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -117,9 +114,7 @@ async def test_no_sideways_scroll_and_no_accessibility_fault(live: Visit, writer
         await live.page.evaluate("(to) => (location.hash = to)", address)
         await expect(live.page.locator("main .card").first).to_be_visible()
         assert await live.page.evaluate("document.documentElement.scrollWidth") <= width, address
-        await live.page.evaluate(AXE.read_text())
-        found = await live.page.evaluate(f"axe.run(document, {RULES})")
-        faults = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]
+        faults = await accessibility_faults(live.page)
         assert faults == [], address
 
 

@@ -30,7 +30,7 @@ from edgewake.protocol.field_type import FieldType
 
 @dataclass(frozen=True, slots=True)
 class RowsJob:
-    """All queries of one stream that have no aggregates (see pipeline.Job)."""
+    """All queries of one stream that have no aggregates (see aggregate_job.Job)."""
 
     stream: str
     fields: tuple[tuple[str, FieldType], ...]

@@ -81,7 +81,7 @@ def has_absences(states: States, queries: Sequence[Registered], top: int | None)
 
 @dataclass(frozen=True, slots=True)
 class SequenceJob:
-    """All queries of one stream with sessions or windows by count (see pipeline.Job)."""
+    """All queries of one stream with sessions or windows by count (see aggregate_job.Job)."""
 
     stream: str
     fields: tuple[tuple[str, FieldType], ...]

@@ -101,7 +101,7 @@ class _Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PairJob:
-    """All queries that join one stream with one other within a time (see pipeline.Job)."""
+    """All queries that join one stream with one other within a time (see aggregate_job.Job)."""
 
     stream: str
     other: str

@@ -211,7 +211,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class TableJob:
-    """All queries that join one stream's table with one other's, or with none (see pipeline.Job)."""
+    """All queries that join one stream's table with one other's, or with none (see aggregate_job.Job)."""
 
     sources: tuple[str, ...]
     """The streams whose records say that something is new, that of FROM first."""

@@ -114,7 +114,7 @@ def place(stream: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JoinJob:
-    """All queries of one stream that join a table or look back (see pipeline.Job)."""
+    """All queries of one stream that join a table or look back (see aggregate_job.Job)."""
 
     stream: str
     fields: tuple[tuple[str, FieldType], ...]

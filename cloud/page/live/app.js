@@ -2,7 +2,7 @@
    fixed pace, so that a burst of a thousand events costs one drawing. */
 
 import { html, render } from "../vendor/htm/standalone.module.js";
-import { byId, say, setUpTheme } from "../dom.js";
+import { byId, decode, say, setUpTheme } from "../dom.js";
 import { Feed } from "../feed.js";
 import { sentence } from "../gaps.js";
 import { STREAMS_MAX, StreamList } from "../streams.js";
@@ -103,14 +103,6 @@ function View({ now }) {
   if (kind === "streams") return html`<${StreamPage} key=${name} stream=${live.streams.get(name)} now=${now} />`;
   if (kind === "queries") return html`<${QueryPage} key=${name} query=${live.queries.get(name)} />`;
   return html`<${Front} now=${now} />`;
-}
-
-function decode(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part; /* a link that was cut: it names nothing */
-  }
 }
 
 function draw() {

@@ -1,7 +1,7 @@
 /* The operations pages. The address says what is shown (#/devices/car-07?…), so a colleague who opens the link sees the same. */
 
 import { html, render } from "../vendor/htm/standalone.module.js";
-import { byId, setUpTheme } from "../dom.js";
+import { byId, decode, setUpTheme } from "../dom.js";
 import { api } from "./api.js";
 import { Device, Devices } from "./devices.js";
 import { Ask, Clients, Letters } from "./more.js";
@@ -36,14 +36,6 @@ function Rail({ hash }) {
   const here = hash.replace(/^#\/?/, "").split(/[/?]/)[0];
   return html`${SCREENS.map(([key, title]) => html`<a href=${`#/${key}`} aria-current=${key === here ? "page" : null}>${title}</a>`)}
     <a href="/docs">API</a>`;
-}
-
-function decode(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part; /* a link that was cut: it names nothing */
-  }
 }
 
 function draw() {
