@@ -1,1 +1,3 @@
-"""All that runs in the data centre: bridge, sequencer, analysis, access, push and operations, around Kafka."""
+"""All that runs in the data centre: bridge, sequencer, analysis, access, push and operations,
+around Kafka.
+"""

@@ -1,10 +1,12 @@
 """What one client may take of a bound that all clients share. Pure.
 
     share      an address holds at most this part of the bound
-    reserve    the last fifth of the bound is for addresses that hold little, so that a few greedy ones leave room for everybody else
+    reserve    the last fifth of the bound is for addresses that hold little, so that a few greedy
+               ones leave room for everybody else
 
-A client is an address: an IPv4 address, or the 64 bits of an IPv6 address that one network is given. Behind a proxy it is the last address
-in `X-Forwarded-For` that is no proxy of ours; who is no proxy of ours may write there what it likes.
+A client is an address: an IPv4 address, or the 64 bits of an IPv6 address that one network is
+given. Behind a proxy it is the last address in `X-Forwarded-For` that is no proxy of ours; who is
+no proxy of ours may write there what it likes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ RESERVE: Final = 0.2
 LITTLE: Final = 0.1
 """Of its own share: who holds less may use the reserve."""
 IPV6_PREFIX: Final = 64
-"""Bits of an IPv6 address that name a client's network (RFC 6177); it chooses the others as it likes."""
+"""Bits of an IPv6 address that name a client's network (RFC 6177); it chooses the others as it
+likes."""
 UNKNOWN: Final = "unknown"
 """The client of a connection without an address, e.g. of a Unix socket."""
 HOPS_MAX: Final = 16
@@ -37,7 +40,9 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """So many of something, `most` at a time for all together; `share` is the part that one client may hold."""
+    """So many of something, `most` at a time for all together; `share` is the part that one client
+    may hold.
+    """
 
     what: str
     most: int
@@ -99,7 +104,10 @@ NetworkText: TypeAlias = Annotated[str, AfterValidator(_network)]
 
 
 class Clients:
-    """Says who a request comes from. `trusted`: the proxies in front of us, as addresses or networks."""
+    """Says who a request comes from.
+
+    `trusted`: the proxies in front of us, as addresses or networks.
+    """
 
     def __init__(self, trusted: Iterable[str] = ()) -> None:
         self._trusted: tuple[Network, ...] = tuple(map(ipaddress.ip_network, trusted))
@@ -121,7 +129,9 @@ class Clients:
 
     def of_request(self, http: HTTPConnection) -> str:
         """The client of a request."""
-        return self.of(http.client.host if http.client else None, http.headers.getlist("x-forwarded-for"))
+        return self.of(
+            http.client.host if http.client else None, http.headers.getlist("x-forwarded-for")
+        )
 
     def is_proxy(self, peer: str | None) -> bool:
         """Is it a proxy of ours, through which many clients come?"""

@@ -1,7 +1,7 @@
 """Named places where the process may die, for tests that show what survives it.
 
-EDGEWAKE_FAILPOINT=name:n kills this process with SIGKILL the n-th time that `reach(name)` is called, and name@file the first time that the
-file is there. Without the variable nothing happens.
+EDGEWAKE_FAILPOINT=name:n kills this process with SIGKILL the n-th time that `reach(name)` is
+called, and name@file the first time that the file is there. Without the variable nothing happens.
 """
 
 from __future__ import annotations

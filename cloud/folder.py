@@ -1,4 +1,6 @@
-"""Folders in a configuration: a path, or the URL of one (`file:///shared/edgewake`), as Spark and Hadoop write it."""
+"""Folders in a configuration: a path, or the URL of one (`file:///shared/edgewake`), as Spark and
+Hadoop write it.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,27 @@ from pydantic import BeforeValidator
 
 
 def path_of(value: Any) -> Any:
-    """The path that a `file:` URL names; a path stays as it is. Raises ValueError for other URLs: there is no file system behind them."""
+    """The path that a `file:` URL names; a path stays as it is.
+
+    Raises ValueError for other URLs: there is no file system behind them.
+    """
     if not isinstance(value, str) or ("://" not in value and not value.startswith("file:")):
         return value
     url = urlsplit(value)
     if url.scheme != "file":
-        raise ValueError(f"expected a path or file:///…, a file system that all machines mount: {url.scheme}:// is none")
-    if url.netloc not in ("", "localhost") or not url.path.startswith("/") or url.query or url.fragment:
-        raise ValueError("expected file:/// and an absolute path: a host, ? or # have no meaning here")
+        raise ValueError(
+            "expected a path or file:///…, a file system that all machines mount: "
+            f"{url.scheme}:// is none"
+        )
+    if (
+        url.netloc not in ("", "localhost")
+        or not url.path.startswith("/")
+        or url.query
+        or url.fragment
+    ):
+        raise ValueError(
+            "expected file:/// and an absolute path: a host, ? or # have no meaning here"
+        )
     return unquote(url.path)
 
 

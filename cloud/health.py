@@ -1,7 +1,10 @@
-"""Why a part cannot do its work at the moment: what /readyz answers, and a gauge. Decides only; for several threads.
+"""Why a part cannot do its work at the moment: what /readyz answers, and a gauge.
 
-What lasts less than TOLD_S is no news: a broker that was restarted is back before. What is told here needs nobody's hand as long as what
-it names comes back; /healthz is another question, whether the part itself turns.
+Decides only; for several threads.
+
+What lasts less than TOLD_S is no news: a broker that was restarted is back before. What is told
+here needs nobody's hand as long as what it names comes back; /healthz is another question, whether
+the part itself turns.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ class Health:
         self._troubles: dict[str, tuple[float, str]] = {}
 
     def note(self, what: str, why: str | None) -> None:
-        """What is in the way (one word for programs, e.g. `kafka`), and why, in a sentence without its end; None: it is not any more."""
+        """What is in the way (one word for programs, e.g. `kafka`), and why, in a sentence without
+        its end; None: it is not any more.
+        """
         if why is None:
             self._troubles.pop(what, None)
         else:
@@ -36,8 +41,14 @@ class Health:
     def troubles(self) -> dict[str, tuple[float, str]]:
         """What is told: seconds that it lasts, and why."""
         now_s = self._now_s()
-        found = {what: (now_s - since_s, why) for what, (since_s, why) in list(self._troubles.items())}
-        return {what: (seconds, why) for what, (seconds, why) in found.items() if seconds >= self._told_s}
+        found = {
+            what: (now_s - since_s, why) for what, (since_s, why) in list(self._troubles.items())
+        }
+        return {
+            what: (seconds, why)
+            for what, (seconds, why) in found.items()
+            if seconds >= self._told_s
+        }
 
     def why_not_ready(self) -> str:
         """For people; empty where nothing is in the way."""
@@ -45,5 +56,12 @@ class Health:
 
     def gather(self) -> Iterable[Metric]:
         """For Prometheus."""
-        lasting: dict[object, float] = {what: seconds for what, (seconds, _) in self.troubles().items()}
-        yield gauges("edgewake_not_ready_seconds", "How long something has been in the way of this part's work", "what", lasting)
+        lasting: dict[object, float] = {
+            what: seconds for what, (seconds, _) in self.troubles().items()
+        }
+        yield gauges(
+            "edgewake_not_ready_seconds",
+            "How long something has been in the way of this part's work",
+            "what",
+            lasting,
+        )

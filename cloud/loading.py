@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Nothing that a program loads becomes garbage, and looking through it for some takes a fifth of the start of what serves HTTP.
+    """Nothing that a program loads becomes garbage, and looking through it for some takes a fifth
+    of the start of what serves HTTP.
 
     What was made within is never looked through later, either.
     """

@@ -1,6 +1,8 @@
-"""Prometheus figures that cost almost nothing where they are counted: plain integers, gathered only when somebody asks.
+"""Prometheus figures that cost almost nothing where they are counted: plain integers, gathered only
+when somebody asks.
 
-A Counter of prometheus_client takes a lock and half a microsecond; the hot paths count with `counts[label] += 1` instead.
+A Counter of prometheus_client takes a lock and half a microsecond; the hot paths count with
+`counts[label] += 1` instead.
 """
 
 from __future__ import annotations
@@ -9,9 +11,29 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
-LATENCY_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+LATENCY_BOUNDS_S: Final = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
 
 
 class Histogram:

@@ -68,7 +68,9 @@ class _Own(Collector):
 
 
 def first_end_s(file: Path) -> float:
-    """Seconds since 1970 when the first certificate in a PEM file ends; 0 where it cannot be read."""
+    """Seconds since 1970 when the first certificate in a PEM file ends; 0 where it cannot be
+    read.
+    """
     from cryptography import x509
 
     try:

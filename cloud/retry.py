@@ -1,4 +1,6 @@
-"""How long to wait before the next attempt: exponential with full jitter, so that many who lost one server do not return at once."""
+"""How long to wait before the next attempt: exponential with full jitter, so that many who lost one
+server do not return at once.
+"""
 
 from __future__ import annotations
 

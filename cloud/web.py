@@ -1,6 +1,8 @@
-"""What the HTTP parts share: problem+json for every error (RFC 9457), a bound on bodies, and the one way to start and stop.
+"""What the HTTP parts share: problem+json for every error (RFC 9457), a bound on bodies, and the
+one way to start and stop.
 
-A problem's `type` is `urn:edgewake:problem:<code>`; `code` is a fixed identifier for programs, `detail` a sentence for people.
+A problem's `type` is `urn:edgewake:problem:<code>`; `code` is a fixed identifier for programs,
+`detail` a sentence for people.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ log = logging.getLogger("edgewake.web")
 GRACE_S: Final = 3
 """Seconds that open requests get at the stop; a part must be gone after 5."""
 BACKLOG: Final = 2048
-"""Connections that wait to be accepted: after a server's restart all of its clients come back at once."""
+"""Connections that wait to be accepted: after a server's restart all of its clients come back at
+once."""
 FOUND_CHARS_MAX: Final = 100
 """Characters of a wrong value that are repeated."""
 ERRORS_MAX: Final = 20
@@ -49,7 +52,15 @@ ERRORS_MAX: Final = 20
 class Problem(Exception):
     """An error to be answered. `more` goes into the body beside the standard members."""
 
-    def __init__(self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
@@ -59,7 +70,12 @@ class Problem(Exception):
 
     def response(self) -> Response:
         """As an answer."""
-        return Response(problem_body(self.status, self.code, self.detail, self.more), self.status, self.headers, PROBLEM_TYPE)
+        return Response(
+            problem_body(self.status, self.code, self.detail, self.more),
+            self.status,
+            self.headers,
+            PROBLEM_TYPE,
+        )
 
 
 def install(app: FastAPI) -> None:
@@ -71,15 +87,26 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, f"http_{error.status_code}")
-        headers = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
-        return Problem(error.status_code, code, f"{request.method} {request.url.path}: {error.detail}", headers=headers).response()
+        code = {404: "not_found", 405: "method_not_allowed"}.get(
+            error.status_code, f"http_{error.status_code}"
+        )
+        headers = (
+            {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
+        )
+        return Problem(
+            error.status_code,
+            code,
+            f"{request.method} {request.url.path}: {error.detail}",
+            headers=headers,
+        ).response()
 
     @app.exception_handler(RequestValidationError)
     async def validation(_: Request, error: RequestValidationError) -> Response:
         errors = [_field_error(e) for e in error.errors()[:ERRORS_MAX]]
         first, more = f"{errors[0]['where']}: {errors[0]['what']}", len(error.errors()) - 1
-        return Problem(422, "invalid", first + (f"; and {more} more" if more else ""), errors=errors).response()
+        return Problem(
+            422, "invalid", first + (f"; and {more} more" if more else ""), errors=errors
+        ).response()
 
     @app.exception_handler(Unavailable)
     async def unavailable(_: Request, error: Unavailable) -> Response:
@@ -87,17 +114,30 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unforeseen(request: Request, error: Exception) -> Response:
-        log.error("%s %s: %r", request.method, request.url.path, error, extra={"event": "http.error"}, exc_info=error)
+        log.error(
+            "%s %s: %r",
+            request.method,
+            request.url.path,
+            error,
+            extra={"event": "http.error"},
+            exc_info=error,
+        )
         return Problem(500, "internal", "our fault; the log has it").response()
 
 
 def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
     where = ".".join(str(part) for part in error["loc"])
-    return {"where": where, "what": expectation(error), "found": repr(error.get("input"))[:FOUND_CHARS_MAX]}
+    return {
+        "where": where,
+        "what": expectation(error),
+        "found": repr(error.get("input"))[:FOUND_CHARS_MAX],
+    }
 
 
 def _methods(request: Request) -> list[str]:
-    """What may be done with a path: of all routes that it matches, where Starlette names only the first one's."""
+    """What may be done with a path: of all routes that it matches, where Starlette names only the
+    first one's.
+    """
     found: set[str] = set()
     for route in _leaves_of(request.app.routes):
         if route.matches(request.scope)[0] is not Match.NONE:
@@ -111,7 +151,9 @@ def _leaves_of(routes: Iterable[BaseRoute]) -> Iterator[Route]:
             yield route
         else:
             # FastAPI keeps the router that was included; its name for it is not public.
-            yield from _leaves_of(getattr(getattr(route, "original_router", route), "routes", None) or ())
+            yield from _leaves_of(
+                getattr(getattr(route, "original_router", route), "routes", None) or ()
+            )
 
 
 class BodyLimit:
@@ -140,7 +182,12 @@ class BodyLimit:
         return await self._app(scope, _replay(body, receive), send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = Problem(413, "too_large", f"body: expected at most {self._bytes_max} bytes", headers={"Connection": "close"})
+        problem = Problem(
+            413,
+            "too_large",
+            f"body: expected at most {self._bytes_max} bytes",
+            headers={"Connection": "close"},
+        )
         await problem.response()(scope, receive, send)
 
 
@@ -193,7 +240,9 @@ async def serve(
     grace_s: int = GRACE_S,
     connections: Connections | None = None,
 ) -> None:
-    """Serve until `stop`; then await `before_close` while connections are still served, and let open requests end within `grace_s`."""
+    """Serve until `stop`; then await `before_close` while connections are still served, and let
+    open requests end within `grace_s`.
+    """
     config = uvicorn.Config(
         RefuseWebSockets(app),
         http=partial(protocol, connections=Connections() if connections is None else connections),  # type: ignore[arg-type]  # called like the class
@@ -205,7 +254,9 @@ async def serve(
         backlog=BACKLOG,
         timeout_graceful_shutdown=grace_s,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what it reports at the start is no event of ours
+    logging.getLogger("uvicorn").setLevel(
+        logging.WARNING
+    )  # what it reports at the start is no event of ours
     web_log.bound_warnings()
     server = _Server(config, on_ready)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
@@ -228,16 +279,26 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 
 async def named(name: str, work: Coroutine[Any, Any, None]) -> None:
-    """Run a background task of a part; when it dies its name is logged, and its group ends the part."""
+    """Run a background task of a part; when it dies its name is logged, and its group ends the
+    part.
+    """
     try:
         await work
     except Exception as error:
-        log.critical("task %s died: %r", name, error, extra={"event": "task.died", "task": name}, exc_info=error)
+        log.critical(
+            "task %s died: %r",
+            name,
+            error,
+            extra={"event": "task.died", "task": name},
+            exc_info=error,
+        )
         raise
 
 
 def run_part(main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
-    """Run a part to its end and exit: 0 after a stop, 2 for a configuration that cannot be used, 1 for what it died of."""
+    """Run a part to its end and exit: 0 after a stop, 2 for a configuration that cannot be used, 1
+    for what it died of.
+    """
     try:
         uvloop.run(Heartbeat(SystemClock()).beside(main()))
     except ConfigError as error:
@@ -245,7 +306,9 @@ def run_part(main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
         sys.exit(2)
     except BaseExceptionGroup as group:
         for cause in _leaves(group):
-            log.critical("%s: %s", type(cause).__name__, cause, extra={"event": "part.died"}, exc_info=cause)
+            log.critical(
+                "%s: %s", type(cause).__name__, cause, extra={"event": "part.died"}, exc_info=cause
+            )
         sys.exit(1)
     sys.exit(0)
 

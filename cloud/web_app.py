@@ -1,4 +1,6 @@
-"""An application as all HTTP parts begin one: every error a problem, no parameter ignored, its description complete, with a page for it."""
+"""An application as all HTTP parts begin one: every error a problem, no parameter ignored, its
+description complete, with a page for it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from edgewake.cloud.web_parameters import known_parameters
 def application(title: str, *, description: str) -> FastAPI:
     """A FastAPI without routes but /openapi.json and /docs."""
     app = FastAPI(
-        title=title, version="1", description=description, docs_url=None, redoc_url=None, dependencies=[Depends(known_parameters)]
+        title=title,
+        version="1",
+        description=description,
+        docs_url=None,
+        redoc_url=None,
+        dependencies=[Depends(known_parameters)],
     )
     web.install(app)
     web_docs.add(app)

@@ -1,6 +1,8 @@
-"""How many connections a server holds: of one client's address, and of all together, before anything is read of them.
+"""How many connections a server holds: of one client's address, and of all together, before
+anything is read of them.
 
-A connection over a bound is told 503 and closed. Connections of a proxy of ours are many clients', which the proxy itself bounds.
+A connection over a bound is told 503 and closed. Connections of a proxy of ours are many clients',
+which the proxy itself bounds.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ RETRY_AFTER_S: Final = 5
 class Connections:
     """Those of one server."""
 
-    def __init__(self, most: int = CONNECTIONS_MAX, *, share: float = SHARE_DEFAULT, clients: Clients | None = None) -> None:
+    def __init__(
+        self,
+        most: int = CONNECTIONS_MAX,
+        *,
+        share: float = SHARE_DEFAULT,
+        clients: Clients | None = None,
+    ) -> None:
         self.refused = 0
         self._bound = Bound("connections", most, share)
         self._clients = clients or Clients()
@@ -29,7 +37,9 @@ class Connections:
         return self._held.total()
 
     def refusal(self, peer: str | None) -> bytes | None:
-        """What to answer to one connection more before it is closed; None: it is let in, and counts until `leave`."""
+        """What to answer to one connection more before it is closed; None: it is let in, and counts
+        until `leave`.
+        """
         client = self._clients.of(peer)
         held = 0 if self._clients.is_proxy(peer) else self._held[client]
         why = self._bound.refusal(total=len(self), held=held)
@@ -38,7 +48,10 @@ class Connections:
             return None
         self.refused += 1
         body = problem_body(503, "connections", why)
-        head = f"content-type: {PROBLEM_TYPE}\r\ncontent-length: {len(body)}\r\nretry-after: {RETRY_AFTER_S}\r\nconnection: close\r\n\r\n"
+        head = (
+            f"content-type: {PROBLEM_TYPE}\r\ncontent-length: {len(body)}\r\nretry-after: "
+            f"{RETRY_AFTER_S}\r\nconnection: close\r\n\r\n"
+        )
         return b"HTTP/1.1 503 Service Unavailable\r\n" + head.encode() + body
 
     def leave(self, peer: str | None) -> None:

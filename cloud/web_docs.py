@@ -1,4 +1,5 @@
-"""The API's documentation page, from our own files: Swagger UI as `cloud/page/vendor` holds it. Nothing comes from elsewhere.
+"""The API's documentation page, from our own files: Swagger UI as `cloud/page/vendor` holds it.
+Nothing comes from elsewhere.
 
 GET /docs                        the page
 GET /docs/{file}                 its script, style and start
@@ -19,10 +20,15 @@ from edgewake.cloud.web import Problem
 DOCS_PATH: Final = "/docs"
 # Swagger UI writes style attributes and shows pictures of its own as data.
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' "
+    "data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-SECURITY: Final = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+SECURITY: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
 FILES: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
 START: Final = """SwaggerUIBundle({url: "openapi.json", dom_id: "#page", deepLinking: true, validatorUrl: null})
 """
@@ -41,7 +47,11 @@ def add(app: FastAPI) -> None:
 
     @app.get(DOCS_PATH, include_in_schema=False)
     async def docs() -> Response:
-        return Response(page, media_type="text/html; charset=utf-8", headers={"Cache-Control": "no-cache", **SECURITY})
+        return Response(
+            page,
+            media_type="text/html; charset=utf-8",
+            headers={"Cache-Control": "no-cache", **SECURITY},
+        )
 
     @app.get(DOCS_PATH + "/{file}", include_in_schema=False)
     async def asset(file: str) -> Response:

@@ -1,4 +1,6 @@
-"""A WebSocket handshake is refused in words: without, its sender would be given an answer of another protocol."""
+"""A WebSocket handshake is refused in words: without, its sender would be given an answer of
+another protocol.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,28 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from edgewake.cloud.web_problem import PROBLEM_TYPE, problem_body
 
-DETAIL: Final = "no WebSocket is spoken here: events are read by GET as text/event-stream (EventSource, curl -N), or in pages with limit="
+DETAIL: Final = (
+    "no WebSocket is spoken here: events are read by GET as text/event-stream (EventSource, curl "
+    "-N), or in pages with limit="
+)
 
 
 class RefuseWebSockets:
-    """ASGI: 400 for a request with `Upgrade: websocket` (RFC 6455, 4.1); any other upgrade is an offer that we pass over."""
+    """ASGI: 400 for a request with `Upgrade: websocket` (RFC 6455, 4.1); any other upgrade is an
+    offer that we pass over.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wanted = [value.strip().lower() for name, value in scope.get("headers", ()) if name == b"upgrade"]
+        wanted = [
+            value.strip().lower() for name, value in scope.get("headers", ()) if name == b"upgrade"
+        ]
         if b"websocket" not in wanted:
             await self._app(scope, receive, send)
             return
-        answer = Response(problem_body(400, "websocket", DETAIL), 400, {"Connection": "close"}, PROBLEM_TYPE)
+        answer = Response(
+            problem_body(400, "websocket", DETAIL), 400, {"Connection": "close"}, PROBLEM_TYPE
+        )
         await answer(scope, receive, send)

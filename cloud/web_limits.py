@@ -1,12 +1,14 @@
-"""What a connection may cost before its request is understood: bounds in bytes and in seconds, which uvicorn does not have.
+"""What a connection may cost before its request is understood: bounds in bytes and in seconds,
+which uvicorn does not have.
 
-    head   HEAD_BYTES_MAX bytes of request line and headers, HEAD_S seconds for them      over it: 431, or the connection is closed
-    body   BODY_S seconds from the head's end to the body's                               over it: the connection is closed
-    count  of one client, and of all together (`edgewake.cloud.web_connections`)           over it: 503, and the connection is closed
-           (its bytes are bounded by `edgewake.cloud.web.BodyLimit`, which knows the route)
+    head    HEAD_BYTES_MAX bytes of request line and headers, HEAD_S seconds for them;
+            over it: 431, or the connection is closed
+    body    BODY_S seconds from the head's end to the body's; over it: the connection is closed
+    count   of one client, and of all together (`edgewake.cloud.web_connections`);
+            over it: 503, and the connection is closed
 
-All HTTP parts serve through `LimitedProtocol`. It extends uvicorn's own protocol class, which is no public interface: the version is
-pinned in pyproject.toml.
+All HTTP parts serve through `LimitedProtocol`. It extends uvicorn's own protocol class, which is no
+public interface: the version is pinned in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from edgewake.cloud.web_connections import Connections
 from edgewake.cloud.web_problem import problem_body
 
 HEAD_BYTES_MAX: Final = 32 * 1024
-"""Bytes of a request's head: a cursor of 4 KB twice, two filters, and a browser's own headers. Over it: 431 and the end."""
+"""Bytes of a request's head: a cursor of 4 KB twice, two filters, and a browser's own headers. Over
+it: 431 and the end."""
 HEAD_S: Final = 10.0
-"""Seconds for a request's head, from the connection or its first byte on; a client that dribbles is cut off."""
+"""Seconds for a request's head, from the connection or its first byte on; a client that dribbles is
+cut off."""
 BODY_S: Final = 15.0
-"""Seconds for a request's body, which is at most some hundred KB; a client that dribbles is cut off."""
+"""Seconds for a request's body, which is at most some hundred KB; a client that dribbles is cut
+off."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -58,7 +63,8 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         was_in_head = self._in_head
         super().data_received(data)
-        # The parser reports a header only once it is whole, so one without an end is counted here, by the chunks that ended in it.
+        # The parser reports a header only once it is whole, so one without an end is counted here,
+        # by the chunks that ended in it.
         if was_in_head and self._in_head and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
@@ -94,8 +100,13 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         detail = f"request head: expected at most {HEAD_BYTES_MAX} bytes"
         body = problem_body(431, "head_too_large", detail)
-        head = f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + head.encode() + body)
+        head = (
+            "content-type: application/problem+json\r\ncontent-length: "
+            f"{len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + head.encode() + body
+        )
         self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -111,4 +122,6 @@ class LimitedProtocol(HttpToolsProtocol):
     def _count(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > HEAD_BYTES_MAX:
-            raise ValueError("request head too large")  # httptools turns it into a parser error, which is answered above
+            raise ValueError(
+                "request head too large"
+            )  # httptools turns it into a parser error, which is answered above

@@ -1,4 +1,6 @@
-"""What a web server logs of requests that are wrong: anybody can send them, so each sentence is logged at a bounded rate."""
+"""What a web server logs of requests that are wrong: anybody can send them, so each sentence is
+logged at a bounded rate.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Puts into an application's OpenAPI document what all parts have in common: every error is a problem, with the statuses that occur.
+"""Puts into an application's OpenAPI document what all parts have in common: every error is a
+problem, with the statuses that occur.
 
-FastAPI documents its own shape for 422 and nothing else. `describe` replaces it when the document is first asked for: 422 where there is
-something to validate, 413 where there is a body, 401 and 403 where a key is needed, 400 (a parameter
-that is not known), 421 and 503 everywhere, and what a route declares
-with `problems`.
+FastAPI documents its own shape for 422 and nothing else. `describe` replaces it when the document
+is first asked for: 422 where there is something to validate, 413 where there is a body, 401 and 403
+where a key is needed, 400 (a parameter that is not known), 421 and 503 everywhere, and what a route
+declares with `problems`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ PROBLEM: Final[Mapping[str, Any]] = {
     "description": "An error (RFC 9457).",
     "required": ["type", "title", "status", "detail"],
     "properties": {
-        "type": {"type": "string", "description": "urn:edgewake:problem:CODE; the code is a fixed identifier for programs."},
+        "type": {
+            "type": "string",
+            "description": "urn:edgewake:problem:CODE; the code is a fixed identifier for programs.",
+        },
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "A sentence for people."},
@@ -67,7 +71,10 @@ def describe(app: FastAPI) -> None:
 
 
 def _answer(status: int) -> dict[str, Any]:
-    return {"description": TEXTS[status], "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    return {
+        "description": TEXTS[status],
+        "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
 
 
 def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

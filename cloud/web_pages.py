@@ -1,4 +1,6 @@
-"""The pages: files of `cloud/page/`, at `/page/…`, from the source tree or an installed wheel alike."""
+"""The pages: files of `cloud/page/`, at `/page/…`, from the source tree or an installed wheel
+alike.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,14 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 REVALIDATE: Final = "no-cache"
-"""Ours change with each version and have no version in their names: always ask, ETag answers 304."""
+"""Ours change with each version and have no version in their names: always ask, ETag answers
+304."""
 LIBRARY_CACHE: Final = "public, max-age=86400"
-SECURITY: Final = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
+SECURITY: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
 
 
 def folder() -> Path:
@@ -26,7 +33,9 @@ class PageFiles(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        response.headers["Cache-Control"] = LIBRARY_CACHE if path.startswith("vendor/") else REVALIDATE
+        response.headers["Cache-Control"] = (
+            LIBRARY_CACHE if path.startswith("vendor/") else REVALIDATE
+        )
         response.headers.update(SECURITY)
         return response
 

@@ -1,7 +1,9 @@
-"""Parameters of a query string that a route does not know are refused, by all routes of all HTTP parts.
+"""Parameters of a query string that a route does not know are refused, by all routes of all HTTP
+parts.
 
-One that is misspelt, or that another route has, would be ignored: without it the client would be given what it did not ask for. One that
-is there twice where one is expected would count once. Both are 400, with the name that was probably meant.
+One that is misspelt, or that another route has, would be ignored: without it the client would be
+given what it did not ask for. One that is there twice where one is expected would count once. Both
+are 400, with the name that was probably meant.
 """
 
 from __future__ import annotations
@@ -27,9 +29,15 @@ async def known_parameters(request: Request) -> None:
     seen: set[str] = set()
     for word, _ in request.query_params.multi_items():
         if word not in known:
-            raise Problem(400, "parameter", f"parameter {word[:SHOWN_MAX]!r} is not known; {_hint(word, known)}")
+            raise Problem(
+                400,
+                "parameter",
+                f"parameter {word[:SHOWN_MAX]!r} is not known; {_hint(word, known)}",
+            )
         if word in seen and not known[word].may_repeat:
-            raise Problem(400, "parameter", f"parameter {word!r} is there more than once: expected one value")
+            raise Problem(
+                400, "parameter", f"parameter {word!r} is there more than once: expected one value"
+            )
         seen.add(word)
 
 
@@ -46,7 +54,12 @@ def _parameters(dependant: Dependant) -> Iterator[tuple[str, _Known]]:
     for field in dependant.query_params:
         annotation = field.field_info.annotation
         may_repeat = any(get_origin(one) is list for one in (annotation, *get_args(annotation)))
-        yield field.alias, _Known(may_repeat=may_repeat, is_told=getattr(field.field_info, "include_in_schema", True))
+        yield (
+            field.alias,
+            _Known(
+                may_repeat=may_repeat, is_told=getattr(field.field_info, "include_in_schema", True)
+            ),
+        )
     for part in dependant.dependencies:
         yield from _parameters(part)
 

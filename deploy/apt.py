@@ -1,4 +1,7 @@
-"""Installs Debian packages where we may; elsewhere says in one line what the user can do. Raises LocalError."""
+"""Installs Debian packages where we may; elsewhere says in one line what the user can do.
+
+Raises LocalError.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,16 @@ _ENVIRONMENT: Final = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
 
 def install(packages: Sequence[str], *, what: str, may_install: bool | None = None) -> None:
-    """Install the first of `packages` that apt knows; `what` names the need, e.g. "Java 17 or newer". One that is there stays as it is."""
+    """Install the first of `packages` that apt knows; `what` names the need, e.g. "Java 17 or
+    newer". One that is there stays as it is.
+    """
     if may_install is None:
         may_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
     if not may_install:
-        raise LocalError(f"{what} is missing; install it, on Debian or Ubuntu with: sudo apt-get install {packages[-1]}")
+        raise LocalError(
+            f"{what} is missing; install it, on Debian or Ubuntu with: sudo apt-get install "
+            f"{packages[-1]}"
+        )
     with _ONE_AT_A_TIME:
         problem = _update_and_install(packages)
     if problem:
@@ -41,7 +49,13 @@ def _update_and_install(packages: Sequence[str]) -> str:
 
 def _knows(package: str) -> bool:
     """Has apt a candidate? (`show` also succeeds for names that are only mentioned.)"""
-    answer = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, check=False, env=os.environ | _ENVIRONMENT)
+    answer = subprocess.run(
+        ["apt-cache", "policy", package],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | _ENVIRONMENT,
+    )
     return "Candidate:" in answer.stdout and "Candidate: (none)" not in answer.stdout
 
 
@@ -49,10 +63,19 @@ def _apt(*arguments: str) -> str:
     """Run apt-get; its last complaint, empty where all went well."""
     command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=120", *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_APT_S, check=False, env=os.environ | _ENVIRONMENT)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_APT_S,
+            check=False,
+            env=os.environ | _ENVIRONMENT,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"apt-get {arguments[0]}: {type(error).__name__}"
     if done.returncode == 0:
         return ""
-    complaints = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith(("E:", "Err:"))]
+    complaints = [
+        line for line in (done.stdout + done.stderr).splitlines() if line.startswith(("E:", "Err:"))
+    ]
     return complaints[-1] if complaints else f"apt-get {arguments[0]} ended with {done.returncode}"

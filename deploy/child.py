@@ -1,5 +1,5 @@
-"""One started process of a part: its output goes to the log, its readiness is an event, its signs of life have a time, its end leaves
-nothing behind.
+"""One started process of a part: its output goes to the log, its readiness is an event, its signs
+of life have a time, its end leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ _SIGN_BYTES_MAX: Final = 4096
 _numbers: Final = itertools.count(1)
 _GROUP_POLL_S: Final = 0.01
 _DRAIN_S: Final = 1.0
-"""Seconds for the last output after the process ended; a grandchild that holds the pipe open does not hold us up."""
+"""Seconds for the last output after the process ended; a grandchild that holds the pipe open does
+not hold us up."""
 _GONE_S: Final = 1.0
-"""Seconds for a killed group to be gone: the kernel needs a while to take a large process down, and init may be slow to bury it."""
+"""Seconds for a killed group to be gone: the kernel needs a while to take a large process down, and
+init may be slow to bury it."""
 
 
 class Child:
@@ -60,15 +62,20 @@ class Child:
         self._clock = clock
         self._signs = signs
         self._signed_s: float | None = None
-        self._tasks = [asyncio.create_task(each_line(output, self._on_line), name=f"{part.name} output")]
+        self._tasks = [
+            asyncio.create_task(each_line(output, self._on_line), name=f"{part.name} output")
+        ]
         if part.port is not None:
-            self._tasks.append(asyncio.create_task(self._watch_port(part.port), name=f"{part.name} port"))
+            self._tasks.append(
+                asyncio.create_task(self._watch_port(part.port), name=f"{part.name} port")
+            )
         asyncio.get_running_loop().add_reader(signs, self._on_sign)
 
     @classmethod
     async def start(cls, part: Part, log: PartLog, guardian: Guardian, clock: Clock) -> Child:
         """Start the part's command; raises OSError where it cannot be started."""
-        # A pipe of our own: asyncio's would make us wait for every descendant that holds it, where we wait for the part alone.
+        # A pipe of our own: asyncio's would make us wait for every descendant that holds it, where
+        # we wait for the part alone.
         read_end, write_end = os.pipe()
         signs, address = _sign_socket()
         with contextlib.ExitStack() as undo:
@@ -99,7 +106,9 @@ class Child:
             self._signed_s = self._clock.monotonic_s()
 
     async def ended(self) -> int:
-        """Wait for the end, clear up what it left, and give its exit code (negative: the signal)."""
+        """Wait for the end, clear up what it left, and give its exit code (negative: the
+        signal).
+        """
         code = await self._process.wait()
         await self._clear_up()
         return code
@@ -131,7 +140,8 @@ class Child:
         return True
 
     async def _clear_up(self) -> None:
-        # The group outlives its leader where a descendant (a JVM, say) does; the pid stays taken as long, so it is still ours.
+        # The group outlives its leader where a descendant (a JVM, say) does; the pid stays taken as
+        # long, so it is still ours.
         self.kill()
         try:
             async with asyncio.timeout(_GONE_S):
@@ -152,7 +162,11 @@ class Child:
     def _on_line(self, line: bytes) -> None:
         self.words += 1
         self._log.write(line)
-        if READY_EVENT.encode() in line and self._part.port is None and _event_of(line) == READY_EVENT:
+        if (
+            READY_EVENT.encode() in line
+            and self._part.port is None
+            and _event_of(line) == READY_EVENT
+        ):
             self.ready.set()
 
     def _on_sign(self) -> None:
@@ -180,7 +194,9 @@ class Child:
 
 
 def _sign_socket() -> tuple[socket.socket, str]:
-    """Where a part sends its signs of life, and the name of it for NOTIFY_SOCKET; in the abstract name space, so no file is left."""
+    """Where a part sends its signs of life, and the name of it for NOTIFY_SOCKET; in the abstract
+    name space, so no file is left.
+    """
     signs = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     name = f"edgewake-{os.getpid()}-{next(_numbers)}"
     signs.bind("\0" + name)
@@ -192,13 +208,17 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
     reader = asyncio.StreamReader(LINE_BYTES_MAX)
     with contextlib.ExitStack() as undo:
         pipe = undo.enter_context(os.fdopen(descriptor, "rb", 0))
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
         undo.pop_all()
     return reader
 
 
 async def each_line(stream: asyncio.StreamReader, on_line: Callable[[bytes], None]) -> None:
-    """Pass on line by line; one that is longer than LINE_BYTES_MAX is passed on in pieces, so that memory stays bounded."""
+    """Pass on line by line; one that is longer than LINE_BYTES_MAX is passed on in pieces, so that
+    memory stays bounded.
+    """
     rest = b""
     while data := await stream.read(LINE_BYTES_MAX):
         *lines, rest = (rest + data).split(b"\n")
@@ -222,7 +242,9 @@ async def is_open(port: int, host: str = "127.0.0.1") -> bool:
 
 
 async def answers(port: int, request: bytes, *, within_s: float, host: str = "127.0.0.1") -> bool:
-    """Does the process behind a port answer a request? A port alone stays open while its process hangs."""
+    """Does the process behind a port answer a request? A port alone stays open while its process
+    hangs.
+    """
     try:
         async with asyncio.timeout(within_s):
             reader, writer = await asyncio.open_connection(host, port)

@@ -1,6 +1,8 @@
-"""The command `edgewake`: gathers the commands of the parts that are installed, each imported only when it is called.
+"""The command `edgewake`: gathers the commands of the parts that are installed, each imported only
+when it is called.
 
-An EdgewakeError ends in one sentence on standard error: exit code 2 for a configuration that cannot be used, 1 for the rest.
+An EdgewakeError ends in one sentence on standard error: exit code 2 for a configuration that cannot
+be used, 1 for the rest.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ HELP: Final = {
     "doctor": "Check this machine and what runs on it.",
     "jars": "Fetch the Java libraries of Kafka and of Spark's connector.",
 }
-"""One line each, here so that `edgewake --help` imports no part; commands of others are listed by the name of their package."""
+"""One line each, here so that `edgewake --help` imports no part; commands of others are listed by
+the name of their package."""
 
 OWN: Final = (
     metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
@@ -56,11 +59,19 @@ OWN: Final = (
     metadata.EntryPoint("lake", "edgewake.cloud.lake.cli:lake", GROUP),
     metadata.EntryPoint("summary", "edgewake.cloud.commands.summary:summary", GROUP),
     *(
-        metadata.EntryPoint(name, f"edgewake.cloud.commands.listings:{name.replace('-', '_')}", GROUP)
+        metadata.EntryPoint(
+            name, f"edgewake.cloud.commands.listings:{name.replace('-', '_')}", GROUP
+        )
         for name in ("devices", "streams", "dead-letters", "leases", "ack")
     ),
-    *(metadata.EntryPoint(name, f"edgewake.cloud.commands.device_commands:{name}", GROUP) for name in ("command", "config")),
-    *(metadata.EntryPoint(name, f"edgewake.cloud.commands.requests:{name}", GROUP) for name in ("requests", "reply")),
+    *(
+        metadata.EntryPoint(name, f"edgewake.cloud.commands.device_commands:{name}", GROUP)
+        for name in ("command", "config")
+    ),
+    *(
+        metadata.EntryPoint(name, f"edgewake.cloud.commands.requests:{name}", GROUP)
+        for name in ("requests", "reply")
+    ),
     metadata.EntryPoint("doctor", "edgewake.deploy.doctor_cli:doctor", GROUP),
     metadata.EntryPoint("logs", "edgewake.deploy.logs_cli:logs", GROUP),
     metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),
@@ -75,9 +86,11 @@ NEEDED: Final = {
     "simulators": ("rich",),
     "demo": ("confluent_kafka", "pyspark", "psutil"),
 }
-"""Extra → libraries by which it is known whether it is installed. A command of an extra that is not is left out of the help."""
+"""Extra → libraries by which it is known whether it is installed. A command of an extra that is not
+is left out of the help."""
 OURS: Final = ("edgewake", "cloud", "deploy", "edge", "protocol", "simulators")
-"""First names of modules that are ours, also where one is asked for by the bare name of its folder: no extra brings them."""
+"""First names of modules that are ours, also where one is asked for by the bare name of its folder:
+no extra brings them."""
 EXTRA_OF_FOLDER: Final = {
     ("edge", "client"): "client",
     ("cloud", "commands"): "client",
@@ -94,28 +107,44 @@ class Parts(click.Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         known = list(HELP)
-        return sorted(_entry_points(), key=lambda name: (known.index(name) if name in HELP else len(known), name))
+        return sorted(
+            _entry_points(),
+            key=lambda name: (known.index(name) if name in HELP else len(known), name),
+        )
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = _entry_points().get(cmd_name)
         return None if entry is None else _load(entry)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
             # Its own suggestions are of commands that are loaded, and none is yet.
-            raise click.NoSuchCommand(args[0], possibilities=self.list_commands(ctx), ctx=ctx) from error
+            raise click.NoSuchCommand(
+                args[0], possibilities=self.list_commands(ctx), ctx=ctx
+            ) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         entries = _entry_points()
         names = self.list_commands(ctx)
         shown = [name for name in names if is_installed(entries[name])]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, HELP.get(name) or f"From {_package_of(entries[name].value)}.") for name in shown])
-        if missing := sorted({_extra_of(entries[name].value) for name in names if name not in shown}):
+            formatter.write_dl(
+                [
+                    (name, HELP.get(name) or f"From {_package_of(entries[name].value)}.")
+                    for name in shown
+                ]
+            )
+        if missing := sorted(
+            {_extra_of(entries[name].value) for name in names if name not in shown}
+        ):
             formatter.write_paragraph()
-            formatter.write_text(f"More commands come with: {', '.join(f'edgewake[{extra}]' for extra in missing)}")
+            formatter.write_text(
+                f"More commands come with: {', '.join(f'edgewake[{extra}]' for extra in missing)}"
+            )
 
 
 def _entry_points() -> Mapping[str, metadata.EntryPoint]:
@@ -139,11 +168,19 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
 
 
 def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> str:
-    """What to install; a module of our own that is missing is named, since no extra would bring it."""
+    """What to install; a module of our own that is missing is named, since no extra would bring
+    it.
+    """
     if _is_ours(error):
-        return f"edgewake {entry.name} cannot run: no module {error.name} of Edgewake's own; install edgewake again, or report it"
+        return (
+            f"edgewake {entry.name} cannot run: no module {error.name} of Edgewake's own; install "
+            "edgewake again, or report it"
+        )
     extra = _extra_of(entry.value)
-    return f"edgewake {entry.name} needs more libraries: pip install 'edgewake[{extra}]' (no module {error.name})"
+    return (
+        f"edgewake {entry.name} needs more libraries: pip install 'edgewake[{extra}]' (no module "
+        f"{error.name})"
+    )
 
 
 def _is_ours(error: ModuleNotFoundError) -> bool:
@@ -164,7 +201,9 @@ def _package_of(value: str) -> str:
     return rest.partition(".")[0] if first == "edgewake" else first
 
 
-@click.group(cls=Parts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=Parts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(package_name="edgewake", prog_name="edgewake")
 def edgewake() -> None:
     """Carries measurements from devices at the edge to people and programs that may be asleep."""
@@ -174,7 +213,8 @@ def main() -> None:
     """The entry point of the script `edgewake`."""
     from edgewake.protocol.errors import ConfigError, EdgewakeError
 
-    # The command line of httpx is nobody's need here, and loading it with its colours takes a third of httpx's import.
+    # The command line of httpx is nobody's need here, and loading it with its colours takes a third
+    # of httpx's import.
     sys.modules["httpx._main"] = None  # type: ignore[assignment]
     try:
         edgewake.main(prog_name="edgewake")
@@ -187,7 +227,9 @@ def main() -> None:
 
 def _missing_late(error: ModuleNotFoundError) -> int:
     """A part's heavy libraries are imported inside its command, so they are missed only there."""
-    entry = _entry_points().get(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
+    entry = _entry_points().get(
+        next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    )
     if entry is None:
         raise error
     click.echo(f"edgewake: {missing_library(entry, error)}", err=True)

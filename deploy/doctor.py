@@ -1,6 +1,8 @@
-"""What `edgewake doctor` looks at: is everything there that this machine needs to run Edgewake, and does what runs answer?
+"""What `edgewake doctor` looks at: is everything there that this machine needs to run Edgewake, and
+does what runs answer?
 
-Each check is a function without arguments that returns a sentence, or raises an EdgewakeError with what to do.
+Each check is a function without arguments that returns a sentence, or raises an EdgewakeError with
+what to do.
 """
 
 from __future__ import annotations
@@ -65,7 +67,10 @@ def _examined(name: str, check: Check) -> Finding:
 
 
 def of_machine(data: Path, ports: Mapping[int, str], *, is_running: bool) -> dict[str, Check]:
-    """What `edgewake up` needs. The ports of a running system are its own, so they are not asked for."""
+    """What `edgewake up` needs.
+
+    The ports of a running system are its own, so they are not asked for.
+    """
     found: dict[str, Check] = {
         "libraries": _libraries,
         "Java": _java,
@@ -102,7 +107,8 @@ def _java() -> str:
     found = java.find()
     if found is None:
         raise Advice(
-            f"Java {java.VERSION_MIN} to {java.VERSION_MAX} is not found; `edgewake up` installs it where it may, else set JAVA_HOME"
+            f"Java {java.VERSION_MIN} to {java.VERSION_MAX} is not found; `edgewake up` installs "
+            "it where it may, else set JAVA_HOME"
         )
     return f"{found}, version {java.version(found)}"
 
@@ -110,7 +116,10 @@ def _java() -> str:
 def _mosquitto() -> str:
     found = mosquitto.find()
     if found is None:
-        raise Advice("Mosquitto 2 or newer is not found; `edgewake up` installs it where it may, else: apt install mosquitto")
+        raise Advice(
+            "Mosquitto 2 or newer is not found; `edgewake up` installs it where it may, else: apt "
+            "install mosquitto"
+        )
     return f"{found}, version {'.'.join(map(str, mosquitto.version(found)))}"
 
 
@@ -118,7 +127,8 @@ def _jars() -> str:
     missing = [name for name in jars.read_lock() if not jars.is_there(name)]
     if missing:
         raise Advice(
-            f"the jars of {', '.join(missing)} are not in {jars.cache_root()}; `edgewake up` or `edgewake jars fetch` fetches them"
+            f"the jars of {', '.join(missing)} are not in {jars.cache_root()}; `edgewake up` or "
+            "`edgewake jars fetch` fetches them"
         )
     return f"in {jars.cache_root()}"
 
@@ -127,7 +137,10 @@ def _disk(data: Path) -> str:
     existing = next(folder for folder in (data, *data.parents) if folder.exists())
     free = data_folder.free_bytes(existing)
     if free < data_folder.DISK_BYTES_MIN:
-        raise LocalError(f"{existing}: {free >> 20} MiB free, {data_folder.DISK_BYTES_MIN >> 20} MiB are needed; make room or use --data")
+        raise LocalError(
+            f"{existing}: {free >> 20} MiB free, {data_folder.DISK_BYTES_MIN >> 20} MiB are "
+            "needed; make room or use --data"
+        )
     return f"{free >> 30} GiB free for {data}"
 
 
@@ -138,12 +151,19 @@ def _ports(ports: Mapping[int, str]) -> str:
 
 def _clock() -> str:
     """The kernel's word on whether somebody keeps its clock right."""
-    structure = ctypes.create_string_buffer(512)  # struct timex is 208 bytes; with modes 0 it is only read
+    structure = ctypes.create_string_buffer(
+        512
+    )  # struct timex is 208 bytes; with modes 0 it is only read
     state = ctypes.CDLL(None, use_errno=True).adjtimex(structure)
     if state == _CLOCK_UNSYNCHRONIZED:
-        raise Advice("nobody keeps this machine's clock right; event times may be wrong. Install chrony or systemd-timesyncd")
+        raise Advice(
+            "nobody keeps this machine's clock right; event times may be wrong. Install chrony or "
+            "systemd-timesyncd"
+        )
     if state < 0:
-        raise Advice(f"the kernel does not tell whether the clock is kept right (error {ctypes.get_errno()})")
+        raise Advice(
+            f"the kernel does not tell whether the clock is kept right (error {ctypes.get_errno()})"
+        )
     return "is kept right"
 
 
@@ -156,7 +176,9 @@ def broker_answers(address: str) -> str:
     reader = PacketReader()
     try:
         with socket.create_connection(_host_and_port(address), ANSWER_S) as connection:
-            connection.sendall(mqtt5.ConnectPacket(f"doctor-{os.getpid()}", clean_start=True).write())
+            connection.sendall(
+                mqtt5.ConnectPacket(f"doctor-{os.getpid()}", clean_start=True).write()
+            )
             while data := connection.recv(4096):
                 for packet in reader.feed(data):
                     if isinstance(packet, mqtt5.ConnAckPacket):
@@ -174,13 +196,22 @@ def kafka_answers(address: str, *, patience_s: float = open_transactions.PATIENC
     client = AdminClient({"bootstrap.servers": address, "log_level": 0, "error_cb": lambda _: None})
     try:
         found = client.list_topics(timeout=ANSWER_S)
-        counts = {name: len(topic.partitions) for name, topic in found.topics.items() if name.startswith("ew.")}
-        hanging = open_transactions.hanging(client, counts, answer_s=ANSWER_S, patience_s=patience_s)
+        counts = {
+            name: len(topic.partitions)
+            for name, topic in found.topics.items()
+            if name.startswith("ew.")
+        }
+        hanging = open_transactions.hanging(
+            client, counts, answer_s=ANSWER_S, patience_s=patience_s
+        )
     except KafkaException as error:
         raise Unavailable(f"{address} does not answer: {error.args[0].str()}") from error
     if hanging:
         raise Advice(open_transactions.describe(hanging))
-    return f"{address}, {len(found.brokers)} broker{'s' if len(found.brokers) != 1 else ''}, {len(found.topics)} topics"
+    return (
+        f"{address}, {len(found.brokers)} broker{'s' if len(found.brokers) != 1 else ''}, "
+        f"{len(found.topics)} topics"
+    )
 
 
 def http_answers(address: str) -> str:
@@ -203,11 +234,15 @@ def ops_answers(address: str, key_file: str) -> str:
     ready = http_answers(address)
     key = key_of(Path(key_file))
     try:
-        response = httpx.get(f"{address}/v1/parts", headers={"X-API-Key": key}, params={"limit": 1}, timeout=ANSWER_S)
+        response = httpx.get(
+            f"{address}/v1/parts", headers={"X-API-Key": key}, params={"limit": 1}, timeout=ANSWER_S
+        )
     except httpx.HTTPError as error:
         raise Unavailable(f"{address} does not answer: {error}") from error
     if response.status_code != 200:
-        raise ConfigError(f"{address} does not accept the key in {key_file}: it answers {response.status_code}")
+        raise ConfigError(
+            f"{address} does not accept the key in {key_file}: it answers {response.status_code}"
+        )
     return f"{ready} and accepts the key in {key_file}"
 
 

@@ -16,17 +16,57 @@ SIGNS: Final = {"good": "✓", "warning": "!", "bad": "✗"}
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data folder; default: $EDGEWAKE_DATA, or data.")
-@click.option("--port-base", type=click.IntRange(1024, 65_000), default=8700, show_default=True, help="First port of `edgewake up`.")
-@click.option("--mqtt", metavar="HOST:PORT", envvar="EDGEWAKE_MQTT", help="MQTT broker; default: a running system's. [env: EDGEWAKE_MQTT]")
-@click.option("--kafka", metavar="HOST:PORT", help="Kafka without TLS and password; default: a running system's.")
-@click.option("--ops", "url", envvar="EDGEWAKE_OPS_URL", help="Address of the operations API; default: a running system's.")
-@click.option("--key-file", type=click.Path(path_type=Path, dir_okay=False), help="File of its keys; default: a running system's.")
-@click.option("--json/--table", "as_json", default=None, help="Default: lines for people on a terminal, JSON when piped.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Data folder; default: $EDGEWAKE_DATA, or data.",
+)
+@click.option(
+    "--port-base",
+    type=click.IntRange(1024, 65_000),
+    default=8700,
+    show_default=True,
+    help="First port of `edgewake up`.",
+)
+@click.option(
+    "--mqtt",
+    metavar="HOST:PORT",
+    envvar="EDGEWAKE_MQTT",
+    help="MQTT broker; default: a running system's. [env: EDGEWAKE_MQTT]",
+)
+@click.option(
+    "--kafka",
+    metavar="HOST:PORT",
+    help="Kafka without TLS and password; default: a running system's.",
+)
+@click.option(
+    "--ops",
+    "url",
+    envvar="EDGEWAKE_OPS_URL",
+    help="Address of the operations API; default: a running system's.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of its keys; default: a running system's.",
+)
+@click.option(
+    "--json/--table",
+    "as_json",
+    default=None,
+    help="Default: lines for people on a terminal, JSON when piped.",
+)
 def doctor(
-    data: Path | None, port_base: int, mqtt: str | None, kafka: str | None, url: str | None, key_file: Path | None, as_json: bool | None
+    data: Path | None,
+    port_base: int,
+    mqtt: str | None,
+    kafka: str | None,
+    url: str | None,
+    key_file: Path | None,
+    as_json: bool | None,
 ) -> None:
-    """Check this machine: libraries, Java, Mosquitto, jars, disk, clock, ports; and ask the broker, Kafka and the servers that run.
+    """Check this machine: libraries, Java, Mosquitto, jars, disk, clock, ports; and ask the broker,
+    Kafka and the servers that run.
 
     Exit code 1: something is bad. Warnings do not count.
     """
@@ -42,12 +82,20 @@ def doctor(
     is_running = running != installation.Installation()
     services = _given(running, mqtt, kafka, url, key_file)
     wanted = ports_wanted(Plan(data=data, ports=Ports(port_base)))
-    found = checks.examine(checks.of_machine(data, wanted, is_running=is_running) | checks.of_services(services))
+    found = checks.examine(
+        checks.of_machine(data, wanted, is_running=is_running) | checks.of_services(services)
+    )
     _print(found, as_json=not sys.stdout.isatty() if as_json is None else as_json)
     raise SystemExit(1 if any(finding.verdict is checks.Verdict.BAD for finding in found) else 0)
 
 
-def _given(running: Installation, mqtt: str | None, kafka: str | None, url: str | None, key_file: Path | None) -> Installation:
+def _given(
+    running: Installation,
+    mqtt: str | None,
+    kafka: str | None,
+    url: str | None,
+    key_file: Path | None,
+) -> Installation:
     return replace(
         running,
         mqtt=mqtt or running.mqtt,

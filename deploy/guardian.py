@@ -1,7 +1,9 @@
-"""The guardian: a shell that waits for us to die and then kills the process groups we started, grandchildren included.
+"""The guardian: a shell that waits for us to die and then kills the process groups we started,
+grandchildren included.
 
-It learns of each group from a line on its standard input, +PGID or -PGID, and acts at the end of that input, which comes when we end in
-any way. It costs one small shell; prctl(PR_SET_PDEATHSIG), which children have as well, reaches only the direct child.
+It learns of each group from a line on its standard input, +PGID or -PGID, and acts at the end of
+that input, which comes when we end in any way. It costs one small shell; prctl(PR_SET_PDEATHSIG),
+which children have as well, reaches only the direct child.
 """
 
 from __future__ import annotations
@@ -69,5 +71,9 @@ class Guardian:
 
 def _start_shell() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        ["/bin/sh", "-c", _SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        ["/bin/sh", "-c", _SCRIPT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )

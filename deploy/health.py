@@ -1,9 +1,11 @@
 """A container's health check: asks the part in it how it is, and ends one that hangs.
 
-Docker starts again what has ended, and only marks what is unhealthy. So a part that was well, and then fails FAILURES_MAX looks in a
-row, is killed: the container's first process ends with it, and the container is started again, as `edgewake up` and systemd do it anyway.
+Docker starts again what has ended, and only marks what is unhealthy. So a part that was well, and
+then fails FAILURES_MAX looks in a row, is killed: the container's first process ends with it, and
+the container is started again, as `edgewake up` and systemd do it anyway.
 
-    python -m edgewake.deploy.health     exit 0: well; 1: not. HEALTH_PORT: of the part's metrics, or the one it serves on.
+    python -m edgewake.deploy.health     exit 0: well; 1: not. HEALTH_PORT: of the part's metrics,
+                                         or the one it serves on.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from pathlib import Path
 from typing import Final
 
 FAILURES_MAX: Final = 4
-"""Looks in a row; compose.yaml has 15 s between two, and a part itself says that it hangs after 30 s (the analysis: 180 s)."""
+"""Looks in a row; compose.yaml has 15 s between two, and a part itself says that it hangs after 30
+s (the analysis: 180 s)."""
 TIMEOUT_S: Final = 4.0
 INIT: Final = 1
 """The container's first process, whose child the part is. It cannot be killed from within."""
@@ -32,7 +35,9 @@ def failures_after(failures: int | None, *, is_well: bool) -> int | None:
 
 
 def look(port: str, remembered: Path, *, init: int = INIT) -> bool:
-    """Is the part well? One that hangs is ended. `remembered`: a file of the container, gone when it is started again."""
+    """Is the part well? One that hangs is ended. `remembered`: a file of the container, gone when
+    it is started again.
+    """
     is_well = _answers(port)
     failures = failures_after(_read(remembered), is_well=is_well)
     if failures is not None:
@@ -71,4 +76,6 @@ def _read(remembered: Path) -> int | None:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if look(os.environ["HEALTH_PORT"], Path(tempfile.gettempdir()) / "edgewake-health") else 1)
+    sys.exit(
+        0 if look(os.environ["HEALTH_PORT"], Path(tempfile.gettempdir()) / "edgewake-health") else 1
+    )

@@ -1,11 +1,14 @@
 """The jars of Kafka and of Spark's Kafka connector, in a cache that all runs of this user share.
 
-`ensure("kafka")` gives a folder that holds exactly the jars of `jars.lock`, each checked against its SHA-256. A folder appears by one
-rename, so it is whole or absent, also after a kill in the middle and with two processes at once; what a broken download brought is kept
-beside it, and the next one goes on there. Nothing is resolved: the lock, made by `python -m edgewake.deploy.jars_lock`, has the
-coordinates, and with the hashes it makes no difference which server the bytes come from.
+`ensure("kafka")` gives a folder that holds exactly the jars of `jars.lock`, each checked against
+its SHA-256. A folder appears by one rename, so it is whole or absent, also after a kill in the
+middle and with two processes at once; what a broken download brought is kept beside it, and the
+next one goes on there. Nothing is resolved: the lock, made by `python -m
+edgewake.deploy.jars_lock`, has the coordinates, and with the hashes it makes no difference which
+server the bytes come from.
 
-Raises Unavailable where a download fails and LocalError where the disk refuses; the text is one sentence for the user.
+Raises Unavailable where a download fails and LocalError where the disk refuses; the text is one
+sentence for the user.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
 
 LOCK: Final = Path(__file__).with_name("jars.lock")
 DOWNLOADS_AT_ONCE: Final = 4
-"""Parallel downloads: one alone leaves a fast line idle between files, many more are rude to the server."""
+"""Parallel downloads: one alone leaves a fast line idle between files, many more are rude to the
+server."""
 TIMEOUT_S: Final = 20
 """Seconds without a byte before a download counts as broken."""
 SPARE_BYTES: Final = 64 << 20
@@ -83,13 +87,17 @@ def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def repository(environ: Mapping[str, str] = os.environ) -> str:
-    """Address of the repository: EDGEWAKE_MAVEN, e.g. a mirror of your own, else the central one. Raises LocalError."""
+    """Address of the repository: EDGEWAKE_MAVEN, e.g. a mirror of your own, else the central one.
+    Raises LocalError.
+    """
     if chosen := environ.get("EDGEWAKE_MAVEN"):
         return chosen.rstrip("/")
     try:
         from jgo.constants import MAVEN_CENTRAL_URL
     except ModuleNotFoundError as error:
-        raise LocalError("EDGEWAKE_MAVEN is not set: expected the address of a repository of Maven artifacts") from error
+        raise LocalError(
+            "EDGEWAKE_MAVEN is not set: expected the address of a repository of Maven artifacts"
+        ) from error
     return str(MAVEN_CENTRAL_URL).rstrip("/")
 
 
@@ -113,7 +121,10 @@ def ensure(
     address: str | None = None,
     free: Callable[[Path], int] = free_bytes,
 ) -> Path:
-    """The folder with the jars of a set, downloaded first where it is not there. `address`: instead of `repository()`."""
+    """The folder with the jars of a set, downloaded first where it is not there.
+
+    `address`: instead of `repository()`.
+    """
     target = folder(name, root=root)
     jars = read_lock()[name]
     if _is_whole(target, jars):
@@ -125,15 +136,22 @@ def ensure(
             if not _is_whole(target, jars):
                 incoming = target.with_name(f".{target.name}.partial")
                 incoming.mkdir(exist_ok=True)
-                missing = sum(jar.size for jar in jars) - sum(path.stat().st_size for path in incoming.iterdir())
+                missing = sum(jar.size for jar in jars) - sum(
+                    path.stat().st_size for path in incoming.iterdir()
+                )
                 _check_space(free(target.parent), missing)
-                _download(jars, incoming, progress or (lambda _done, _all: None), address or repository())
+                _download(
+                    jars, incoming, progress or (lambda _done, _all: None), address or repository()
+                )
                 _move_to(target, incoming)
     return target
 
 
 def _is_whole(target: Path, jars: tuple[Jar, ...]) -> bool:
-    return all((target / jar.filename).is_file() and (target / jar.filename).stat().st_size == jar.size for jar in jars)
+    return all(
+        (target / jar.filename).is_file() and (target / jar.filename).stat().st_size == jar.size
+        for jar in jars
+    )
 
 
 def _sweep(root: Path) -> None:
@@ -145,7 +163,10 @@ def _sweep(root: Path) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One process at a time; a second one waits, and finds the folder there. The lock ends with its process."""
+    """One process at a time; a second one waits, and finds the folder there.
+
+    The lock ends with its process.
+    """
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -153,7 +174,9 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _check_space(free: int, size: int) -> None:
     if free < size + SPARE_BYTES:
-        raise OSError(errno.ENOSPC, f"{(size + SPARE_BYTES) >> 20} MiB are needed, {free >> 20} MiB are free")
+        raise OSError(
+            errno.ENOSPC, f"{(size + SPARE_BYTES) >> 20} MiB are needed, {free >> 20} MiB are free"
+        )
 
 
 class BrokenDownload(Exception):
@@ -176,21 +199,34 @@ def _download(jars: tuple[Jar, ...], incoming: Path, progress: Progress, address
         ThreadPoolExecutor(DOWNLOADS_AT_ONCE, thread_name_prefix="jars") as pool,
     ):
         try:
-            list(pool.map(lambda jar: _fetch(client, jar, incoming, came), sorted(jars, key=lambda jar: -jar.size)))
+            list(
+                pool.map(
+                    lambda jar: _fetch(client, jar, incoming, came),
+                    sorted(jars, key=lambda jar: -jar.size),
+                )
+            )
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _fetch(client: httpx.Client, jar: Jar, incoming: Path, came: Callable[[int], None]) -> None:
-    """Bring one jar, going on after the bytes that are there. Raises BrokenDownload, httpx.HTTPError or OSError."""
+    """Bring one jar, going on after the bytes that are there.
+
+    Raises BrokenDownload, httpx.HTTPError or OSError.
+    """
     path, part = incoming / jar.filename, incoming / f"{jar.filename}.part"
     if path.exists():
         came(jar.size)
         return
     have = part.stat().st_size if part.exists() else 0
-    with client.stream("GET", jar.path, headers={"Range": f"bytes={have}-"} if have else {}) as answer:
+    with client.stream(
+        "GET", jar.path, headers={"Range": f"bytes={have}-"} if have else {}
+    ) as answer:
         if answer.status_code not in (200, 206):
-            raise BrokenDownload(f"{jar.filename} was answered with HTTP status {answer.status_code}; is a proxy in between?")
+            raise BrokenDownload(
+                f"{jar.filename} was answered with HTTP status {answer.status_code}; is a proxy "
+                "in between?"
+            )
         resumes = answer.status_code == 206
         have = have if resumes else 0
         came(have)
@@ -226,8 +262,12 @@ def _in_one_sentence(name: str, root: Path) -> Iterator[None]:
     except BrokenDownload as error:
         raise Unavailable(f"{what}: {error}") from error
     except httpx.ConnectError as error:
-        raise Unavailable(f"{what}: no connection to the repository of Maven artifacts; is this machine online?") from error
+        raise Unavailable(
+            f"{what}: no connection to the repository of Maven artifacts; is this machine online?"
+        ) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise Unavailable(f"{what}: the download broke off ({type(error).__name__}); try again") from error
+        raise Unavailable(
+            f"{what}: the download broke off ({type(error).__name__}); try again"
+        ) from error
     except OSError as error:
         raise LocalError(f"{what} to {root}: {error.strerror or error}") from error

@@ -1,4 +1,6 @@
-"""`edgewake jars`: what Spark and Kafka need besides Python, for machines where no `edgewake up` fetches it."""
+"""`edgewake jars`: what Spark and Kafka need besides Python, for machines where no `edgewake up`
+fetches it.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,13 @@ def jars() -> None:
 @jars.command()
 @click.argument("name", metavar="SET", type=click.Choice(SETS))
 @click.option(
-    "--link", type=click.Path(path_type=Path), help="Make this a symbolic link to the folder, e.g. for jars_dir in analysis.toml."
+    "--link",
+    type=click.Path(path_type=Path),
+    help="Make this a symbolic link to the folder, e.g. for jars_dir in analysis.toml.",
 )
 def fetch(name: str, link: Path | None) -> None:
-    """Fetch the jars of SET (kafka or spark), check each against its locked hash, and print their folder.
+    """Fetch the jars of SET (kafka or spark), check each against its locked hash, and print their
+    folder.
 
     EDGEWAKE_CACHE names the folder that holds them, EDGEWAKE_MAVEN the address of a mirror.
     """

@@ -1,4 +1,7 @@
-"""Writes `jars.lock`: resolves each set of jars with jgo and notes coordinate, size and SHA-256. Run after changing a version below."""
+"""Writes `jars.lock`: resolves each set of jars with jgo and notes coordinate, size and SHA-256.
+
+Run after changing a version below.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,17 @@ from edgewake.deploy.jars import LOCK
 from edgewake.deploy.kafka_node import VERSION
 
 SETS: Final = {
-    # The second jar lets Kafka's log lines out: its own POM leaves the choice of a logging back end to the user. The ! keeps its
-    # parent POM from choosing the versions of everything else.
-    "kafka": (f"org.apache.kafka:kafka_2.13:{VERSION}+org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!", None),
-    # The token provider is resolvable at 4.0.0 only, the same classes; what Spark's wheel already holds is left out. ecj compiles
-    # our own Java classes when the analysis starts (cloud/analysis/spark/java_classes.py).
+    # The second jar lets Kafka's log lines out: its own POM leaves the choice of a logging back end
+    # to the user. The ! keeps its parent POM from choosing the versions of everything else.
+    "kafka": (
+        f"org.apache.kafka:kafka_2.13:{VERSION}+org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",
+        None,
+    ),
+    # The token provider is resolvable at 4.0.0 only, the same classes; what Spark's wheel already
+    # holds is left out. ecj compiles our own Java classes when the analysis starts
+    # (cloud/analysis/spark/java_classes.py).
     "spark": (
-        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"
-        "+org.eclipse.jdt:ecj:3.42.0",
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0+org.eclipse.jdt:ecj:3.42.0",
         frozenset(
             {
                 "spark-sql-kafka-0-10_2.13",
@@ -39,7 +45,9 @@ def lines(name: str, endpoint: str, keep: frozenset[str] | None) -> list[str]:
     context = MavenContext()
     wanted = [context.create_dependency(coordinate) for coordinate in endpoint.split("+")]
     inputs, transitive = context.resolver.resolve(wanted)
-    artifacts = {dependency.artifact.artifactId: dependency.artifact for dependency in (*transitive, *inputs)}
+    artifacts = {
+        dependency.artifact.artifactId: dependency.artifact for dependency in (*transitive, *inputs)
+    }
     found = []
     for artifact_id, artifact in sorted(artifacts.items()):
         if keep is None or artifact_id in keep:
@@ -51,7 +59,10 @@ def lines(name: str, endpoint: str, keep: frozenset[str] | None) -> list[str]:
 
 def main() -> None:
     """Write the lock."""
-    text = ["# Made by `python -m edgewake.deploy.jars_lock`; do not edit. Set, group:artifact:version, bytes, SHA-256."]
+    text = [
+        "# Made by `python -m edgewake.deploy.jars_lock`; do not edit. Set, "
+        "group:artifact:version, bytes, SHA-256."
+    ]
     for name, (endpoint, keep) in SETS.items():
         text += lines(name, endpoint, keep)
     LOCK.write_text("\n".join(text) + "\n", "utf-8")

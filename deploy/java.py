@@ -1,4 +1,6 @@
-"""Finds a Java that runs Kafka and Spark: JAVA_HOME, then PATH, then Debian's package where we are root. Raises LocalError."""
+"""Finds a Java that runs Kafka and Spark: JAVA_HOME, then PATH, then Debian's package where we are
+root. Raises LocalError.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,27 @@ from edgewake.protocol.errors import LocalError
 VERSION_MIN: Final = 17
 """What Kafka 4 and Spark 4 are compiled for."""
 VERSION_MAX: Final = 25
-"""The newest that Spark 4.2 names as supported (17, 21, 25); a newer one has taken away what Hadoop's libraries call before."""
+"""The newest that Spark 4.2 names as supported (17, 21, 25); a newer one has taken away what
+Hadoop's libraries call before."""
 PACKAGES: Final = ("openjdk-21-jre-headless", "openjdk-17-jre-headless")
-"""In order of preference; the first that apt knows is installed. Debian 12 has 17, Ubuntu 24.04 and Debian 13 have 21."""
+"""In order of preference; the first that apt knows is installed. Debian 12 has 17, Ubuntu 24.04 and
+Debian 13 have 21."""
 
 
 def find(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The first `java` of VERSION_MIN to VERSION_MAX, None where there is none. Raises LocalError where there is one that tells no version,
-    and no other: to install one in its place would change it under all that runs on it.
+    """The first `java` of VERSION_MIN to VERSION_MAX, None where there is none.
+
+    Raises LocalError where there is one that tells no version, and no other: to install one in its
+    place would change it under all that runs on it.
     """
     return _first_that_fits(_candidates(environ))
 
 
 def ensure(environ: Mapping[str, str] = os.environ, *, may_install: bool | None = None) -> Path:
-    """`find`, else install it. `may_install` is by default: are we root, with apt? Raises LocalError."""
+    """`find`, else install it.
+
+    `may_install` is by default: are we root, with apt? Raises LocalError.
+    """
     if java := find(environ):
         return java
     apt.install(PACKAGES, what=_WANTED, may_install=may_install)
@@ -78,7 +87,9 @@ def _of_debian() -> Iterator[Path]:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
-    if (java_home := environ.get("JAVA_HOME")) and (java := Path(java_home) / "bin" / "java").exists():
+    if (java_home := environ.get("JAVA_HOME")) and (
+        java := Path(java_home) / "bin" / "java"
+    ).exists():
         yield java
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
         yield Path(on_path)

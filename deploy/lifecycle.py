@@ -1,8 +1,9 @@
 """When a part is started again. Decides only: no process, clock or randomness of its own.
 
-The table is the whole behaviour; a pair that is not in it is a bug and raises. A part that was ready once is never given up: QUICK_MAX
-starts follow one another quickly, then one every SLOW_S to twice that, for ever. A part that was never ready fails the start of the whole
-system, because the person who started it is there to read why.
+The table is the whole behaviour; a pair that is not in it is a bug and raises. A part that was
+ready once is never given up: QUICK_MAX starts follow one another quickly, then one every SLOW_S to
+twice that, for ever. A part that was never ready fails the start of the whole system, because the
+person who started it is there to read why.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ QUICK_MAX: Final = 5
 QUICK_FIRST_S: Final = 0.25
 """Wait before the first quick start; each next one is twice as long: 0.25, 0.5, 1, 2, 4 s."""
 SLOW_S: Final = 30.0
-"""Shortest wait after QUICK_MAX ends in a row; jitter adds up to as much again, so that parts which share a cause do not share a moment."""
+"""Shortest wait after QUICK_MAX ends in a row; jitter adds up to as much again, so that parts which
+share a cause do not share a moment."""
 STEADY_S: Final = 60.0
-"""A part that lived so long ended for another reason than the time before: its ends in a row count from one."""
+"""A part that lived so long ended for another reason than the time before: its ends in a row count
+from one."""
 
 
 class State(StrEnum):
@@ -82,5 +85,7 @@ def is_given_up(ends: int, *, was_ready: bool, dislikes_its_configuration: bool)
 
 
 def grace_s(wanted_s: float, *, left_s: float, groups_left: int, reserve_s: float = 0.4) -> float:
-    """How long a group may take to stop, so that each later one still gets `reserve_s` of what is left of the whole time."""
+    """How long a group may take to stop, so that each later one still gets `reserve_s` of what is
+    left of the whole time.
+    """
     return max(0.0, min(wanted_s, left_s - reserve_s * groups_left))

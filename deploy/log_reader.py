@@ -1,7 +1,8 @@
-"""Reads the log files of parts: the last lines of all in the order of their times, and what is appended later.
+"""Reads the log files of parts: the last lines of all in the order of their times, and what is
+appended later.
 
-Lines are JSON objects of our own parts (`edgewake.protocol.log`) or plain text of Kafka, Mosquitto and Spark; plain lines have the time
-of the line before them.
+Lines are JSON objects of our own parts (`edgewake.protocol.log`) or plain text of Kafka, Mosquitto
+and Spark; plain lines have the time of the line before them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any, Final
 from edgewake.deploy.part_log import LINE_BYTES_MAX, turned_over
 
 BACK_BYTES_MAX: Final = 512 << 10
-"""Bytes of each part's log that are looked back over, for its last lines: some thousand of them. Older ones are in the file."""
+"""Bytes of each part's log that are looked back over, for its last lines: some thousand of them.
+Older ones are in the file."""
 READ_BYTES: Final = 256 << 10
 """Bytes of one read of a file that grows."""
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
@@ -24,7 +26,10 @@ LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a part's log. `time_ms` is since 1970 UTC; 0 before the first line with a time. `level` is "" for plain text."""
+    """One line of a part's log.
+
+    `time_ms` is since 1970 UTC; 0 before the first line with a time. `level` is "" for plain text.
+    """
 
     part: str
     time_ms: int
@@ -34,7 +39,9 @@ class Line:
     """The values that a part gave beside its sentence."""
 
     def is_at_least(self, level: str) -> bool:
-        """Is it as severe as `level`? Plain text may be anything: it passes `debug` and `info` only."""
+        """Is it as severe as `level`? Plain text may be anything: it passes `debug` and `info`
+        only.
+        """
         return LEVELS.index(self.level or "info") >= LEVELS.index(level)
 
 
@@ -42,7 +49,11 @@ def parse(raw: bytes, part: str, *, time_ms: int) -> Line:
     """A line without its end; `time_ms` is that of the line before. Never raises."""
     try:
         found = json.loads(raw)
-        extras = {name: value for name, value in found.items() if name not in ("time", "level", "part", "text")}
+        extras = {
+            name: value
+            for name, value in found.items()
+            if name not in ("time", "level", "part", "text")
+        }
         level = found["level"] if found["level"] in LEVELS else ""
         return Line(part, int(found["time"]), level, str(found["text"]), extras)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -50,7 +61,10 @@ def parse(raw: bytes, part: str, *, time_ms: int) -> Line:
 
 
 class Tail:
-    """One part's log file, read from near its end on. A missing file is an empty one that may come."""
+    """One part's log file, read from near its end on.
+
+    A missing file is an empty one that may come.
+    """
 
     def __init__(self, path: Path) -> None:
         self.part = path.name.removesuffix(".log")
@@ -61,7 +75,10 @@ class Tail:
         self._time_ms = 0
 
     def last(self) -> Sequence[Line]:
-        """The lines of the last BACK_BYTES_MAX, the oldest first; `more` goes on after them. Raises OSError."""
+        """The lines of the last BACK_BYTES_MAX, the oldest first; `more` goes on after them.
+
+        Raises OSError.
+        """
         size = 0
         raw = b""
         if self._path.exists():
@@ -76,7 +93,10 @@ class Tail:
         return list(self._parsed(whole))
 
     def more(self) -> Iterator[Line]:
-        """What was appended since; the file may have been turned over in between. Raises OSError."""
+        """What was appended since; the file may have been turned over in between.
+
+        Raises OSError.
+        """
         if not self._path.exists():
             return
         if self._inode and self._path.stat().st_ino != self._inode:
@@ -116,11 +136,15 @@ def _end_of(path: Path, size: int, most: int) -> bytes:
 
 def parts_in(folder: Path) -> list[str]:
     """Names of the parts that have a log there. Raises OSError."""
-    return sorted(path.name.removesuffix(".log") for path in folder.iterdir() if path.name.endswith(".log"))
+    return sorted(
+        path.name.removesuffix(".log") for path in folder.iterdir() if path.name.endswith(".log")
+    )
 
 
 def newest(tails: Collection[Tail], count: int, level: str) -> Sequence[Line]:
-    """The last `count` lines of that severity or more, of all files together, in the order of their times. Raises OSError."""
+    """The last `count` lines of that severity or more, of all files together, in the order of their
+    times. Raises OSError.
+    """
     each = ([line for line in tail.last() if line.is_at_least(level)] for tail in tails)
     merged = list(heapq.merge(*each, key=lambda line: line.time_ms))
     return merged[len(merged) - count :] if count < len(merged) else merged

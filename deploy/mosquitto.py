@@ -1,6 +1,8 @@
-"""Finds or installs Mosquitto and writes the configuration of one for the demo: loopback only, anyone may connect.
+"""Finds or installs Mosquitto and writes the configuration of one for the demo: loopback only,
+anyone may connect.
 
-Production has its own file, `deploy/mosquitto/production.conf`, with certificates and access rules. Raises LocalError.
+Production has its own file, `deploy/mosquitto/production.conf`, with certificates and access rules.
+Raises LocalError.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ from edgewake.protocol.errors import LocalError
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
 
 QUEUED_MESSAGES_MAX: Final = 1_000_000
-"""Messages kept for a bridge that is away. Not 0 ("unlimited"): 2.0.2 and 2.0.16 drop everything then (#1956, #2879)."""
+"""Messages kept for a bridge that is away. Not 0 ("unlimited"): 2.0.2 and 2.0.16 drop everything
+then (#1956, #2879)."""
 QUEUED_BYTES_MAX: Final = 128 << 20
-"""Bytes kept for a bridge that is away. Over it Mosquitto drops what it already confirmed by PUBACK and counts it on $SYS; nothing in
-`ack` mode is lost by that, because a device keeps its frame until the end-to-end acknowledgement."""
+"""Bytes kept for a bridge that is away. Over it Mosquitto drops what it already confirmed by PUBACK
+and counts it on $SYS; nothing in `ack` mode is lost by that, because a device keeps its frame until
+the end-to-end acknowledgement."""
 AUTOSAVE_S: Final = 10
-"""Seconds between snapshots of sessions and queues (the default is 30 minutes). No PUBACK depends on it."""
+"""Seconds between snapshots of sessions and queues (the default is 30 minutes). No PUBACK depends
+on it."""
 _SBIN: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -38,7 +43,10 @@ class Broker:
 
 
 def find(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The first `mosquitto` of version 2 or newer on PATH or where Debian puts it. Raises LocalError where it tells no version."""
+    """The first `mosquitto` of version 2 or newer on PATH or where Debian puts it.
+
+    Raises LocalError where it tells no version.
+    """
     found = shutil.which("mosquitto", path=f"{environ.get('PATH', '')}:{_SBIN}")
     return Path(found) if found and version(Path(found)) >= (2,) else None
 
@@ -50,7 +58,9 @@ def ensure(environ: Mapping[str, str] = os.environ, *, may_install: bool | None 
     apt.install(("mosquitto",), what="Mosquitto 2 or newer", may_install=may_install)
     if program := find(environ):
         return program
-    raise LocalError("Mosquitto was installed but no version 2 or newer is found on PATH or in /usr/sbin")
+    raise LocalError(
+        "Mosquitto was installed but no version 2 or newer is found on PATH or in /usr/sbin"
+    )
 
 
 def version(program: Path) -> tuple[int, ...]:
@@ -65,11 +75,13 @@ def version(program: Path) -> tuple[int, ...]:
 def configuration(broker: Broker, *, is_root: bool) -> str:
     """The text of mosquitto.conf."""
     lines = [
-        "# Written by `edgewake up`; loopback only. deploy/mosquitto/production.conf is the one for a network.",
+        "# Written by `edgewake up`; loopback only. deploy/mosquitto/production.conf is the one "
+        "for a network.",
         f"listener {broker.port} {broker.host}",
         "allow_anonymous true",
         f"max_packet_size {PACKET_BYTES_MAX}",
-        # No limit of the broker's own: each client's receive maximum bounds what is in flight to it.
+        # No limit of the broker's own: each client's receive maximum bounds what is in flight to
+        # it.
         "max_inflight_messages 0",
         f"max_queued_messages {QUEUED_MESSAGES_MAX}",
         f"max_queued_bytes {QUEUED_BYTES_MAX}",

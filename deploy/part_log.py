@@ -1,6 +1,7 @@
 """A part's output in a file of bounded size: PART.log, and the one before it as PART.log.1.
 
-A disk that refuses a log stops nobody: the lines are counted and the count is written when the disk takes lines again.
+A disk that refuses a log stops nobody: the lines are counted and the count is written when the disk
+takes lines again.
 """
 
 from __future__ import annotations

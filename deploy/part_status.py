@@ -1,12 +1,13 @@
-"""Publishes the state of every part on the stream `part_status`, so that the page reads it like any other.
+"""Publishes the state of every part on the stream `part_status`, so that the page reads it like any
+other.
 
     ew.s.part_status
     {"device":"supervisor","stream":"part_status",…,"fields":{"part":["bridge-1"],"state":["ready"],"pid":[812],"restarts":[0],
      "rss_mib":[61.3],"cpu_percent":[4.2],"uptime_s":[17.0]}}
 
-Straight to Kafka and not over MQTT: whoever may publish as a device could else say of the system what it likes. Bridges refuse this
-stream from every device, and who may write to Kafka is Kafka's own matter. What is lost is repeated two seconds later; while Kafka is away
-nothing is queued.
+Straight to Kafka and not over MQTT: whoever may publish as a device could else say of the system
+what it likes. Bridges refuse this stream from every device, and who may write to Kafka is Kafka's
+own matter. What is lost is repeated two seconds later; while Kafka is away nothing is queued.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Meter:
         """Kept between reads, because CPU percent is a difference."""
 
     def read(self, pid: int) -> tuple[float, float]:
-        """(resident MiB, CPU percent of one core since the last read); zeros for a process that is gone."""
+        """(resident MiB, CPU percent of one core since the last read); zeros for a process that is
+        gone.
+        """
         rss = cpu = 0.0
         for process in self._family(pid):
             try:
@@ -77,11 +80,14 @@ class Meter:
         before = self._families.pop(pid, {})
         try:
             parent = before.get(pid) or psutil.Process(pid)
-            family = {pid: parent} | {child.pid: before.get(child.pid, child) for child in parent.children(recursive=True)}
+            family = {pid: parent} | {
+                child.pid: before.get(child.pid, child) for child in parent.children(recursive=True)
+            }
         except psutil.NoSuchProcess:
             return []
         self._families[pid] = family
-        # A descendant counts from the second look: one that has just been forked still shows its parent's memory as its own.
+        # A descendant counts from the second look: one that has just been forked still shows its
+        # parent's memory as its own.
         return [process for number, process in family.items() if number == pid or number in before]
 
 
@@ -105,7 +111,12 @@ def record_of(fields: dict[str, object], now_ms: int) -> bytes:
     """A part's line as a record of its stream."""
     frame = frames.from_plain(orjson.dumps(fields), received_at=now_ms, device=DEVICE)
     return record.encode(
-        device=DEVICE, stream=STREAM, mode=Mode.ONE_WAY, sent_at=now_ms, received_at=now_ms, frame_bytes=frames.encode(frame)
+        device=DEVICE,
+        stream=STREAM,
+        mode=Mode.ONE_WAY,
+        sent_at=now_ms,
+        received_at=now_ms,
+        frame_bytes=frames.encode(frame),
     )
 
 
@@ -125,7 +136,8 @@ async def publish(keepers: Iterable[Keeper], bootstrap: str, clock: Clock) -> No
     while not await asyncio.to_thread(_declare, producer, bootstrap):
         await clock.sleep(INTERVAL_S)
     while True:
-        # To look at a part takes milliseconds. Handed over one by one each was a request, and woke everybody who follows the stream.
+        # To look at a part takes milliseconds. Handed over one by one each was a request, and woke
+        # everybody who follows the stream.
         readings = [reading(keeper, meter, clock) for keeper in keepers]
         now_ms = clock.now_ms()
         for fields in readings:
@@ -135,8 +147,16 @@ async def publish(keepers: Iterable[Keeper], bootstrap: str, clock: Clock) -> No
 
 
 def _declare(producer: Producer, bootstrap: str) -> bool:
-    """Make the stream's topic and put it into the catalogue; False where Kafka is away or the catalogue is not there yet."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "error_cb": lambda error: log.debug("Kafka: %s", error), "log_level": 2})
+    """Make the stream's topic and put it into the catalogue; False where Kafka is away or the
+    catalogue is not there yet.
+    """
+    admin = AdminClient(
+        {
+            "bootstrap.servers": bootstrap,
+            "error_cb": lambda error: log.debug("Kafka: %s", error),
+            "log_level": 2,
+        }
+    )
     topic = NewTopic(TOPIC, num_partitions=1, config={"retention.ms": str(RETENTION_MS)})
     try:
         if topics.STREAMS not in admin.list_topics(timeout=KAFKA_TIMEOUT_S).topics:
@@ -155,7 +175,9 @@ def _declare(producer: Producer, bootstrap: str) -> bool:
     return producer.flush(KAFKA_TIMEOUT_S) == 0 and not failures
 
 
-def _produce(producer: Producer, topic: str, value: bytes, key: str, on_delivery: Any = None) -> None:
+def _produce(
+    producer: Producer, topic: str, value: bytes, key: str, on_delivery: Any = None
+) -> None:
     try:
         producer.produce(topic, value, key, on_delivery=on_delivery)
     except BufferError:

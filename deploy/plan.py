@@ -1,4 +1,7 @@
-"""The demo on one machine as values: which parts on which ports, with which configuration files. Nothing is written or started here."""
+"""The demo on one machine as values: which parts on which ports, with which configuration files.
+
+Nothing is written or started here.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,25 @@ import mqtt5
 from edgewake.deploy.part import Floor, Part
 from edgewake.protocol.errors import ConfigError
 
-SERVICES: Final = ("mosquitto", "kafka", "bridge", "sequencer", "analysis", "lake", "access", "push", "ops", "agent", "simulators")
+SERVICES: Final = (
+    "mosquitto",
+    "kafka",
+    "bridge",
+    "sequencer",
+    "analysis",
+    "lake",
+    "access",
+    "push",
+    "ops",
+    "agent",
+    "simulators",
+)
 """What --only may name; a numbered part, e.g. access-2, may be named as well."""
 ACCESS_SERVERS_MAX: Final = 8
 VEHICLES: Final = 20
 _THRIFTY: Final = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
-"""glibc gives each thread an arena of its own; two are enough here and save 10 to 30 MiB in each part that has threads."""
+"""glibc gives each thread an arena of its own; two are enough here and save 10 to 30 MiB in each
+part that has threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,19 @@ class Plan:
     def names(self) -> tuple[str, ...]:
         """The parts, in the order in which they are started."""
         accesses = [f"access-{i + 1}" for i in range(self.access_servers)]
-        names = ["mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "lake", *accesses, "push-1", "ops", "agent", "simulators"]
+        names = [
+            "mosquitto",
+            "kafka",
+            "bridge-1",
+            "sequencer-1",
+            "analysis",
+            "lake",
+            *accesses,
+            "push-1",
+            "ops",
+            "agent",
+            "simulators",
+        ]
         return tuple(name for name in names if self._is_wanted(name))
 
     @property
@@ -116,7 +144,10 @@ class Plan:
 
 def check(plan: Plan) -> None:
     """Raises ConfigError for names that are no part."""
-    known = {*SERVICES, *Plan(data=plan.data, ports=plan.ports, access_servers=plan.access_servers).names}
+    known = {
+        *SERVICES,
+        *Plan(data=plan.data, ports=plan.ports, access_servers=plan.access_servers).names,
+    }
     if unknown := sorted(plan.only - known):
         raise ConfigError(f"--only {unknown[0]}: no such part; known are {', '.join(SERVICES)}")
     if not plan.names:
@@ -158,7 +189,11 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "kafka": kafka,
             "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
         },
-        "sequencer-1": {"name": "sequencer-1", "metrics_port": ports.metrics("sequencer"), "kafka": kafka},
+        "sequencer-1": {
+            "name": "sequencer-1",
+            "metrics_port": ports.metrics("sequencer"),
+            "kafka": kafka,
+        },
         "analysis": {
             "data_dir": str(plan.data / "analysis"),
             "lake_dir": str(plan.data / "lake"),
@@ -166,7 +201,11 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "metrics_port": ports.metrics("analysis"),
             "kafka": kafka,
         },
-        "lake": {"data_dir": str(plan.data / "lake"), "metrics_port": ports.metrics("lake"), "kafka": kafka},
+        "lake": {
+            "data_dir": str(plan.data / "lake"),
+            "metrics_port": ports.metrics("lake"),
+            "kafka": kafka,
+        },
         "push-1": {
             "name": "push-1",
             "host": "127.0.0.1",
@@ -189,7 +228,9 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "device": plan.device,
             "data_dir": str(plan.data / "agent"),
             "mqtt": mqtt,
-            "source": [{"type": "host_metrics", "stream": "host_metrics", "interval_s": 1.0, "mode": "ack"}],
+            "source": [
+                {"type": "host_metrics", "stream": "host_metrics", "interval_s": 1.0, "mode": "ack"}
+            ],
         },
     }
     for i in range(plan.access_servers):
@@ -205,7 +246,9 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
 
 
 def config_file(plan: Plan, name: str) -> Path:
-    """Where a part's configuration is written: bridge.toml for the only bridge, access-2.toml for the second access server."""
+    """Where a part's configuration is written: bridge.toml for the only bridge, access-2.toml for
+    the second access server.
+    """
     alone = name.endswith("-1") and f"{_service_of(name)}-2" not in plan.names
     return plan.config_dir / f"{_service_of(name) if alone else name}.toml"
 
@@ -221,23 +264,47 @@ _FLOORS: Final = {
     "agent": Floor.SOURCE,
     "simulators": Floor.SOURCE,
 }
-MQTT_CONNECT: Final = mqtt5.ConnectPacket("supervisor-probe", clean_start=True, keep_alive=10).write()
+MQTT_CONNECT: Final = mqtt5.ConnectPacket(
+    "supervisor-probe", clean_start=True, keep_alive=10
+).write()
 """A broker that lives answers it by CONNACK."""
-KAFKA_API_VERSIONS: Final = b"\x00\x00\x00\x0a" + b"\x00\x12\x00\x00" + b"\x00\x00\x00\x00" + b"\xff\xff"
-"""ApiVersions, version 0, no client id: the one request that every Kafka answers, whatever version it is asked for (KIP-35)."""
-_AFTER: Final[Mapping[str, tuple[str, ...]]] = {"bridge": ("mosquitto", "kafka"), "agent": ("bridge-1",), "simulators": ("bridge-1",)}
+KAFKA_API_VERSIONS: Final = (
+    b"\x00\x00\x00\x0a" + b"\x00\x12\x00\x00" + b"\x00\x00\x00\x00" + b"\xff\xff"
+)
+"""ApiVersions, version 0, no client id: the one request that every Kafka answers, whatever version
+it is asked for (KIP-35)."""
+_AFTER: Final[Mapping[str, tuple[str, ...]]] = {
+    "bridge": ("mosquitto", "kafka"),
+    "agent": ("bridge-1",),
+    "simulators": ("bridge-1",),
+}
 
 
-def parts(plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_home: Path | None) -> list[Part]:
+def parts(
+    plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_home: Path | None
+) -> list[Part]:
     """What the supervisor is to run. `kafka` and `mosquitto` are their command lines."""
     env = _THRIFTY | ({"JAVA_HOME": str(java_home)} if java_home else {})
     found = []
     for name in plan.names:
         if name == "mosquitto":
-            part = Part(name=name, command=tuple(mosquitto), floor=Floor.BROKER, port=plan.ports.mqtt, probe=MQTT_CONNECT, stop_s=2)
+            part = Part(
+                name=name,
+                command=tuple(mosquitto),
+                floor=Floor.BROKER,
+                port=plan.ports.mqtt,
+                probe=MQTT_CONNECT,
+                stop_s=2,
+            )
         elif name == "kafka":
             part = Part(
-                name=name, command=tuple(kafka), floor=Floor.KAFKA, port=plan.ports.kafka, probe=KAFKA_API_VERSIONS, stop_s=4, env=_THRIFTY
+                name=name,
+                command=tuple(kafka),
+                floor=Floor.KAFKA,
+                port=plan.ports.kafka,
+                probe=KAFKA_API_VERSIONS,
+                stop_s=4,
+                env=_THRIFTY,
             )
         else:
             service = _service_of(name)
@@ -255,5 +322,15 @@ def parts(plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_ho
 def _command(plan: Plan, name: str) -> tuple[str, ...]:
     edgewake = (sys.executable, "-m", "edgewake.deploy.cli")
     if name == "simulators":
-        return (*edgewake, "simulate", "fleet", "--vehicles", str(VEHICLES), "--host", "127.0.0.1", "--port", str(plan.ports.mqtt))
+        return (
+            *edgewake,
+            "simulate",
+            "fleet",
+            "--vehicles",
+            str(VEHICLES),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(plan.ports.mqtt),
+        )
     return (*edgewake, _service_of(name), "--config", str(config_file(plan, name)))

@@ -1,4 +1,6 @@
-"""What the user sees while things take long: a moving line each on a terminal, plain lines elsewhere."""
+"""What the user sees while things take long: a moving line each on a terminal, plain lines
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ class Step:
         if self._steps.is_cancelled:
             raise Cancelled
         if self._task is not None:
-            self._steps.bars.update(self._task, completed=done, total=total, description=f"{self.text}, {total >> 20} MiB")
+            self._steps.bars.update(
+                self._task,
+                completed=done,
+                total=total,
+                description=f"{self.text}, {total >> 20} MiB",
+            )
         elif (now := self._steps.clock.monotonic_s()) - self._shown_s >= _PLAIN_EVERY_S:
             self._shown_s = now
             click.echo(f"  {self.text}: {done >> 20} of {total >> 20} MiB", err=True)
@@ -68,7 +75,12 @@ class Steps:
         self._console = Console(stderr=True, highlight=False)
         self._is_terminal = self._console.is_terminal
         self.bars = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn(), console=self._console, transient=True
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(20),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
         )
 
     def start(self, text: str) -> Step:
@@ -107,6 +119,11 @@ class Steps:
             self.bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._is_terminal:
             self.bars.stop()

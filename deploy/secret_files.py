@@ -1,4 +1,6 @@
-"""Keys that `edgewake up` makes once: a next start goes on with them, so that cursors of before stay good."""
+"""Keys that `edgewake up` makes once: a next start goes on with them, so that cursors of before
+stay good.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,12 @@ from edgewake.protocol.errors import LocalError
 
 
 def ensure(path: Path, text: str) -> str:
-    """The file's content; where it is not there it is made with `text`, readable by its owner only. Raises LocalError.
+    """The file's content; where it is not there it is made with `text`, readable by its owner only.
 
-    The file is written aside, synced and linked to its name: it is whole or absent, whenever the machine stops, and of two processes
-    that make it at once one wins and both read the same.
+    Raises LocalError.
+
+    The file is written aside, synced and linked to its name: it is whole or absent, whenever the
+    machine stops, and of two processes that make it at once one wins and both read the same.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,4 +1,6 @@
-"""What `edgewake up` does, in order: check, prepare what is missing, write files, supervise, say where to look."""
+"""What `edgewake up` does, in order: check, prepare what is missing, write files, supervise, say
+where to look.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,17 @@ from typing import Final
 
 import tomli_w
 
-from edgewake.deploy import checks, data_folder, jars, java, kafka_node, login_link, mosquitto, part_status, secret_files
+from edgewake.deploy import (
+    checks,
+    data_folder,
+    jars,
+    java,
+    kafka_node,
+    login_link,
+    mosquitto,
+    part_status,
+    secret_files,
+)
 from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Part
 from edgewake.deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
@@ -59,15 +71,24 @@ def prepare_tools(plan: Plan, steps: Steps) -> Tools:
     """Find, install or download, all at once. Raises the first problem when all have ended."""
     wanted: dict[str, tuple[str, Callable[[Step], Path]]] = {}
     if plan.has("kafka") or plan.has("analysis"):
-        wanted["java"] = (f"Java {java.VERSION_MIN} to {java.VERSION_MAX}", lambda _step: java.ensure())
+        wanted["java"] = (
+            f"Java {java.VERSION_MIN} to {java.VERSION_MAX}",
+            lambda _step: java.ensure(),
+        )
     if plan.has("mosquitto"):
         wanted["mosquitto"] = ("Mosquitto", lambda _step: mosquitto.ensure())
     if plan.has("kafka"):
         wanted["kafka_jars"] = ("Kafka", lambda step: jars.ensure("kafka", progress=step.update))
     if plan.has("analysis"):
-        wanted["spark_jars"] = ("Spark's connector to Kafka", lambda step: jars.ensure("spark", progress=step.update))
+        wanted["spark_jars"] = (
+            "Spark's connector to Kafka",
+            lambda step: jars.ensure("spark", progress=step.update),
+        )
     with ThreadPoolExecutor(4, thread_name_prefix="prepare") as pool:
-        jobs = {name: pool.submit(_in_a_step, steps, text, work) for name, (text, work) in wanted.items()}
+        jobs = {
+            name: pool.submit(_in_a_step, steps, text, work)
+            for name, (text, work) in wanted.items()
+        }
         try:
             return Tools(**{name: job.result() for name, job in jobs.items()})
         except KeyboardInterrupt:
@@ -91,7 +112,9 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
         plan.config_dir.mkdir(exist_ok=True)
         plan.logs.mkdir(exist_ok=True)
         for name, values in configs(plan, tools.spark_jars).items():
-            config_file(plan, name).write_text("# Written by `edgewake up` at each start.\n" + tomli_w.dumps(values), "utf-8")
+            config_file(plan, name).write_text(
+                "# Written by `edgewake up` at each start.\n" + tomli_w.dumps(values), "utf-8"
+            )
     except OSError as error:
         raise LocalError(f"{plan.config_dir}: {error.strerror}") from error
     if broker:
@@ -123,11 +146,15 @@ def _kafka_node(plan: Plan, tools: Tools) -> kafka_node.KafkaNode | None:
 def _broker(plan: Plan, tools: Tools) -> mosquitto.Broker | None:
     if not tools.mosquitto:
         return None
-    return mosquitto.Broker(program=tools.mosquitto, directory=plan.data / "mosquitto", port=plan.ports.mqtt)
+    return mosquitto.Broker(
+        program=tools.mosquitto, directory=plan.data / "mosquitto", port=plan.ports.mqtt
+    )
 
 
 def _device(plan: Plan) -> str:
-    """The name of this machine as a device; the one of before where there is one, because the agent's log belongs to it."""
+    """The name of this machine as a device; the one of before where there is one, because the
+    agent's log belongs to it.
+    """
     try:
         before = str(tomllib.loads(config_file(plan, "agent").read_text("utf-8"))["device"])
         return before if is_device(before) else plan.device
@@ -136,8 +163,12 @@ def _device(plan: Plan) -> str:
         return name if is_device(name) else plan.device
 
 
-async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s: float | None) -> None:
-    """Run the parts until a signal or the time; raises LocalError where one could not be brought up."""
+async def supervise(
+    plan: Plan, running: Sequence[Part], steps: Steps, *, for_s: float | None
+) -> None:
+    """Run the parts until a signal or the time; raises LocalError where one could not be brought
+    up.
+    """
     clock, rng, stop = SystemClock(), random.Random(), asyncio.Event()
     supervisor = Supervisor(running, plan.logs, clock=clock, rng=rng)
     loop = asyncio.get_running_loop()
@@ -154,7 +185,11 @@ async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s:
         loop.add_signal_handler(number, stop_or_kill)
 
     async def print_addresses() -> None:
-        link = await asyncio.to_thread(login_link.make, ops_url(plan), plan.ops_key_file) if plan.has("ops") else ""
+        link = (
+            await asyncio.to_thread(login_link.make, ops_url(plan), plan.ops_key_file)
+            if plan.has("ops")
+            else ""
+        )
         steps.print_line(addresses(plan, link))
 
     def when_ready() -> None:
@@ -163,13 +198,17 @@ async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s:
             loop.call_later(for_s, stop.set)
 
     async def publish() -> None:
-        await part_status.publish(supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock)
+        await part_status.publish(
+            supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock
+        )
 
     printing: list[asyncio.Task[None]] = []
     installation.write(plan.data, run_file(plan))
     watcher = asyncio.create_task(_announce_stop(stop, steps), name="stopping")
     try:
-        await supervisor.run(stop, when_ready=when_ready, alongside=[publish] if plan.has("kafka") else [])
+        await supervisor.run(
+            stop, when_ready=when_ready, alongside=[publish] if plan.has("kafka") else []
+        )
     finally:
         watcher.cancel()
     steps.print_line("✓ all parts have stopped")
@@ -233,13 +272,23 @@ def addresses(plan: Plan, link: str) -> str:
     ports, lines = plan.ports, ["", "Edgewake is running."]
     page = f"http://127.0.0.1:{ports.access(0)}"
     if plan.has("access"):
-        lines.append(f"  page              {page}/   (every stream; the simulated town: {page}/town)")
-        lines += [f"  access server {i + 1}   http://127.0.0.1:{ports.access(i)}/" for i in range(1, plan.access_servers)]
+        lines.append(
+            f"  page              {page}/   (every stream; the simulated town: {page}/town)"
+        )
+        lines += [
+            f"  access server {i + 1}   http://127.0.0.1:{ports.access(i)}/"
+            for i in range(1, plan.access_servers)
+        ]
     if plan.has("ops"):
-        lines += [f"  operations API    {link}", "                    (once, within ten minutes; `edgewake login` prints another link)"]
+        lines += [
+            f"  operations API    {link}",
+            "                    (once, within ten minutes; `edgewake login` prints another link)",
+        ]
         lines.append(f"  its key           in {_short(plan.ops_key_file)}")
     if plan.has("mosquitto"):
-        lines.append(f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>")
+        lines.append(
+            f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>"
+        )
     lines.append(f"  data and logs     {plan.data}")
     return "\n".join([*lines, *commands(plan), "", "Ctrl-C stops everything."])
 
@@ -251,7 +300,10 @@ def commands(plan: Plan) -> list[str]:
     page, edgewake = f"http://127.0.0.1:{plan.ports.access(0)}", _edgewake()
     lines = ["", "Try in another terminal:", f"  curl -N {page}/v1/streams/host_10s/events"]
     if plan.data != installation.DATA_DEFAULT.absolute():
-        lines.append(f"  export {installation.DATA_VARIABLE}={_short(plan.data)}      # so that the commands find this system")
+        lines.append(
+            f"  export {installation.DATA_VARIABLE}={_short(plan.data)}      # so that the "
+            "commands find this system"
+        )
     lines.append(f"  {edgewake} tail vehicle_position --where 'speed_kmh > 50'")
     if plan.has("ops"):
         lines.append(f"  {edgewake} query add {_short(EXAMPLE_QUERY)}")

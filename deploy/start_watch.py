@@ -1,7 +1,10 @@
-"""Decides whether a part that is starting makes progress. Reads no clock and no process; `processor_s` beside it reads the one figure.
+"""Decides whether a part that is starting makes progress.
 
-A busy machine makes every start slow, so the time that a start takes says nothing of it. What hangs is a start that did nothing for a
-while: no output, no sign of life and next to no work of the processor; or one that worked for very long without a word.
+Reads no clock and no process; `processor_s` beside it reads the one figure.
+
+A busy machine makes every start slow, so the time that a start takes says nothing of it. What hangs
+is a start that did nothing for a while: no output, no sign of life and next to no work of the
+processor; or one that worked for very long without a word.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ from typing import Final
 import psutil
 
 WINDOW_S: Final = 10.0
-"""Seconds over which work of the processor is looked at: of a start that gets a tenth of one it is half a second and more."""
+"""Seconds over which work of the processor is looked at: of a start that gets a tenth of one it is
+half a second and more."""
 WORK_SHARE: Final = 0.02
-"""Share of one processor from which on it counts as work; a Java that waits for nothing uses some thousandths."""
+"""Share of one processor from which on it counts as work; a Java that waits for nothing uses some
+thousandths."""
 SILENT_WORK_S: Final = 900.0
-"""Seconds of work without a line of output or a sign of life. The first start of Spark takes some 40, a log of 100 GB that is mended less
-than 600; a loop without an end would go on for ever."""
+"""Seconds of work without a line of output or a sign of life. The first start of Spark takes some
+40, a log of 100 GB that is mended less than 600; a loop without an end would go on for ever."""
 
 
 class StartWatch:
@@ -33,7 +38,10 @@ class StartWatch:
         self._window_work_s = 0.0
 
     def look(self, now_s: float, *, words: int, work_s: float) -> str:
-        """Why it hangs, or "". `words`: lines of output and signs of life so far; `work_s`: seconds of processor so far."""
+        """Why it hangs, or "".
+
+        `words`: lines of output and signs of life so far; `work_s`: seconds of processor so far.
+        """
         if now_s - self._looked_s > WINDOW_S:
             # We were stopped ourselves: a machine that slept, a debugger.
             self._begin(now_s, work_s)
@@ -58,7 +66,9 @@ class StartWatch:
 
 
 def processor_s(pid: int) -> float:
-    """Seconds of processor that a process and its descendants used, those that ended included; 0 where it is gone."""
+    """Seconds of processor that a process and its descendants used, those that ended included; 0
+    where it is gone.
+    """
     used = 0.0
     try:
         parent = psutil.Process(pid)

@@ -1,8 +1,10 @@
-"""Starts parts in order, restarts those that end or give no sign of life, and stops all of them upstream first.
+"""Starts parts in order, restarts those that end or give no sign of life, and stops all of them
+upstream first.
 
-`run` returns when `stop` is set, with everything ended: sources, bridges, sequencer, analysis, servers, Kafka, broker, within STOP_S,
-SIGKILL for what does not obey. It raises LocalError when a part cannot be brought up at the start; a part that was ready once is started
-again for ever, while the others go on. Nothing outlives this process, in whatever way it ends (see `guardian`).
+`run` returns when `stop` is set, with everything ended: sources, bridges, sequencer, analysis,
+servers, Kafka, broker, within STOP_S, SIGKILL for what does not obey. It raises LocalError when a
+part cannot be brought up at the start; a part that was ready once is started again for ever, while
+the others go on. Nothing outlives this process, in whatever way it ends (see `guardian`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ import orjson
 
 from edgewake.deploy.child import Child
 from edgewake.deploy.guardian import Guardian
-from edgewake.deploy.lifecycle import QUICK_MAX, Event, State, after, ends_in_a_row, grace_s, is_given_up, restart_delay_s
+from edgewake.deploy.lifecycle import (
+    QUICK_MAX,
+    Event,
+    State,
+    after,
+    ends_in_a_row,
+    grace_s,
+    is_given_up,
+    restart_delay_s,
+)
 from edgewake.deploy.part import Floor, Part
 from edgewake.deploy.part_log import PartLog
 from edgewake.deploy.start_watch import WINDOW_S, StartWatch, processor_s
@@ -40,7 +51,9 @@ SAID_CHARS_MAX: Final = 300
 class Keeper:
     """Keeps one part running."""
 
-    def __init__(self, part: Part, logs: Path, guardian: Guardian, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, part: Part, logs: Path, guardian: Guardian, clock: Clock, rng: random.Random
+    ) -> None:
         self.part = part
         self.state = State.STOPPED
         self.restarts = 0
@@ -62,7 +75,9 @@ class Keeper:
         self._ends = 0
 
     async def run(self, needs: Sequence[Keeper]) -> None:
-        """Start when all of `needs` were ready once, then again and again until cancelled or given up."""
+        """Start when all of `needs` were ready once, then again and again until cancelled or given
+        up.
+        """
         for other in needs:
             await other.settled.wait()
         while True:
@@ -91,7 +106,11 @@ class Keeper:
             body = orjson.loads(self.log.last_line)
         except orjson.JSONDecodeError:
             return self.log.last_line
-        return str(body.get("text", self.log.last_line)) if isinstance(body, dict) else self.log.last_line
+        return (
+            str(body.get("text", self.log.last_line))
+            if isinstance(body, dict)
+            else self.log.last_line
+        )
 
     async def _start(self) -> None:
         self.log.begin()
@@ -123,13 +142,19 @@ class Keeper:
         finally:
             ready.cancel()
 
-    async def _watch_start(self, child: Child, ending: asyncio.Task[int], ready: asyncio.Task[bool]) -> None:
+    async def _watch_start(
+        self, child: Child, ending: asyncio.Task[int], ready: asyncio.Task[bool]
+    ) -> None:
         """Until it is ready or ends, by itself or because it makes no progress."""
         watch = StartWatch(self.part.stalled_s, self._clock.monotonic_s())
         while not ending.done() and not ready.done():
             pause_s = min(START_LOOK_S, self.part.stalled_s)
-            await asyncio.wait([ending, ready], timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
-            why = watch.look(self._clock.monotonic_s(), words=child.words, work_s=processor_s(child.pid))
+            await asyncio.wait(
+                [ending, ready], timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            why = watch.look(
+                self._clock.monotonic_s(), words=child.words, work_s=processor_s(child.pid)
+            )
             if why and not ending.done() and not ready.done():
                 self._kill_because(child, why)
                 return
@@ -154,7 +179,11 @@ class Keeper:
     async def _may_start_again(self) -> bool:
         self._ends = ends_in_a_row(self._ends, self._clock.monotonic_s() - self.since_s)
         self._move(Event.ENDED)
-        if is_given_up(self._ends, was_ready=self._was_ready, dislikes_its_configuration=self.code == CONFIG_ERROR_CODE):
+        if is_given_up(
+            self._ends,
+            was_ready=self._was_ready,
+            dislikes_its_configuration=self.code == CONFIG_ERROR_CODE,
+        ):
             self._move(Event.GIVE_UP)
             self.settled.set()
             return False
@@ -170,7 +199,15 @@ class Keeper:
 class Supervisor:
     """All parts of one machine."""
 
-    def __init__(self, parts: Sequence[Part], logs: Path, *, clock: Clock, rng: random.Random, stop_s: float = STOP_S) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        logs: Path,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        stop_s: float = STOP_S,
+    ) -> None:
         self._guardian = Guardian()
         self._clock = clock
         self._stop_s = stop_s
@@ -183,12 +220,19 @@ class Supervisor:
         when_ready: Callable[[], None] = lambda: None,
         alongside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
-        """Start all, call `when_ready`, wait for `stop`, stop all: tasks first, then the parts floor by floor. Raises LocalError."""
+        """Start all, call `when_ready`, wait for `stop`, stop all: tasks first, then the parts
+        floor by floor. Raises LocalError.
+        """
         problem = None
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_awaited(work()), name="alongside") for work in alongside]
-                tasks += [group.create_task(keeper.run(self._needs(keeper)), name=keeper.part.name) for keeper in self.keepers.values()]
+                tasks = [
+                    group.create_task(_awaited(work()), name="alongside") for work in alongside
+                ]
+                tasks += [
+                    group.create_task(keeper.run(self._needs(keeper)), name=keeper.part.name)
+                    for keeper in self.keepers.values()
+                ]
                 problem = await self._wait_for_start(stop)
                 if problem is None and not stop.is_set():
                     when_ready()
@@ -214,8 +258,13 @@ class Supervisor:
         return [self.keepers[name] for name in keeper.part.after if name in self.keepers]
 
     async def _wait_for_start(self, stop: asyncio.Event) -> str | None:
-        """Until all were ready once, or one failed (then: a sentence about it), or `stop` is set."""
-        waits = {asyncio.create_task(keeper.settled.wait(), name=keeper.part.name) for keeper in self.keepers.values()}
+        """Until all were ready once, or one failed (then: a sentence about it), or `stop` is
+        set.
+        """
+        waits = {
+            asyncio.create_task(keeper.settled.wait(), name=keeper.part.name)
+            for keeper in self.keepers.values()
+        }
         stopped = asyncio.create_task(stop.wait(), name="stop")
         try:
             while waits and not stopped.done():
@@ -230,10 +279,18 @@ class Supervisor:
 
     async def _stop_all(self) -> None:
         deadline = self._clock.monotonic_s() + self._stop_s
-        floors = [[keeper for keeper in self.keepers.values() if keeper.part.floor is floor] for floor in Floor]
+        floors = [
+            [keeper for keeper in self.keepers.values() if keeper.part.floor is floor]
+            for floor in Floor
+        ]
         for index, keepers in enumerate(floors):
             left = deadline - self._clock.monotonic_s()
-            waits = [keeper.stop(grace_s(keeper.part.stop_s, left_s=left, groups_left=len(floors) - index - 1)) for keeper in keepers]
+            waits = [
+                keeper.stop(
+                    grace_s(keeper.part.stop_s, left_s=left, groups_left=len(floors) - index - 1)
+                )
+                for keeper in keepers
+            ]
             await asyncio.gather(*waits)
 
 
@@ -241,11 +298,17 @@ def failure(keeper: Keeper) -> str:
     """One sentence about a part that could not be brought up."""
     often = "" if keeper.code == CONFIG_ERROR_CODE else f" {QUICK_MAX} times in a row"
     message = keeper.last_message() or "none"
-    return f"{keeper.part.name} {how_ended(keeper)}{often} and was never ready; its last message: {message}; its log is {keeper.log.path}"
+    return (
+        f"{keeper.part.name} {how_ended(keeper)}{often} and was never ready; its last message: "
+        f"{message}; its log is {keeper.log.path}"
+    )
 
 
 def how_ended(keeper: Keeper) -> str:
-    """A few words about its last end. A signal that came from elsewhere is the whole cause: nothing that the part said before is."""
+    """A few words about its last end.
+
+    A signal that came from elsewhere is the whole cause: nothing that the part said before is.
+    """
     code = keeper.code or 0
     if keeper.why_killed:
         return f"hung ({keeper.why_killed})"
@@ -253,10 +316,14 @@ def how_ended(keeper: Keeper) -> str:
 
 
 def restart_line(keeper: Keeper) -> str:
-    """What is shown when a part ended and is started again: the cause is the signal, our own reason, or what the part said last."""
+    """What is shown when a part ended and is started again: the cause is the signal, our own
+    reason, or what the part said last.
+    """
     said = keeper.last_message()[:SAID_CHARS_MAX]
     is_cause = (keeper.code or 0) >= 0 and not keeper.why_killed
-    return f"{keeper.part.name} {how_ended(keeper)} and is started again" + (f": {said}" if said and is_cause else "")
+    return f"{keeper.part.name} {how_ended(keeper)} and is started again" + (
+        f": {said}" if said and is_cause else ""
+    )
 
 
 def _signal_name(number: int) -> str:

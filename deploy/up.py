@@ -1,4 +1,6 @@
-"""`edgewake up`: the whole system on this machine, from checks to the addresses to open, until Ctrl-C."""
+"""`edgewake up`: the whole system on this machine, from checks to the addresses to open, until
+Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,52 @@ from edgewake.deploy.plan import ACCESS_SERVERS_MAX, SERVICES
 
 @click.command()
 @click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), default=Path("data"), show_default=True, help="Folder for all data."
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("data"),
+    show_default=True,
+    help="Folder for all data.",
 )
-@click.option("--port-base", type=click.IntRange(1024, 65_000), default=8700, show_default=True, help="First port; the page is on it.")
-@click.option("--for", "for_s", type=click.FloatRange(0.1, 1e8), metavar="SECONDS", help="Stop so many seconds after everything is ready.")
-@click.option("--no-simulators", is_flag=True, help="Start no simulated vehicles.")
-@click.option("--only", multiple=True, metavar="SERVICE", help=f"Start only this; may be repeated. One of {', '.join(SERVICES)}.")
 @click.option(
-    "--access-servers", type=click.IntRange(1, ACCESS_SERVERS_MAX), default=1, show_default=True, help="Number of access servers."
+    "--port-base",
+    type=click.IntRange(1024, 65_000),
+    default=8700,
+    show_default=True,
+    help="First port; the page is on it.",
 )
-def up(data: Path, port_base: int, for_s: float | None, no_simulators: bool, only: tuple[str, ...], access_servers: int) -> None:
-    """Start the whole system on this machine, and restart what fails. Ctrl-C stops it; the next start goes on from the same data."""
+@click.option(
+    "--for",
+    "for_s",
+    type=click.FloatRange(0.1, 1e8),
+    metavar="SECONDS",
+    help="Stop so many seconds after everything is ready.",
+)
+@click.option("--no-simulators", is_flag=True, help="Start no simulated vehicles.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="SERVICE",
+    help=f"Start only this; may be repeated. One of {', '.join(SERVICES)}.",
+)
+@click.option(
+    "--access-servers",
+    type=click.IntRange(1, ACCESS_SERVERS_MAX),
+    default=1,
+    show_default=True,
+    help="Number of access servers.",
+)
+def up(
+    data: Path,
+    port_base: int,
+    for_s: float | None,
+    no_simulators: bool,
+    only: tuple[str, ...],
+    access_servers: int,
+) -> None:
+    """Start the whole system on this machine, and restart what fails.
+
+    Ctrl-C stops it; the next start goes on from the same data.
+    """
     from edgewake.deploy import checks
 
     checks.libraries()

@@ -1,17 +1,21 @@
-"""Write the generated parts of the documents: what stands in the code is said there once and copied from here.
+"""Write the generated parts of the documents: what stands in the code is said there once and copied
+from here.
 
     python docs/generate.py            rewrite what changed
-    python docs/generate.py --check    exit 1 and name the files that would change (a test does this)
+    python docs/generate.py --check    exit 1 and name the files that would change (a test does
+    this)
 
-A generated part stands between two comments in a Markdown file; the first one says what to put there:
+A generated part stands between two comments in a Markdown file; the first one says what to put
+there:
 
     <!-- generated: config edge.config:AgentConfig -->
     <!-- end generated -->
 
-Kinds: `config MODULE:MODEL` (tables of keys), `sources` (keys of every built-in kind of source), `doc MODULE` (its docstring), `queries`
-(the built-in ones), `commands` (of `edgewake`), `reasons` (of dead letters), `remarks` (of processors), `later` (of the answer), `states`
-(of a lease), `functions` (of queries), `names` (dictionary of packed frames), `endpoints FILE…` (routes by their decorators, so that no
-server has to be built). A module is named without the leading `edgewake.`.
+Kinds: `config MODULE:MODEL` (tables of keys), `sources` (keys of every built-in kind of source),
+`doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`), `reasons`
+(of dead letters), `remarks` (of processors), `later` (of the answer), `states` (of a lease),
+`functions` (of queries), `names` (dictionary of packed frames), `endpoints FILE…` (routes by their
+decorators, so that no server has to be built). A module is named without the leading `edgewake.`.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ from pydantic_core import PydanticUndefined
 from edgewake.protocol.plain import Plain
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"(<!-- generated: (?P<order>[^>]+?) -->\n)(?P<body>.*?)(<!-- end generated -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- generated: (?P<order>[^>]+?) -->\n)(?P<body>.*?)(<!-- end generated -->)", re.DOTALL
+)
 FILES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")])
 
 
@@ -56,7 +62,8 @@ def _load(path: str) -> Any:
     return getattr(importlib.import_module(f"edgewake.{module}"), name)
 
 
-# Configuration -------------------------------------------------------------------------------------------------------------------
+# Configuration
+# --------------------------------------------------------------------------------------------------
 
 
 SHARED = "KafkaConfig"
@@ -76,12 +83,17 @@ def _fields(model: Model) -> Mapping[str, FieldInfo]:
     if issubclass(model, BaseModel):
         return model.model_fields
     hints = get_type_hints(model, include_extras=True)
-    return {field.name: FieldInfo.from_annotated_attribute(hints[field.name], field) for field in dataclasses.fields(model)}  # type: ignore[arg-type]
+    return {
+        field.name: FieldInfo.from_annotated_attribute(hints[field.name], field)
+        for field in dataclasses.fields(model)
+    }  # type: ignore[arg-type]
 
 
 def _tables(model: Model, prefix: str) -> Iterator[str]:
     docs = attribute_docs(model)
-    plain = {name: field for name, field in _fields(model).items() if not list(_models(field.annotation))}
+    plain = {
+        name: field for name, field in _fields(model).items() if not list(_models(field.annotation))
+    }
     if plain:
         yield "| key | type | default | meaning |\n|---|---|---|---|"
         yield from (_row(name, field, docs.get(name, "")) for name, field in plain.items())
@@ -98,7 +110,11 @@ def _tables(model: Model, prefix: str) -> Iterator[str]:
 def _heading(name: str, field: FieldInfo, inner: Model) -> str:
     repeated = "tuple" in str(field.annotation) or "list" in str(field.annotation)
     kind = _fields(inner).get("type")
-    of_type = f' with `type = "{get_args(kind.annotation)[0]}"`' if kind and get_args(kind.annotation) and repeated else ""
+    of_type = (
+        f' with `type = "{get_args(kind.annotation)[0]}"`'
+        if kind and get_args(kind.annotation) and repeated
+        else ""
+    )
     named = ".NAME" if "dict[" in str(field.annotation) else ""
     return f"**`[[{name}]]`**{of_type}" if repeated else f"**`[{name}{named}]`**"
 
@@ -129,7 +145,12 @@ def _value(value: object) -> str:
 
 
 def _type(field: FieldInfo) -> str:
-    bounds = [f"{sign} {getattr(m, name)}" for m in field.metadata for name, sign in SIGNS.items() if getattr(m, name, None) is not None]
+    bounds = [
+        f"{sign} {getattr(m, name)}"
+        for m in field.metadata
+        for name, sign in SIGNS.items()
+        if getattr(m, name, None) is not None
+    ]
     return " ".join([_name(field.annotation), *([f"({', '.join(bounds)})"] if bounds else [])])
 
 
@@ -150,9 +171,13 @@ def _name(annotation: Any) -> str:
         return f"list of {_name(get_args(annotation)[0])}"
     if isinstance(annotation, type) and issubclass(annotation, str) and annotation is not str:
         return " or ".join(f'`"{member}"`' for member in annotation)  # type: ignore[attr-defined]
-    return {"str": "text", "int": "integer", "float": "number", "bool": "true or false", "Path": "path"}.get(
-        getattr(annotation, "__name__", ""), getattr(annotation, "__name__", str(annotation))
-    )
+    return {
+        "str": "text",
+        "int": "integer",
+        "float": "number",
+        "bool": "true or false",
+        "Path": "path",
+    }.get(getattr(annotation, "__name__", ""), getattr(annotation, "__name__", str(annotation)))
 
 
 def _models(annotation: Any) -> Iterator[Model]:
@@ -172,7 +197,9 @@ def attribute_docs(model: Model) -> Mapping[str, str]:
             body = tree.body[0].body  # type: ignore[attr-defined]
             for field, text in pairwise(body):
                 match field, text:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                        value=ast.Constant(value=str(doc))
+                    ):
                         docs[name] = doc
     return docs
 
@@ -181,7 +208,8 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-# The rest ------------------------------------------------------------------------------------------------------------------------
+# The rest
+# --------------------------------------------------------------------------------------------------
 
 
 def sources() -> str:
@@ -199,7 +227,11 @@ def sources() -> str:
             lines += [*(_row(key, field, docs.get(key, "")) for key, field in plain.items()), ""]
         for key, field in own.items():
             for inner in _models(field.annotation):
-                lines += [f"{_heading('source.' + key, field, inner)}: {_first_line(inner)}", "", *_tables(inner, f"source.{key}.")]
+                lines += [
+                    f"{_heading('source.' + key, field, inner)}: {_first_line(inner)}",
+                    "",
+                    *_tables(inner, f"source.{key}."),
+                ]
     return "\n".join(lines)
 
 
@@ -223,7 +255,10 @@ def queries() -> str:
     rows = ["| query | what it answers |", "|---|---|"]
     for path in sorted((ROOT / "cloud/queries/built_in").glob("*.sql")):
         described = re.search(r"^--\s*description:\s*(.+)$", path.read_text(), re.MULTILINE)
-        rows.append(f"| [`{path.stem}`](../cloud/queries/built_in/{path.name}) | {_cell(described[1]) if described else ''} |")
+        rows.append(
+            f"| [`{path.stem}`](../cloud/queries/built_in/{path.name}) | "
+            f"{_cell(described[1]) if described else ''} |"
+        )
     return "\n".join(rows)
 
 
@@ -231,7 +266,11 @@ def commands() -> str:
     """Every command of `edgewake` with what it does."""
     lines = _load("deploy.cli:HELP")
     return "\n".join(
-        ["| command | what it does |", "|---|---|", *(f"| `edgewake {name}` | {_cell(text)} |" for name, text in lines.items())]
+        [
+            "| command | what it does |",
+            "|---|---|",
+            *(f"| `edgewake {name}` | {_cell(text)} |" for name, text in lines.items()),
+        ]
     )
 
 
@@ -246,57 +285,94 @@ def later() -> str:
 
 
 def _reasons(file: str) -> str:
-    found = re.findall(r'^    [A-Z_]+ = "(\w+)"\s+# (.+)$', (ROOT / file).read_text(), re.MULTILINE)
-    return "\n".join(["| reason | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)])
+    found = _members(file).items()
+    return "\n".join(
+        ["| reason | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)]
+    )
+
+
+MEMBER = re.compile(
+    r'(?P<above>(?:^    # .+\n)*)^    [A-Z_]+ = "(?P<name>\w+)"(?:  # (?P<beside>.+))?$',
+    re.MULTILINE,
+)
+
+
+def _members(file: str) -> dict[str, str]:
+    """Members of an enum of texts: value → its comment, beside the member or above it."""
+    found = MEMBER.finditer((ROOT / file).read_text())
+    told = {one["name"]: one["beside"] or re.sub(r"\s*# ", " ", one["above"]) for one in found}
+    return {name: comment.strip() for name, comment in told.items() if comment}
 
 
 def remarks() -> str:
     """The remarks of processors, with what each means."""
     found = re.findall(
-        r'^    [A-Z_]+ = "(\w+)"\n    """(.+?)"""', (ROOT / "edge/processors/processor.py").read_text(), re.MULTILINE | re.DOTALL
+        r'^    [A-Z_]+ = "(\w+)"\n    """(.+?)"""',
+        (ROOT / "edge/processors/processor.py").read_text(),
+        re.MULTILINE | re.DOTALL,
     )
-    return "\n".join(["| remark | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)])
+    return "\n".join(
+        ["| remark | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)]
+    )
 
 
 def states() -> str:
-    """The states of a lease, what each means, and what follows on which event: the table that the proxy runs on."""
-    meanings = dict(re.findall(r'^    [A-Z_]+ = "(\w+)"\s+# (.+)$', (ROOT / "protocol/lease_record.py").read_text(), re.MULTILINE))
+    """The states of a lease, what each means, and what follows on which event: the table that the
+    proxy runs on.
+    """
+    meanings = _members("protocol/lease_record.py")
     follows: dict[str, list[str]] = {name: [] for name in meanings}
     for (state, event), after in _load("cloud.push.lease_state:TRANSITIONS").items():
         follows[state].append(f"{event.name} → {after}")
-    rows = [f"| `{name}` | {_cell(meaning)} | {', '.join(sorted(follows[name])) or 'nothing'} |" for name, meaning in meanings.items()]
+    rows = [
+        f"| `{name}` | {_cell(meaning)} | {', '.join(sorted(follows[name])) or 'nothing'} |"
+        for name, meaning in meanings.items()
+    ]
     return "\n".join(["| state | meaning | what may follow |", "|---|---|---|", *rows])
 
 
 def endpoints(*files: str) -> str:
-    """Routes of FastAPI applications: method, path, and the first line of the function's docstring."""
+    """Routes of FastAPI applications: method, path, and the first line of the function's
+    docstring.
+    """
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text()))]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     by_name = {node.name: node for node in functions}
-    added = [(by_name[name], method, path) for node in nodes for name, method, path in _added_routes(node)]
+    added = [
+        (by_name[name], method, path)
+        for node in nodes
+        for name, method, path in _added_routes(node)
+    ]
     found = added + [(node, method, path) for node in functions for method, path in _routes(node)]
     rows = [f"| {method} | `{path}` | {_cell(_summary(node))} |" for node, method, path in found]
     return "\n".join(["| method | path | what it does |", "|---|---|---|", *rows])
 
 
 def _summary(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    return (ast.get_docstring(node) or "").partition("\n")[0]
+    return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
 
 
 def _routes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
     for decorator in node.decorator_list:
         match decorator:
-            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Constant(value=path), *_]) if method in METHODS:
+            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Constant(value=path), *_]) if (
+                method in METHODS
+            ):
                 yield method.upper(), str(path)
 
 
 def _added_routes(node: ast.AST) -> Iterator[tuple[str, str, str]]:
     """`app.add_api_route("/path", self.name, methods=["GET"])`: (name, method, path)."""
     match node:
-        case ast.Call(func=ast.Attribute(attr="add_api_route"), args=[ast.Constant(value=path), ast.Attribute(attr=name), *_]):
+        case ast.Call(
+            func=ast.Attribute(attr="add_api_route"),
+            args=[ast.Constant(value=path), ast.Attribute(attr=name), *_],
+        ):
             for keyword in node.keywords:
                 if keyword.arg == "methods":
-                    yield from ((name, str(method), str(path)) for method in ast.literal_eval(keyword.value))
+                    yield from (
+                        (name, str(method), str(path)) for method in ast.literal_eval(keyword.value)
+                    )
 
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -305,12 +381,16 @@ METHODS = ("get", "post", "put", "patch", "delete")
 def functions() -> str:
     """The functions of queries, by name."""
     names = sorted(_load("cloud.queries.functions:NAMES"))
-    return "\n".join(textwrap.wrap(", ".join(f"`{name}`" for name in names), 140, break_on_hyphens=False))
+    return "\n".join(
+        textwrap.wrap(", ".join(f"`{name}`" for name in names), 140, break_on_hyphens=False)
+    )
 
 
 MAKERS: Mapping[str, Callable[..., str]] = {
-    "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "later": later, "states": states,
-    "endpoints": endpoints, "functions": functions, "remarks": remarks, "sources": sources, "names": names,
+    "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons,
+    "later": later, "states": states,
+    "endpoints": endpoints, "functions": functions, "remarks": remarks, "sources": sources,
+    "names": names,
 }  # fmt: skip
 
 
@@ -321,8 +401,12 @@ def stale() -> list[Path]:
 
 def main() -> None:
     """Rewrite, or check."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, exit 1 where something would change")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing, exit 1 where something would change"
+    )
     check = parser.parse_args().check
     changed = stale()
     for path in changed:

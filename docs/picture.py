@@ -3,7 +3,8 @@
     make demo                                            in one terminal, two minutes or more
     python docs/picture.py [http://127.0.0.1:8700/town]      in another: writes docs/page.png
 
-It waits until the page is live and every panel has something to show, and ends with exit code 1 where that does not come to pass.
+It waits until the page is live and every panel has something to show, and ends with exit code 1
+where that does not come to pass.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""All that runs on a device: the agent that sends and the client that receives. Needs no Spark, Kafka or web framework."""
+"""All that runs on a device: the agent that sends and the client that receives.
+
+Needs no Spark, Kafka or web framework.
+"""

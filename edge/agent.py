@@ -1,9 +1,10 @@
 """The agent: sources → event log → chains and uplink, and the order in which they stop.
 
 Start: the log first (what was accepted before is there), then the uplink, the chains, the sources.
-Stop (SIGTERM, SIGINT): sources and chains end → what they brought is committed → the uplink sends and waits for acknowledgements for a
-short while and says goodbye → the log closes. What is not acknowledged then is sent after the next start, and what is not processed then
-is processed. A source that dies is started again (`supervisor`); any other task that dies takes the agent down.
+Stop (SIGTERM, SIGINT): sources and chains end → what they brought is committed → the uplink sends
+and waits for acknowledgements for a short while and says goodbye → the log closes. What is not
+acknowledged then is sent after the next start, and what is not processed then is processed. A
+source that dies is started again (`supervisor`); any other task that dies takes the agent down.
 """
 
 from __future__ import annotations
@@ -51,16 +52,27 @@ log = logging.getLogger("edgewake.agent")
 BOOK: Final = "fields:"
 """With a stream behind it: under which name the log keeps what is known of its fields."""
 CONNECTED_S: Final = 5.0
-"""Seconds after which an agent usually has its connection, and memory for certificates and their checks that nobody needs again."""
+"""Seconds after which an agent usually has its connection, and memory for certificates and their
+checks that nobody needs again."""
 
 
 class Agent:
     """One running agent."""
 
     def __init__(
-        self, config: AgentConfig, *, clock: Clock, rng: random.Random, settings: SettingsFile | None = None, version: str = ""
+        self,
+        config: AgentConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        settings: SettingsFile | None = None,
+        version: str = "",
     ) -> None:
-        """Open the log. `settings`: where those that the cloud sets are kept; None: it may set none. Raises LocalError."""
+        """Open the log.
+
+        `settings`: where those that the cloud sets are kept; None: it may set none. Raises
+        LocalError.
+        """
         self.on_ready: Callable[[], None] = lambda: None
         """Called when everything runs."""
         self.wants_restart = False
@@ -85,15 +97,24 @@ class Agent:
             )
         except (sqlite3.Error, OSError) as error:
             raise LocalError(
-                f"event log in {config.data_dir}: {error}: expected a directory of this agent's own on a disk that works"
+                f"event log in {config.data_dir}: {error}: expected a directory of this agent's "
+                "own on a disk that works"
             ) from error
         self._log_status = self._events.status_at_open
         self._answers = self._events.stream(ANSWERS)
         self._trial = None if settings is None else self._new_trial(settings)
-        self._downlink = Downlink(config.downlink, Inbox(self._events, clock, boot=boot_id()), self._trial)
+        self._downlink = Downlink(
+            config.downlink, Inbox(self._events, clock, boot=boot_id()), self._trial
+        )
         self._feeds = Feeds()
         self._uplink = Uplink(
-            config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox, feeds=self._feeds
+            config,
+            self._events,
+            clock=clock,
+            rng=rng,
+            status=self._device_status,
+            inbox=self._downlink.inbox,
+            feeds=self._feeds,
         )
         self._sources: dict[str, Supervisor] = {}
         self._books: dict[str, FieldBook] = {}
@@ -135,10 +156,20 @@ class Agent:
             await self._downlink.inbox.open()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
-                workers = [tasks.create_task(_named(name, run()), name=name) for name, run in (await self._workers.open()).items()]
-                sources = [self._start_source(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
+                workers = [
+                    tasks.create_task(_named(name, run()), name=name)
+                    for name, run in (await self._workers.open()).items()
+                ]
+                sources = [
+                    self._start_source(tasks, number, source)
+                    for number, source in enumerate(self._config.source, start=1)
+                ]
                 down = tasks.create_task(_named("downlink", self._downlink.run()), name="downlink")
-                watch = [] if self._trial is None else [tasks.create_task(_named("trial", self._trial.watch()), name="trial")]
+                watch = (
+                    []
+                    if self._trial is None
+                    else [tasks.create_task(_named("trial", self._trial.watch()), name="trial")]
+                )
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
                 collect()
                 loop.call_later(CONNECTED_S, collect)
@@ -157,28 +188,42 @@ class Agent:
             raise LocalError("the event log's writer died") from self._dead
         log.info("stopped", extra={"event": "part.stopped"})
 
-    def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig) -> asyncio.Task[None]:
+    def _start_source(
+        self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig
+    ) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
         stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
         sink = LogSink(stream) if config.mode is Mode.ACK else self._one_way(config.stream)
-        intake = Intake(name, sink, Policy.BLOCK, self._clock, time=config.time.rule(), book=self._book(config.stream),
+        intake = Intake(name, sink, Policy.BLOCK, self._clock, time=config.time.rule(),
+            book=self._book(config.stream),
             book_name=BOOK + config.stream, also=_check_of(config.stream),
         )  # fmt: skip
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
-        context = SourceContext(self._config.device, self._clock, self._events.position, self._feeds)
-        source = Supervisor(name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy)
+        context = SourceContext(
+            self._config.device, self._clock, self._events.position, self._feeds
+        )
+        source = Supervisor(
+            name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy
+        )
         self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
 
     def _book(self, stream: str) -> FieldBook:
         """What is known of a stream's fields, one for all its sources."""
         if stream not in self._books:
-            declared = {name: kind for source in self._config.source if source.stream == stream for name, kind in source.fields.items()}
+            declared = {
+                name: kind
+                for source in self._config.source
+                if source.stream == stream
+                for name, kind in source.fields.items()
+            }
             self._books[stream] = FieldBook(self._events.position(BOOK + stream), declared)
         return self._books[stream]
 
     def _one_way(self, stream: str) -> OneWaySink:
-        return OneWaySink(partial(self._uplink.send_one_way, stream), partial(self._uplink.one_way.lose, stream))
+        return OneWaySink(
+            partial(self._uplink.send_one_way, stream), partial(self._uplink.one_way.lose, stream)
+        )
 
     def _on_frames(self, frames: Sequence[OutFrame]) -> None:
         self._uplink.hand_over(frames)
@@ -190,7 +235,9 @@ class Agent:
     # how it is
 
     async def _write_status(self) -> None:
-        """Now and then, and when the connection opens or is lost: who asks then should not hear what was."""
+        """Now and then, and when the connection opens or is lost: who asks then should not hear
+        what was.
+        """
         turned = self._uplink.turned
         while True:
             turned.clear()
@@ -202,7 +249,9 @@ class Agent:
         try:
             status_file.write(self._config.data_dir, self._status() | {"running": running})
         except OSError as error:
-            log.warning("the status file cannot be written: %s", error, extra={"event": "status.failed"})
+            log.warning(
+                "the status file cannot be written: %s", error, extra={"event": "status.failed"}
+            )
 
     def _status(self) -> dict[str, Any]:
         return {
@@ -232,7 +281,9 @@ class Agent:
             epoch=known.epoch,
             backlog_readings=known.waiting_readings,
             backlog_bytes=known.stored_bytes,
-            oldest_unacked_s=None if known.oldest_at is None else max(0.0, (now_ms - known.oldest_at) / 1000),
+            oldest_unacked_s=None
+            if known.oldest_at is None
+            else max(0.0, (now_ms - known.oldest_at) / 1000),
             lost_readings=known.lost_readings,
             version=self._version,
             settings_version=None if self._trial is None else self._trial.version,

@@ -1,9 +1,11 @@
 """Back-off: how long to wait before trying again. Pure: randomness is an argument.
 
-The n-th wait is drawn evenly from [d/2, d] with d = minimum · 2^(n-1), at most the maximum: with 0.2 s and 30 s that is 0.1-0.2,
-0.2-0.4, … 15-30 s, 23-47 s in all for eight tries. Half of it is random so that a thousand devices that lost one broker do not come back
-in one second; the other half makes sure that a refused device waits. A connection that lasted `SETTLED_S` starts from the minimum again;
-one that was accepted and kicked at once does not.
+The n-th wait is drawn evenly from [d/2, d] with d = minimum · 2^(n-1), at most the maximum: with
+0.2 s and 30 s that is 0.1-0.2,
+0.2-0.4, … 15-30 s, 23-47 s in all for eight tries. Half of it is random so that a thousand devices
+that lost one broker do not come back in one second; the other half makes sure that a refused device
+waits. A connection that lasted `SETTLED_S` starts from the minimum again; one that was accepted and
+kicked at once does not.
 """
 
 from __future__ import annotations

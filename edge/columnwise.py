@@ -1,7 +1,8 @@
 """Checks many objects at once, column by column, by the rules of `edgewake.protocol.frame`. Pure.
 
-It says yes or nothing: where all objects have the same fields and hold nothing odd, they are a bundle; where anything is not as usual, the
-caller checks them one by one, which tells what is wrong with which. So it may refuse what the rules take, and never takes what they refuse.
+It says yes or nothing: where all objects have the same fields and hold nothing odd, they are a
+bundle; where anything is not as usual, the caller checks them one by one, which tells what is wrong
+with which. So it may refuse what the rules take, and never takes what they refuse.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ CHAR_BYTES: Final = 4
 """Memory of a character at most."""
 
 
-def bundle_of(bodies: Sequence[dict[str, Any]], names: tuple[str, ...], now_ms: int) -> Bundle | None:
-    """Objects with the fields `names` (good ones, perhaps `t`) as a bundle; `t` is `now_ms` where it is missing. None: ask the rules."""
+def bundle_of(
+    bodies: Sequence[dict[str, Any]], names: tuple[str, ...], now_ms: int
+) -> Bundle | None:
+    """Objects with the fields `names` (good ones, perhaps `t`) as a bundle; `t` is `now_ms` where
+    it is missing. None: ask the rules.
+    """
     if set(map(len, bodies)) != {len(names)}:
         return None
     try:
@@ -66,8 +71,8 @@ def _columns(bodies: Sequence[dict[str, Any]], names: tuple[str, ...]) -> Iterab
 
 
 def _are_sound(numbers: Sequence[Any], kinds: frozenset[type]) -> bool:
-    """Are all finite, and within 64 bits? The bounds first: a sum of larger ones need not fit into a float. Where there is one that is not
-    finite, the sum is not, either.
+    """Are all finite, and within 64 bits? The bounds first: a sum of larger ones need not fit into
+    a float. Where there is one that is not finite, the sum is not, either.
     """
     if int in kinds and not (min(numbers) >= -(2**63) and max(numbers) < 2**64):
         return False
@@ -75,9 +80,14 @@ def _are_sound(numbers: Sequence[Any], kinds: frozenset[type]) -> bool:
 
 
 def _text_bytes(columns: Sequence[Sequence[str]]) -> int | None:
-    """Memory of the characters in columns of text; None where one of them holds what a reading may not, or a reading may have too many."""
+    """Memory of the characters in columns of text; None where one of them holds what a reading may
+    not, or a reading may have too many.
+    """
     joined = ["".join(column) for column in columns]
-    if sum(map(len, joined)) > STRING_CHARS_MAX and sum(max(map(len, column)) for column in columns) > STRING_CHARS_MAX:
+    if (
+        sum(map(len, joined)) > STRING_CHARS_MAX
+        and sum(max(map(len, column)) for column in columns) > STRING_CHARS_MAX
+    ):
         return None
     if any("\0" in text or (not text.isascii() and is_suspect(text)) for text in joined):
         return None

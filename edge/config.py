@@ -36,11 +36,14 @@ SKETCHES_MAX: Final = 4
 ACTIONS_MAX: Final = 100
 """Actions of an agent, and as many absence rules: each is a task and a cursor. More are refused."""
 CHAINS_MAX: Final = 100
-"""Chains of an agent: each is a task, a cursor and a state that are written often. More are refused."""
+"""Chains of an agent: each is a task, a cursor and a state that are written often. More are
+refused."""
 FALLBACKS_MAX: Final = 8
-"""Brokers that stand in for the first one. Each is tried for up to ten seconds before the next has its turn."""
+"""Brokers that stand in for the first one. Each is tried for up to ten seconds before the next has
+its turn."""
 QUOTA_WINDOWS_MIN: Final = 2
-"""The quota holds at least so many in-flight windows: what is being sent is never what has to go."""
+"""The quota holds at least so many in-flight windows: what is being sent is never what has to
+go."""
 
 
 def _device(name: str) -> str:
@@ -75,19 +78,32 @@ class AgentConfig(ConfigTable):
 
     def _check_streams(self) -> None:
         if self.log.quota_bytes < QUOTA_WINDOWS_MIN * self.uplink.inflight_bytes_max:
-            raise ValueError(f"log.quota_bytes: expected at least {QUOTA_WINDOWS_MIN} times uplink.inflight_bytes_max")
+            raise ValueError(
+                f"log.quota_bytes: expected at least {QUOTA_WINDOWS_MIN} times "
+                "uplink.inflight_bytes_max"
+            )
         for stream in self.lanes:
             if is_reserved(stream) or stream == ANSWERS:
-                raise ValueError(f"source or chain: the stream {stream!r} is written by the system: expected another name")
-            if stream == REQUESTS and not (self.downlink.requests and REQUESTS not in self.local_streams):
-                raise ValueError(f"source or chain: {stream!r} asks the cloud: expected `downlink.requests = true`, and that it is sent")
+                raise ValueError(
+                    f"source or chain: the stream {stream!r} is written by the system: expected "
+                    "another name"
+                )
+            if stream == REQUESTS and not (
+                self.downlink.requests and REQUESTS not in self.local_streams
+            ):
+                raise ValueError(
+                    f"source or chain: {stream!r} asks the cloud: expected `downlink.requests = "
+                    "true`, and that it is sent"
+                )
         lanes = {(source.stream, source.lane) for source in self.source}
         if len(lanes) > len({stream for stream, _ in lanes}):
             raise ValueError("source: one stream has two lanes")
         sent = {(source.stream, source.send) for source in self.source}
         if len(sent) > len({stream for stream, _ in sent}):
             raise ValueError("source: one stream is both sent and not sent")
-        if len({(source.stream, source.queue_bytes_max) for source in self.source}) > len({stream for stream, _ in lanes}):
+        if len({(source.stream, source.queue_bytes_max) for source in self.source}) > len(
+            {stream for stream, _ in lanes}
+        ):
             raise ValueError("source: one stream has two values of queue_bytes_max")
 
     def _check_owned(self) -> None:
@@ -100,23 +116,36 @@ class AgentConfig(ConfigTable):
         if any(source.mode is Mode.ONE_WAY and not source.send for source in self.source):
             raise ValueError("source: a stream that is one_way and not sent goes nowhere")
         if self.local_streams and not self.log.mode.flags.on_receipt:
-            raise ValueError(f"send: log.mode {self.log.mode} logs what is sent when it is sent, and nothing else")
+            raise ValueError(
+                f"send: log.mode {self.log.mode} logs what is sent when it is sent, and nothing "
+                "else"
+            )
 
     @property
     def local_streams(self) -> frozenset[str]:
         """Streams that are not sent."""
-        made = {chain.into for chain in self.chain if not chain.send} | {rule.into for rule in self.absence if not rule.send}
+        made = {chain.into for chain in self.chain if not chain.send} | {
+            rule.into for rule in self.absence if not rule.send
+        }
         return frozenset(made | {source.stream for source in self.source if not source.send})
 
     def _check_chains(self) -> None:
         """A chain's input is there before it, so chains go round in no circle."""
         sources = {source.stream for source in self.source}
-        logged = {source.stream for source in self.source if source.mode is Mode.ACK} | ({REPLIES} if self.downlink.requests else set())
+        logged = {source.stream for source in self.source if source.mode is Mode.ACK} | (
+            {REPLIES} if self.downlink.requests else set()
+        )
         for chain in self.chain:
             if chain.into in sources | logged:
-                raise ValueError(f"chain: the stream {chain.into!r} that it makes is made by somebody else too")
+                raise ValueError(
+                    f"chain: the stream {chain.into!r} that it makes is made by somebody else too"
+                )
             if chain.stream not in logged:
-                hint = "its source is one_way, which logs nothing" if chain.stream in sources else "no source or earlier chain makes it"
+                hint = (
+                    "its source is one_way, which logs nothing"
+                    if chain.stream in sources
+                    else "no source or earlier chain makes it"
+                )
                 raise ValueError(f"chain: it cannot read {chain.stream!r}: {hint}")
             logged.add(chain.into)
         self._check_watched(sources, logged)
@@ -125,38 +154,68 @@ class AgentConfig(ConfigTable):
         alerts: dict[str, tuple[Lane, bool]] = {}
         for rule in self.absence:
             if rule.stream not in logged:
-                raise ValueError(f"absence {rule.name!r}: {rule.stream!r} is not a stream of a logged source or a chain")
-            if rule.into in sources | logged or alerts.setdefault(rule.into, (rule.lane, rule.send)) != (rule.lane, rule.send):
-                raise ValueError(f"absence {rule.name!r}: the stream {rule.into!r} is made by somebody else too, or in another way")
+                raise ValueError(
+                    f"absence {rule.name!r}: {rule.stream!r} is not a stream of a logged source "
+                    "or a chain"
+                )
+            if rule.into in sources | logged or alerts.setdefault(
+                rule.into, (rule.lane, rule.send)
+            ) != (rule.lane, rule.send):
+                raise ValueError(
+                    f"absence {rule.name!r}: the stream {rule.into!r} is made by somebody else "
+                    "too, or in another way"
+                )
         for action in self.action:
             if action.stream not in logged | alerts.keys():
                 raise ValueError(
-                    f"action {action.name!r}: {action.stream!r} is not a stream of a logged source, a chain or an absence rule"
+                    f"action {action.name!r}: {action.stream!r} is not a stream of a logged "
+                    "source, a chain or an absence rule"
                 )
         for sketch in self.sketch:
-            if sketch.stream not in logged or (sketch.stream in self.local_streams) == sketch.beside:
-                wanted = "is sent, as `beside` says" if sketch.beside else "has `send = false`: what is sent too would count twice"
-                raise ValueError(f"sketch: {sketch.stream!r} is not a stream of a logged source or a chain that {wanted}")
+            if (
+                sketch.stream not in logged
+                or (sketch.stream in self.local_streams) == sketch.beside
+            ):
+                wanted = (
+                    "is sent, as `beside` says"
+                    if sketch.beside
+                    else "has `send = false`: what is sent too would count twice"
+                )
+                raise ValueError(
+                    f"sketch: {sketch.stream!r} is not a stream of a logged source or a chain "
+                    f"that {wanted}"
+                )
         if SKETCHES in sources | logged | alerts.keys():
             raise ValueError(f"source, chain or absence: {SKETCHES!r} is the stream of sketches")
-        if len({sketch.lane for sketch in self.sketch}) > 1 or len({sketch.stream for sketch in self.sketch}) < len(self.sketch):
+        if len({sketch.lane for sketch in self.sketch}) > 1 or len(
+            {sketch.stream for sketch in self.sketch}
+        ) < len(self.sketch):
             raise ValueError("sketch: two have one stream, or not the same lane")
-        for table, names in (("absence", [rule.name for rule in self.absence]), ("action", [action.name for action in self.action])):
+        for table, names in (
+            ("absence", [rule.name for rule in self.absence]),
+            ("action", [action.name for action in self.action]),
+        ):
             if len(set(names)) < len(names):
                 raise ValueError(f"{table}: two have one name")
 
     @property
     def behind_s(self) -> dict[str, float]:
-        """By stream that a chain makes: seconds by which its readings' time may lie before the reading that completed them."""
+        """By stream that a chain makes: seconds by which its readings' time may lie before the
+        reading that completed them.
+        """
         found: dict[str, float] = {}
         for chain in self.chain:  # none reads what a later one makes
-            found[chain.into] = found.get(chain.stream, 0.0) + sum(one.behind_s for one in chain.processor)
+            found[chain.into] = found.get(chain.stream, 0.0) + sum(
+                one.behind_s for one in chain.processor
+            )
         return found
 
     @property
     def lanes(self) -> dict[str, Lane]:
         """By stream."""
-        made = {chain.into: chain.lane for chain in self.chain} | {rule.into: rule.lane for rule in self.absence}
+        made = {chain.into: chain.lane for chain in self.chain} | {
+            rule.into: rule.lane for rule in self.absence
+        }
         if self.sketch:
             made[SKETCHES] = self.sketch[0].lane
         return {source.stream: source.lane for source in self.source} | made

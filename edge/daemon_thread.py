@@ -1,7 +1,8 @@
 """Blocking calls that may never return, beside the event loop.
 
-asyncio's own threads are waited for when the loop ends: a name server that does not answer, a FIFO or a dead network disk would hold up the
-stop of the agent. The threads here are daemons: what they do is forgotten when its caller is cancelled, and they end with the process.
+asyncio's own threads are waited for when the loop ends: a name server that does not answer, a FIFO
+or a dead network disk would hold up the stop of the agent. The threads here are daemons: what they
+do is forgotten when its caller is cancelled, and they end with the process.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ class DaemonThread:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -42,7 +48,10 @@ class DaemonThread:
             call()
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Call `function` in the thread; its result or exception. Cancelled: the thread goes on and nobody waits for it."""
+        """Call `function` in the thread; its result or exception.
+
+        Cancelled: the thread goes on and nobody waits for it.
+        """
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
 
@@ -68,19 +77,27 @@ class DaemonThread:
         return await result
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Call `function` in the thread after all calls before; nobody waits for it, so what it raises is logged."""
+        """Call `function` in the thread after all calls before; nobody waits for it, so what it
+        raises is logged.
+        """
 
         def run() -> None:
             try:
                 function()
             except Exception:
-                log.exception("a call in the thread %s failed", self._thread.name, extra={"event": "thread.call_failed"})
+                log.exception(
+                    "a call in the thread %s failed",
+                    self._thread.name,
+                    extra={"event": "thread.call_failed"},
+                )
 
         self._calls.put(run)
 
 
 def _for_a_future(raised: BaseException) -> Exception:
-    """As whoever waits can get it: a future takes no StopIteration, and what asks the program to end is no answer to a call."""
+    """As whoever waits can get it: a future takes no StopIteration, and what asks the program to
+    end is no answer to a call.
+    """
     if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
         return raised
     error = RuntimeError(error_text(raised))

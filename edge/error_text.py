@@ -1,11 +1,14 @@
-"""What an error says, in words that can be kept, sent and shown: an error of somebody else's code may say anything, or fail to. Pure."""
+"""What an error says, in words that can be kept, sent and shown: an error of somebody else's code
+may say anything, or fail to. Pure.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 CHARS_MAX: Final = 1000
-"""Characters that are kept. It goes into the status every few seconds, and some libraries put whole documents into their errors."""
+"""Characters that are kept. It goes into the status every few seconds, and some libraries put whole
+documents into their errors."""
 
 
 def error_text(error: BaseException) -> str:

@@ -1,8 +1,10 @@
-"""What a device knows of the fields of one of its streams: their names as they came and as they are, and the type that each has.
+"""What a device knows of the fields of one of its streams: their names as they came and as they
+are, and the type that each has.
 
-The first value that is not null decides a field's type, unless the configuration does. A value of another type costs itself: it is null in
-its reading, and stands beside it as text in the field `<name>_odd`; all others go on. Kept in the log, so a name and a type stay what they
-are over a restart. Pure.
+The first value that is not null decides a field's type, unless the configuration does. A value of
+another type costs itself: it is null in its reading, and stands beside it as text in the field
+`<name>_odd`; all others go on. Kept in the log, so a name and a type stay what they are over a
+restart. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
 class FieldBook:
     """Of one stream."""
 
-    def __init__(self, kept: str | None = None, declared: Mapping[str, FieldType] | None = None) -> None:
+    def __init__(
+        self, kept: str | None = None, declared: Mapping[str, FieldType] | None = None
+    ) -> None:
         """`kept`: what `encode` wrote; what cannot be read is forgotten."""
         self._declared = dict(declared or {})
         known: dict[str, str] = {}
@@ -49,7 +53,10 @@ class FieldBook:
         """As the log keeps it."""
         known = self.names.known()
         return orjson.dumps(
-            {path: [name, _LETTERS.get(self._kinds[name], "") if name in self._kinds else ""] for path, name in known.items()}
+            {
+                path: [name, _LETTERS.get(self._kinds[name], "") if name in self._kinds else ""]
+                for path, name in known.items()
+            }
         ).decode()
 
     @property
@@ -68,14 +75,20 @@ class FieldBook:
 
     def renamed(self) -> dict[str, str]:
         """Our name → the path it came by, where it is another."""
-        return {name: path for path, name in self.names.known().items() if name != path.replace(".", "_")}
+        return {
+            name: path
+            for path, name in self.names.known().items()
+            if name != path.replace(".", "_")
+        }
 
     def is_own(self, name: str) -> bool:
         """Is a legal name its own, and nobody else's? It is from now on."""
         return self.names.of(name) == name
 
     def kinds(self, names: Sequence[str]) -> tuple[FieldType | None, ...] | None:
-        """Types of these fields, None of each whose type is not known; None: they are declared, so each value has to be looked at."""
+        """Types of these fields, None of each whose type is not known; None: they are declared, so
+        each value has to be looked at.
+        """
         if self._declared:
             return None
         return tuple(map(self._kinds.get, names))
@@ -86,7 +99,9 @@ class FieldBook:
         self.version += 1
 
     def sound(self, fields: dict[str, Scalar]) -> tuple[dict[str, Scalar], Sequence[str]]:
-        """The fields with the types that they have, and the names of those that had an odd value."""
+        """The fields with the types that they have, and the names of those that had an odd
+        value.
+        """
         odd: list[str] = []
         found: dict[str, Scalar] = {}
         for name, value in fields.items():

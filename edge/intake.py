@@ -1,10 +1,12 @@
-"""The border of the agent: what sources bring is checked here once, counted, and passed on as readings.
+"""The border of the agent: what sources bring is checked here once, counted, and passed on as
+readings.
 
 A source that has many readings at once gives them all to `check_all`, which looks at whole columns.
 
-A reading that is wrong (NaN, a bad field name, nested too deep, too large, NUL, …) is refused with its reason, by the rules of
-`edgewake.protocol.frame`, which the bridge applies too; all others go on. What happens when the log's queue is full is the source's
-policy: it waits, or the reading is dropped. What is refused or dropped is counted, and the log says so in a gap.
+A reading that is wrong (NaN, a bad field name, nested too deep, too large, NUL, …) is refused with
+its reason, by the rules of `edgewake.protocol.frame`, which the bridge applies too; all others go
+on. What happens when the log's queue is full is the source's policy: it waits, or the reading is
+dropped. What is refused or dropped is counted, and the log says so in a gap.
 """
 
 from __future__ import annotations
@@ -28,7 +30,14 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.event_time import TimeRule, is_ms, with_time
 from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import READING_BYTES_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar, is_suspect, reading_of
+from edgewake.protocol.frame import (
+    READING_BYTES_MAX,
+    STRING_CHARS_MAX,
+    TIME_MS_MAX,
+    Scalar,
+    is_suspect,
+    reading_of,
+)
 from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import is_field
 
@@ -37,9 +46,11 @@ log = logging.getLogger("edgewake.intake")
 SHAPES_MAX: Final = 1000
 """Sets of field names that are remembered as good. More: they are checked each time."""
 SAY_EVERY: Final = 1000
-"""A refusal is logged the first time and at every so many more of one reason; the count is exact in the status."""
+"""A refusal is logged the first time and at every so many more of one reason; the count is exact in
+the status."""
 BUNDLE_MIN: Final = 8
-"""Objects from which on looking at whole columns is cheaper than looking at each: it has a price of its own."""
+"""Objects from which on looking at whole columns is cheaper than looking at each: it has a price of
+its own."""
 _NUMBER, _STRING, _BOOLEAN = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN
 """Looked at for each value."""
 Shape: TypeAlias = tuple[FieldType | None, ...]
@@ -65,16 +76,24 @@ class Sink(Protocol):
         """Wait until there is room, for what is promised, too."""
 
     def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
-        """As `put`, for a sender who will hear that they are kept; raises LogBusyError also where they would be dropped."""
+        """As `put`, for a sender who will hear that they are kept; raises LogBusyError also where
+        they would be dropped.
+        """
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
-        """Take readings, where their source stands after them, and what it has lost up to there by reason; raises LogBusyError."""
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
+        """Take readings, where their source stands after them, and what it has lost up to there by
+        reason; raises LogBusyError.
+        """
 
     async def kept(self) -> None:
         """Wait until they are logged, where the source must not go on before."""
 
     async def durable(self) -> None:
-        """Wait until all that was put so far survives a crash, as far as the mode of the stream and of the log promises it."""
+        """Wait until all that was put so far survives a crash, as far as the mode of the stream and
+        of the log promises it.
+        """
 
     def lose(self, count: int, reason: str) -> None:
         """Say that readings were lost."""
@@ -92,7 +111,9 @@ class LogSink:
     def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         self._stream.append_all(readings, position=position, promised=True)
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
         self._stream.append_all(readings, position=position, lost=lost)
 
     async def kept(self) -> None:
@@ -108,7 +129,9 @@ class LogSink:
 class OneWaySink:
     """Mode `one_way`: straight to the uplink's queue, which drops its oldest."""
 
-    def __init__(self, send: Callable[[Sequence[Reading]], None], lose: Callable[[int, str], None]) -> None:
+    def __init__(
+        self, send: Callable[[Sequence[Reading]], None], lose: Callable[[int, str], None]
+    ) -> None:
         self._send = send
         self._lose = lose
 
@@ -118,7 +141,12 @@ class OneWaySink:
     def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         self.put(readings, position, {})
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:  # noqa: ARG002
+    def put(
+        self,
+        readings: Sequence[Reading],
+        position: tuple[str, str] | None,
+        lost: Mapping[str, int],  # noqa: ARG002
+    ) -> None:
         self._send(readings)
         for reason, count in lost.items():
             self._lose(count, reason)
@@ -149,19 +177,23 @@ class Intake:
         book_name: str = "",
         also: Callable[[Mapping[str, Scalar]], None] | None = None,
     ) -> None:
-        """`time`: where the time of a reading is; `also`: what else the stream asks of a reading's fields, raises Rejected.
+        """`time`: where the time of a reading is; `also`: what else the stream asks of a reading's
+        fields, raises Rejected.
 
-        `book`: what is known of the stream's fields, kept in the log as the position `book_name`, where it has one.
+        `book`: what is known of the stream's fields, kept in the log as the position `book_name`,
+        where it has one.
         """
         self.name = name
         self.policy = policy
         self.taken = 0
         self.dropped = 0
         self.turned_away = 0
-        """Readings that their sender was told to send again: it has them still, so they are not lost."""
+        """Readings that their sender was told to send again: it has them still, so they are not
+        lost."""
         self.refused: Counter[str] = Counter()
         self.remarks: Counter[str] = Counter()
-        """Readings that were taken although something in them was odd, by what was done about it."""
+        """Readings that were taken although something in them was odd, by what was done about
+        it."""
         self._sink = sink
         self._clock = clock
         self._time = time
@@ -198,7 +230,9 @@ class Intake:
         return [reading for body in bodies if (reading := self.check(body)) is not None]
 
     def bundle_lines(self, lines: Sequence[bytes]) -> Bundle | None:
-        """Lines of JSON as a bundle, where all are alike and nothing in them is odd; None: check them one by one."""
+        """Lines of JSON as a bundle, where all are alike and nothing in them is odd; None: check
+        them one by one.
+        """
         if len(lines) < BUNDLE_MIN or max(map(len, lines)) > READING_BYTES_MAX:
             return None
         try:
@@ -208,13 +242,24 @@ class Intake:
         return self.bundle(bodies)
 
     def bundle(self, bodies: Sequence[Any]) -> Bundle | None:
-        """Objects as a bundle, where all are alike and nothing in them is odd; None: check them one by one."""
-        if len(bodies) < BUNDLE_MIN or self._also is not None or self._time.path or set(map(type, bodies)) != {dict}:
+        """Objects as a bundle, where all are alike and nothing in them is odd; None: check them one
+        by one.
+        """
+        if (
+            len(bodies) < BUNDLE_MIN
+            or self._also is not None
+            or self._time.path
+            or set(map(type, bodies)) != {dict}
+        ):
             return None
         names = tuple(bodies[0])
         shape = self._shape(names)
         bundle = None if shape is None else bundle_of(bodies, names, self._now_ms())
-        return bundle if bundle is not None and shape is not None and self._has_types(bundle, shape) else None
+        return (
+            bundle
+            if bundle is not None and shape is not None and self._has_types(bundle, shape)
+            else None
+        )
 
     def _has_types(self, bundle: Bundle, shape: Shape) -> bool:
         """Has each column the type of its field? It is from now on where none was known."""
@@ -226,7 +271,10 @@ class Intake:
         return True
 
     def check(self, body: Mapping[str, Any]) -> Reading | None:
-        """An object as a reading; None where it is refused (and counted). `t` is now where it is missing."""
+        """An object as a reading; None where it is refused (and counted).
+
+        `t` is now where it is missing.
+        """
         reading = self._check_plain(body) if self._is_plain else None
         return self.check_item(body) if reading is None else reading
 
@@ -242,19 +290,26 @@ class Intake:
         """`check_item` for who counts what is refused by itself. Raises Rejected."""
         body = _parsed(item) if isinstance(item, bytes) else item
         if not isinstance(body, Mapping):
-            raise Rejected(RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}")
+            raise Rejected(
+                RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}"
+            )
         if self._time.path:
             body = with_time(body, self._time, self.remark)
         reading = self._check_plain(body)
         if reading is None:
-            reading = self._check_at_length(body if self._time.path else with_time(body, self._time, self.remark))
+            reading = self._check_at_length(
+                body if self._time.path else with_time(body, self._time, self.remark)
+            )
         if self._also is not None:
             self._also(reading[1])
         return reading
 
     def _check_at_length(self, body: Mapping[str, Any]) -> Reading:
         t, fields = reading_of(body, now_ms=self._now_ms(), names=self._book.names)
-        if sum(len(value) for value in fields.values() if isinstance(value, str)) > READING_BYTES_MAX:
+        if (
+            sum(len(value) for value in fields.values() if isinstance(value, str))
+            > READING_BYTES_MAX
+        ):
             raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
         if self._also is not None:  # its fields are given
             return t, fields
@@ -264,7 +319,9 @@ class Intake:
         return t, fields
 
     def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
-        """The short way for flat values with known names; None: ask the long way, which says what is wrong."""
+        """The short way for flat values with known names; None: ask the long way, which says what
+        is wrong.
+        """
         names = tuple(body)
         shape = self._shapes.get(names) if self._shapes_of == self._book.version else None
         if shape is None and (shape := self._shape(names)) is None:
@@ -291,18 +348,26 @@ class Intake:
         return t, fields
 
     def _now_ms(self) -> int:
-        """A clock that is far off must not stop the device: its readings are kept at the edge of what can be said."""
+        """A clock that is far off must not stop the device: its readings are kept at the edge of
+        what can be said.
+        """
         return min(max(0, self._clock.now_ms()), TIME_MS_MAX)
 
     def _shape(self, names: tuple[str, ...]) -> Shape | None:
-        """The types of these fields, without `t`; None: ask the long way, which says what is wrong with them."""
+        """The types of these fields, without `t`; None: ask the long way, which says what is wrong
+        with them.
+        """
         if self._shapes_of != self._book.version:
             self._shapes, self._shapes_of = {}, self._book.version
         found = self._shapes.get(names)
         return self._learn(names) if found is None else found
 
     def _learn(self, names: tuple[str, ...]) -> Shape | None:
-        if not names or names == ("t",) or not all(name == "t" or (isinstance(name, str) and is_field(name)) for name in names):
+        if (
+            not names
+            or names == ("t",)
+            or not all(name == "t" or (isinstance(name, str) and is_field(name)) for name in names)
+        ):
             return None
         fields = [name for name in names if name != "t"]
         if len(names) > 200 or not all(map(self._book.is_own, fields)):
@@ -320,24 +385,37 @@ class Intake:
         if before == 0 or before // SAY_EVERY != (before + count) // SAY_EVERY:
             log.warning(
                 "%s: refused (%s): %s", self.name, reason.value, detail,
-                extra={"event": "intake.refused", "source": self.name, "reason": reason.value, "count": before + count},
+                extra={"event": "intake.refused", "source": self.name, "reason": reason.value,
+                    "count": before + count},
             )  # fmt: skip
 
     def remark(self, what: str, count: int = 1) -> None:
-        """Count something odd in readings that are taken, or what was found in them, and say it the first time."""
+        """Count something odd in readings that are taken, or what was found in them, and say it the
+        first time.
+        """
         if what not in self.remarks and len(self.remarks) >= REMARKS_MAX:
             what = "others"
         if what not in self.remarks:
-            log.warning("%s: %s", self.name, what, extra={"event": "intake.remark", "source": self.name, "remark": what})
+            log.warning(
+                "%s: %s",
+                self.name,
+                what,
+                extra={"event": "intake.remark", "source": self.name, "remark": what},
+            )
         self.remarks[what] += count
 
     async def put(
-        self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
+        self,
+        readings: Sequence[Reading],
+        *,
+        position: tuple[str, str] | None = None,
+        lost: Mapping[str, int] | None = None,
     ) -> bool:
-        """Pass on checked readings, and how far the source has read with them, by the source's policy at the bound; False: dropped.
+        """Pass on checked readings, and how far the source has read with them, by the source's
+        policy at the bound; False: dropped.
 
-        `lost`: how many that it was to bring up to there are lost for good, by reason. It goes with the position; where that is dropped,
-        it is said alone.
+        `lost`: how many that it was to bring up to there are lost for good, by reason. It goes with
+        the position; where that is dropped, it is said alone.
         """
         if not readings and position is None:
             return True
@@ -357,10 +435,14 @@ class Intake:
                 await self._sink.kept()
                 return True
 
-    def offer(self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None) -> bool:
-        """Pass on checked readings of a sender who hears what became of them: all of them now, or none of them. Never waits.
+    def offer(
+        self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None
+    ) -> bool:
+        """Pass on checked readings of a sender who hears what became of them: all of them now, or
+        none of them. Never waits.
 
-        False: there is no room. Nothing of them is left here then, and nothing is said to be lost: the sender has them.
+        False: there is no room. Nothing of them is left here then, and nothing is said to be lost:
+        the sender has them.
         """
         if not readings and position is None:
             return True
@@ -377,11 +459,16 @@ class Intake:
         await self._sink.room(promised=True)
 
     async def durable(self) -> None:
-        """Wait until all that was put so far survives a crash: what a source acknowledges to its sender, it acknowledges after this."""
+        """Wait until all that was put so far survives a crash: what a source acknowledges to its
+        sender, it acknowledges after this.
+        """
         await self._sink.durable()
 
     async def _room(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
-        """Wait until there is room. When the source ends meanwhile: without a position nobody reads these again."""
+        """Wait until there is room.
+
+        When the source ends meanwhile: without a position nobody reads these again.
+        """
         try:
             await self._sink.room()
         except asyncio.CancelledError:
@@ -411,21 +498,33 @@ class Intake:
     def _drop(self, count: int) -> None:
         if self.dropped == 0 or self.dropped // SAY_EVERY != (self.dropped + count) // SAY_EVERY:
             log.error(
-                "%s: the log's queue is full, readings are dropped", self.name, extra={"event": "intake.dropped", "source": self.name}
+                "%s: the log's queue is full, readings are dropped",
+                self.name,
+                extra={"event": "intake.dropped", "source": self.name},
             )
         self.dropped += count
         self._sink.lose(count, LossReason.QUEUE_FULL)
 
     def counts(self) -> dict[str, Any]:
         """For the status."""
-        said: dict[str, Any] = {"taken": self.taken, "dropped": self.dropped, "turned_away": self.turned_away}
-        return said | {"refused": dict(self.refused), "remarks": dict(self.remarks), "names": self._book.renamed()}
+        said: dict[str, Any] = {
+            "taken": self.taken,
+            "dropped": self.dropped,
+            "turned_away": self.turned_away,
+        }
+        return said | {
+            "refused": dict(self.refused),
+            "remarks": dict(self.remarks),
+            "names": self._book.renamed(),
+        }
 
 
 def _parsed(line: bytes) -> Any:
     """Raises Rejected."""
     if len(line) > READING_BYTES_MAX:
-        raise Rejected(RejectReason.OVERSIZE, f"{len(line)} bytes: expected at most {READING_BYTES_MAX}")
+        raise Rejected(
+            RejectReason.OVERSIZE, f"{len(line)} bytes: expected at most {READING_BYTES_MAX}"
+        )
     try:
         return parse(line)
     except orjson.JSONDecodeError as error:

@@ -9,4 +9,6 @@ class Policy(StrEnum):
     """What a source does when the queue is full."""
 
     BLOCK = "block"  # wait: the sender feels it (a pipe, a file)
-    DROP_NEWEST = "drop_newest"  # a measurement that waits is worth less than the next one: drop it, count it
+    DROP_NEWEST = (
+        "drop_newest"  # a measurement that waits is worth less than the next one: drop it, count it
+    )

@@ -1,9 +1,10 @@
 """The lives of an agent's process: each with one configuration, and in two stages.
 
-The first checks the configuration. Then the process replaces itself (execv) by the second (`edgewake.edge.run`), which gets the checked
-values and runs the agent: whatever only checking and the command line need, pydantic and click before all, is gone by then, and with it a
-third of the memory. Another life begins, with the first stage, where the cloud set another configuration, and where that did not prove
-good. All have one pid: what watches the process notices nothing.
+The first checks the configuration. Then the process replaces itself (execv) by the second
+(`edgewake.edge.run`), which gets the checked values and runs the agent: whatever only checking and
+the command line need, pydantic and click before all, is gone by then, and with it a third of the
+memory. Another life begins, with the first stage, where the cloud set another configuration, and
+where that did not prove good. All have one pid: what watches the process notices nothing.
 """
 
 from __future__ import annotations
@@ -78,15 +79,26 @@ def _become(life: Life) -> NoReturn:
         pickle.dump(life, file)
         file.seek(0)
         sys.stdout.flush()
-        # no_debug_ranges: 0.25 MB that only show the column in a traceback. -P: what lies in the working directory is no module of ours.
-        command = [sys.executable, "-P", "-X", "no_debug_ranges", "-m", "edgewake.edge.run", str(file.fileno())]
+        # no_debug_ranges: 0.25 MB that only show the column in a traceback. -P: what lies in the
+        # working directory is no module of ours.
+        command = [
+            sys.executable,
+            "-P",
+            "-X",
+            "no_debug_ranges",
+            "-m",
+            "edgewake.edge.run",
+            str(file.fileno()),
+        ]
         os.execve(sys.executable, command, os.environ | ONE_HEAP)  # noqa: S606
     raise AssertionError
 
 
 def received(fd: int) -> Life:
     """In the second stage: what the first one gave."""
-    from _pickle import load  # the part that is written in C: the other one takes 0.4 MB more, as long as the agent runs
+    from _pickle import (
+        load,
+    )  # the part that is written in C: the other one takes 0.4 MB more, as long as the agent runs
 
     with os.fdopen(fd, "rb") as file:
         life = load(file)

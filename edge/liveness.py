@@ -1,11 +1,13 @@
 """Is the connection alive? Pure: time and the socket's counters are arguments.
 
-Signs of life: bytes that came in; and bytes of ours that the other side's kernel confirmed while more of them still waited. The second
-keeps a slow link alive, where one frame takes longer than the keepalive and nothing comes in meanwhile. It does not keep a frozen broker
-alive: its kernel takes what fits into its buffer, then nothing waits any more, or nothing moves.
+Signs of life: bytes that came in; and bytes of ours that the other side's kernel confirmed while
+more of them still waited. The second keeps a slow link alive, where one frame takes longer than the
+keepalive and nothing comes in meanwhile. It does not keep a frozen broker alive: its kernel takes
+what fits into its buffer, then nothing waits any more, or nothing moves.
 
-A broker that answers pings and confirms no publish is dead, too: PUBACK_KEEPALIVES after a publish has left, the connection is given up. A
-publish has left when so many bytes are confirmed as had been written when it was first looked at.
+A broker that answers pings and confirms no publish is dead, too: PUBACK_KEEPALIVES after a publish
+has left, the connection is given up. A publish has left when so many bytes are confirmed as had
+been written when it was first looked at.
 """
 
 from __future__ import annotations
@@ -53,7 +55,10 @@ class Liveness:
         self._alive_s = now_s
 
     def check(self, now_s: float, outgoing: Outgoing, oldest_publish: int | None) -> str | None:
-        """Why the connection is dead; None while it lives. `oldest_publish`: packet id of the one that is longest without its PUBACK."""
+        """Why the connection is dead; None while it lives.
+
+        `oldest_publish`: packet id of the one that is longest without its PUBACK.
+        """
         if outgoing.confirmed > self._confirmed and outgoing.waiting:
             self._alive_s = now_s
         self._confirmed = outgoing.confirmed
@@ -62,7 +67,9 @@ class Liveness:
             return f"nothing heard for {silent_s:.0f} s"
         return self._check_puback(now_s, outgoing, oldest_publish)
 
-    def _check_puback(self, now_s: float, outgoing: Outgoing, oldest_publish: int | None) -> str | None:
+    def _check_puback(
+        self, now_s: float, outgoing: Outgoing, oldest_publish: int | None
+    ) -> str | None:
         if oldest_publish is None:
             self._awaited = None
             return None
@@ -71,6 +78,9 @@ class Liveness:
         awaited = self._awaited
         if awaited.left_s is None and outgoing.confirmed >= awaited.position:
             awaited.left_s = now_s
-        if awaited.left_s is not None and now_s - awaited.left_s > PUBACK_KEEPALIVES * self._keepalive_s:
+        if (
+            awaited.left_s is not None
+            and now_s - awaited.left_s > PUBACK_KEEPALIVES * self._keepalive_s
+        ):
             return f"a publish was not confirmed for {now_s - awaited.left_s:.0f} s"
         return None

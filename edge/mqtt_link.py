@@ -1,8 +1,11 @@
-"""One MQTT 5 connection of the agent under asyncio: connect, subscribe, publish, notice that the line is dead.
+"""One MQTT 5 connection of the agent under asyncio: connect, subscribe, publish, notice that the
+line is dead.
 
-A thin shell over `edgewake.protocol.mqtt`. It sends what its owner asks and calls back with what came; it decides nothing about frames.
-`lost` is set when the connection is gone, for whatever reason. The broker is pinged every half keepalive; when the connection is dead is
-decided by `edgewake.edge.liveness`. What the broker can take is in its CONNACK (MQTT 5, section 3.2.2.3) and obeyed.
+A thin shell over `edgewake.protocol.mqtt`. It sends what its owner asks and calls back with what
+came; it decides nothing about frames. `lost` is set when the connection is gone, for whatever
+reason. The broker is pinged every half keepalive; when the connection is dead is decided by
+`edgewake.edge.liveness`. What the broker can take is in its CONNACK (MQTT 5, section 3.2.2.3) and
+obeyed.
 """
 
 from __future__ import annotations
@@ -29,11 +32,14 @@ T = TypeVar("T")
 CONNECT_TIMEOUT_S: Final = 10.0
 """For TCP, TLS, CONNACK and SUBACK together."""
 SEND_BUFFER_BYTES: Final = 64 * 1024
-"""Bytes in the kernel on their way out, confirmed ones apart: 600 KB/s at a round trip of 100 ms."""
+"""Bytes in the kernel on their way out, confirmed ones apart: 600 KB/s at a round trip of 100
+ms."""
 UNSENT_BYTES: Final = 16 * 1024
-"""Bytes that may wait in the kernel, and as many before it: 4 s at 64 kbit/s. What is more urgent, and a ping, waits behind them."""
+"""Bytes that may wait in the kernel, and as many before it: 4 s at 64 kbit/s. What is more urgent,
+and a ping, waits behind them."""
 CHECK_S: Final = 1.0
-"""Time between two looks at the socket's counters, at most; for a short keepalive a quarter of that."""
+"""Time between two looks at the socket's counters, at most; for a short keepalive a quarter of
+that."""
 PACKET_BYTES_MIN: Final = 1024
 """Bytes that a broker must take at least: below that not even our status fits."""
 TOPIC_ALIAS_INVALID: Final = 0x94
@@ -57,8 +63,15 @@ class WillRefused(Unavailable):
 class MqttLink(asyncio.Protocol):
     """A connection. Make it with `connect`."""
 
-    def __init__(self, *, on_message: Callable[[mqtt5.PublishPacket], bool], on_puback: Callable[[int, int], None]) -> None:
-        """`on_message`: does it acknowledge the message itself, when it is kept? Else it is acknowledged at once."""
+    def __init__(
+        self,
+        *,
+        on_message: Callable[[mqtt5.PublishPacket], bool],
+        on_puback: Callable[[int, int], None],
+    ) -> None:
+        """`on_message`: does it acknowledge the message itself, when it is kept? Else it is
+        acknowledged at once.
+        """
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._on_message = on_message
@@ -81,7 +94,8 @@ class MqttLink(asyncio.Protocol):
         self.on_writable: Callable[[], None] = lambda: None
         """Called when the socket takes bytes again."""
         self.on_counters: Callable[[float, Outgoing], str | None] = lambda _now_s, _outgoing: None
-        """Called about once a second with (time, counters of the socket); says why the connection is dead, None while it lives."""
+        """Called about once a second with (time, counters of the socket); says why the connection
+        is dead, None while it lives."""
         self.packet_bytes_max = PACKET_BYTES_MAX
         """The largest packet that the broker takes."""
         self.confirms = True
@@ -142,9 +156,14 @@ class MqttLink(asyncio.Protocol):
                 self.cut(f"the broker disconnected: {packet.reason_code.name.lower()}")
 
     def acknowledge(self, packet: mqtt5.PublishPacket, reason: int = 0) -> None:
-        """Tell the broker that a message is kept, or why it is not taken. Nothing, where it does not wait for that."""
+        """Tell the broker that a message is kept, or why it is not taken.
+
+        Nothing, where it does not wait for that.
+        """
         if packet.qos == mqtt5.QoS.AT_LEAST_ONCE and packet.packet_id is not None:
-            self._write(mqtt5.PubAckPacket(packet.packet_id, reason_code=mqtt5.PubAckReasonCode(reason)))
+            self._write(
+                mqtt5.PubAckPacket(packet.packet_id, reason_code=mqtt5.PubAckReasonCode(reason))
+            )
 
     def _write(self, packet: Packet) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -153,7 +172,9 @@ class MqttLink(asyncio.Protocol):
     @property
     def certificate(self) -> dict[str, Any]:
         """The broker's, as `ssl.SSLObject.getpeercert` gives it; empty without TLS."""
-        found: dict[str, Any] | None = None if self._transport is None else self._transport.get_extra_info("peercert")
+        found: dict[str, Any] | None = (
+            None if self._transport is None else self._transport.get_extra_info("peercert")
+        )
         return found or {}
 
     @property
@@ -166,9 +187,18 @@ class MqttLink(asyncio.Protocol):
         """Does the socket take more? Publishes with QoS 0 need no more than that."""
         return self.writable.is_set() and not self.lost.done()
 
-    def publish(self, topic: str, payload: bytes, *, confirmed: bool = True, aliased: bool = False, **properties: object) -> int | None:
-        """Send with QoS 1 (ask `room` first), or unconfirmed with QoS 0; the packet id, None for QoS 0. `aliased`: the topic comes often,
-        so a number stands for it after the first time, as far as the broker takes such numbers.
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        confirmed: bool = True,
+        aliased: bool = False,
+        **properties: object,
+    ) -> int | None:
+        """Send with QoS 1 (ask `room` first), or unconfirmed with QoS 0; the packet id, None for
+        QoS 0. `aliased`: the topic comes often, so a number stands for it after the first time, as
+        far as the broker takes such numbers.
 
         Raises TooLarge, and sends nothing, where the packet is larger than the broker takes.
         """
@@ -176,7 +206,8 @@ class MqttLink(asyncio.Protocol):
         qos = mqtt5.QoS.AT_LEAST_ONCE if confirmed else mqtt5.QoS.AT_MOST_ONCE
         alias = self._alias(topic) if aliased else None
         said = "" if topic in self._aliases and aliased else topic
-        data = mqtt5.PublishPacket(said, payload, qos=qos, packet_id=packet_id, topic_alias=alias, **properties).write()  # type: ignore[arg-type]
+        head = {"qos": qos, "packet_id": packet_id, "topic_alias": alias, **properties}
+        data = mqtt5.PublishPacket(said, payload, **head).write()  # type: ignore[arg-type]
         if len(data) > self.packet_bytes_max:
             if packet_id is not None:
                 self._ids.release(packet_id)
@@ -189,13 +220,27 @@ class MqttLink(asyncio.Protocol):
         return packet_id
 
     def _alias(self, topic: str) -> int | None:
-        """The number that stands for a topic on this connection; None where the broker takes no more (MQTT 5, section 3.3.2.3.4)."""
-        return self._aliases.get(topic) or (len(self._aliases) + 1 if len(self._aliases) < self._aliases_max else None)
+        """The number that stands for a topic on this connection; None where the broker takes no
+        more (MQTT 5, section 3.3.2.3.4).
+        """
+        return self._aliases.get(topic) or (
+            len(self._aliases) + 1 if len(self._aliases) < self._aliases_max else None
+        )
 
     # life
 
-    async def open(self, client_id: str, config: BrokerConfig, *, keepalive_s: int, asked_s: int, will: mqtt5.Will | None) -> None:
-        """Say CONNECT and wait for the answer, with a keepalive of `asked_s`; ours is `keepalive_s`. Raises Unavailable."""
+    async def open(
+        self,
+        client_id: str,
+        config: BrokerConfig,
+        *,
+        keepalive_s: int,
+        asked_s: int,
+        will: mqtt5.Will | None,
+    ) -> None:
+        """Say CONNECT and wait for the answer, with a keepalive of `asked_s`; ours is
+        `keepalive_s`. Raises Unavailable.
+        """
         password = password_of(config)
         packet = mqtt5.ConnectPacket(
             client_id,
@@ -211,11 +256,19 @@ class MqttLink(asyncio.Protocol):
         if connack.reason_code == mqtt5.ConnAckReasonCode.QUALITY_NOT_SUPPORTED:
             raise WillRefused("the broker takes no last will with QoS 1")
         if connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
-            raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()} {connack.reason_str or ''}".rstrip())
+            raise Unavailable(
+                f"the broker refused: {connack.reason_code.name.lower()} "
+                f"{connack.reason_str or ''}".rstrip()
+            )
         if connack.max_packet_size is not None and connack.max_packet_size < PACKET_BYTES_MIN:
-            raise Unavailable(f"the broker takes packets of {connack.max_packet_size} bytes only: expected at least {PACKET_BYTES_MIN}")
+            raise Unavailable(
+                f"the broker takes packets of {connack.max_packet_size} bytes only: expected at "
+                f"least {PACKET_BYTES_MIN}"
+            )
         self._ids = PacketIds(connack.receive_max)
-        self.packet_bytes_max = min(self.packet_bytes_max, connack.max_packet_size or self.packet_bytes_max)
+        self.packet_bytes_max = min(
+            self.packet_bytes_max, connack.max_packet_size or self.packet_bytes_max
+        )
         self.confirms = int(connack.max_qos) >= 1
         self._aliases_max = connack.topic_alias_max if self.may_alias else 0
         self._ping_s = min(keepalive_s, connack.server_keep_alive or keepalive_s) / 2
@@ -224,16 +277,28 @@ class MqttLink(asyncio.Protocol):
         self._look()
 
     async def subscribe(self, topic: str, *more: str) -> list[str]:
-        """Say SUBSCRIBE and wait for the answer; which of `more` the broker refused. Raises Unavailable."""
-        filters = [mqtt5.TopicFilter(one, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for one in (topic, *more)]
+        """Say SUBSCRIBE and wait for the answer; which of `more` the broker refused.
+
+        Raises Unavailable.
+        """
+        filters = [
+            mqtt5.TopicFilter(one, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for one in (topic, *more)
+        ]
         self._write(mqtt5.SubscribePacket(self._ids.allocate(), filters))
         suback = await self._answer(self._suback)
         self._ids.release(suback.packet_id)
         if not suback.reason_codes:
             raise Unavailable(f"the broker answered the subscription to {topic} with nothing")
         if int(suback.reason_codes[0]) >= 0x80:
-            raise Unavailable(f"the broker refused the subscription to {topic}: {suback.reason_codes[0].name.lower()}")
-        return [one for one, code in zip(more, suback.reason_codes[1:], strict=False) if int(code) >= 0x80]
+            raise Unavailable(
+                f"the broker refused the subscription to {topic}: "
+                f"{suback.reason_codes[0].name.lower()}"
+            )
+        return [
+            one
+            for one, code in zip(more, suback.reason_codes[1:], strict=False)
+            if int(code) >= 0x80
+        ]
 
     async def _answer(self, answer: asyncio.Future[T]) -> T:
         either: set[asyncio.Future[Any]] = {answer, self.lost}
@@ -287,12 +352,17 @@ class MqttLink(asyncio.Protocol):
             self.lost.set_result(why)
 
 
-async def connect(config: BrokerConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]) -> MqttLink:
+async def connect(
+    config: BrokerConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]
+) -> MqttLink:
     """Open TCP and TLS. Raises Unavailable."""
     broker = f"MQTT broker {config.host}:{config.port}"
     try:
         found = await in_daemon_thread(
-            lambda: socket.getaddrinfo(_plain_name(config.host), config.port, type=socket.SOCK_STREAM), name="resolve"
+            lambda: socket.getaddrinfo(
+                _plain_name(config.host), config.port, type=socket.SOCK_STREAM
+            ),
+            name="resolve",
         )
     except OSError as error:
         raise Unavailable(f"{broker}: {error}") from error
@@ -306,15 +376,21 @@ async def connect(config: BrokerConfig, tls: ssl.SSLContext | None, link: Callab
 
 
 def _plain_name(host: str) -> str | bytes:
-    """A name as `socket` and `ssl` take it. As bytes where it is ASCII, as nearly all are: for a text they load the tables of Unicode, to
+    """A name as `socket` and `ssl` take it.
+
+    As bytes where it is ASCII, as nearly all are: for a text they load the tables of Unicode, to
     find out that they need none, and those stay (0.3 MB).
     """
     return host.encode() if host.isascii() else host
 
 
-async def _connect_to(address: str, config: BrokerConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]) -> MqttLink:
+async def _connect_to(
+    address: str, config: BrokerConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]
+) -> MqttLink:
     name: Any = None if tls is None else _plain_name(config.host)
-    transport, protocol = await asyncio.get_running_loop().create_connection(link, address, config.port, ssl=tls, server_hostname=name)
+    transport, protocol = await asyncio.get_running_loop().create_connection(
+        link, address, config.port, ssl=tls, server_hostname=name
+    )
     raw: socket.socket = transport.get_extra_info("socket")
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     raw.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)

@@ -1,7 +1,9 @@
-"""A program of this machine, run without a shell: its output is bounded, and nothing of it is left when it is over.
+"""A program of this machine, run without a shell: its output is bounded, and nothing of it is left
+when it is over.
 
-It has a session of its own, and what is left of that when it ends, when its time is over, or when whoever waits for it is cancelled, is
-killed; a program that leaves its session on purpose is out of reach (the service manager's limits still hold for it).
+It has a session of its own, and what is left of that when it ends, when its time is over, or when
+whoever waits for it is cancelled, is killed; a program that leaves its session on purpose is out of
+reach (the service manager's limits still hold for it).
 """
 
 from __future__ import annotations
@@ -67,7 +69,14 @@ async def _start(program: Program, output: int) -> Process:
     """Cancelled meanwhile, asyncio would end the program and leave what it started."""
     stdin = DEVNULL if program.stdin is None else PIPE
     starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(*program.argv, stdin=stdin, stdout=output, stderr=STDOUT, start_new_session=True, **program.options)
+        asyncio.create_subprocess_exec(
+            *program.argv,
+            stdin=stdin,
+            stdout=output,
+            stderr=STDOUT,
+            start_new_session=True,
+            **program.options,
+        )
     )
     try:
         return await asyncio.shield(starting)
@@ -94,12 +103,16 @@ async def _end(process: Process) -> None:
         async with asyncio.timeout(REAP_S):
             await process.wait()
     except TimeoutError:
-        log.error("a program cannot be killed", extra={"event": "agent.unkillable", "pid": process.pid})
+        log.error(
+            "a program cannot be killed", extra={"event": "agent.unkillable", "pid": process.pid}
+        )
 
 
 class _Output:
-    """A program's output: all of it is read, its beginning kept. A pipe of ours, because asyncio takes a program for running as long as
-    anybody holds its pipe open, which one that left the session may do for ever.
+    """A program's output: all of it is read, its beginning kept.
+
+    A pipe of ours, because asyncio takes a program for running as long as anybody holds its pipe
+    open, which one that left the session may do for ever.
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -7,7 +7,9 @@ from email.utils import parsedate_to_datetime
 
 
 def retry_after_s(text: str, now_ms: int, *, max_s: float) -> float:
-    """Seconds from `now_ms`, said as seconds or as a date; `max_s` at most, 0 where it says nothing."""
+    """Seconds from `now_ms`, said as seconds or as a date; `max_s` at most, 0 where it says
+    nothing.
+    """
     try:
         seconds = float(text) if text.isascii() and text.isdigit() else _at_s(text) - now_ms / 1000
     except (TypeError, ValueError, OverflowError):
@@ -16,6 +18,9 @@ def retry_after_s(text: str, now_ms: int, *, max_s: float) -> float:
 
 
 def _at_s(text: str) -> float:
-    """A date, always of UTC: some of its forms do not say so (RFC 9110, 5.6.7). Raises ValueError, TypeError, OverflowError."""
+    """A date, always of UTC: some of its forms do not say so (RFC 9110, 5.6.7).
+
+    Raises ValueError, TypeError, OverflowError.
+    """
     at = parsedate_to_datetime(text)
     return (at.replace(tzinfo=UTC) if at.tzinfo is None else at).timestamp()

@@ -1,4 +1,6 @@
-"""The second stage of a life (`edgewake.edge.life`): runs the agent. Started by the first one alone, with the number of an open file.
+"""The second stage of a life (`edgewake.edge.life`): runs the agent.
+
+Started by the first one alone, with the number of an open file.
 
 What is imported here is what a device pays for as long as it runs.
 """
@@ -26,7 +28,9 @@ log = logging.getLogger("edgewake.agent")
 
 
 def main() -> None:
-    """Run until a signal says stop; exit code 2 for a configuration that cannot be used, 1 for other errors."""
+    """Run until a signal says stop; exit code 2 for a configuration that cannot be used, 1 for
+    other errors.
+    """
     forget_environment()
     life = received(int(sys.argv[1]))
     set_up(verbose=life.verbose)
@@ -45,7 +49,9 @@ def _live(life: Life) -> bool:
     """Is another life to begin? A trial that ends this one by an error is given up."""
     if life.own is None:
         return _run(life, None)
-    from edgewake.edge.settings.settings import SettingsFile  # a device pays for it where the cloud may set some
+    from edgewake.edge.settings.settings import (
+        SettingsFile,
+    )  # a device pays for it where the cloud may set some
 
     settings = SettingsFile(life.own, life.config.data_dir, life.settings)
     try:
@@ -54,7 +60,11 @@ def _live(life: Life) -> bool:
         state = settings.read()
         if state.trial is None:
             raise
-        log.exception("settings of version %d are given up", state.version, extra={"event": "settings.given_up"})
+        log.exception(
+            "settings of version %d are given up",
+            state.version,
+            extra={"event": "settings.given_up"},
+        )
         settings.write(state.given_up(f"the agent ended: {_first(error)}"))
         return True
 
@@ -67,7 +77,13 @@ def _run(life: Life, settings: SettingsFile | None) -> bool:
     heartbeat = Heartbeat(SystemClock())
 
     async def running() -> bool:
-        agent = Agent(life.config, clock=SystemClock(), rng=random.SystemRandom(), settings=settings, version=life.version)
+        agent = Agent(
+            life.config,
+            clock=SystemClock(),
+            rng=random.SystemRandom(),
+            settings=settings,
+            version=life.version,
+        )
         agent.on_ready = heartbeat.ready
         await agent.run()
         return agent.wants_restart

@@ -1,7 +1,8 @@
-"""How an agent is: what the running one writes down, what its log holds, and both together for people and programs.
+"""How an agent is: what the running one writes down, what its log holds, and both together for
+people and programs.
 
-The running agent replaces `status.json` in its directory now and then; the log is opened read-only. So the status can be asked of a
-dead agent too, and asking never disturbs a living one.
+The running agent replaces `status.json` in its directory now and then; the log is opened read-only.
+So the status can be asked of a dead agent too, and asking never disturbs a living one.
 """
 
 from __future__ import annotations
@@ -43,9 +44,12 @@ def write(directory: Path, status: dict[str, Any]) -> None:
 
 
 def shown(latest: Mapping[str, Reading]) -> dict[str, dict[str, Scalar]]:
-    """What the status says of each stream's last reading: `t` and as many fields as are shown and one more, texts cut."""
+    """What the status says of each stream's last reading: `t` and as many fields as are shown and
+    one more, texts cut.
+    """
     return {
-        stream: {"t": t} | {name: _cut(value) for name, value in islice(fields.items(), VALUES_MAX + 1)}
+        stream: {"t": t}
+        | {name: _cut(value) for name, value in islice(fields.items(), VALUES_MAX + 1)}
         for stream, (t, fields) in latest.items()
         if not is_reserved(stream)
     }
@@ -56,7 +60,10 @@ def _cut(value: Scalar) -> Scalar:
 
 
 def read(directory: Path, *, now_ms: int) -> dict[str, Any]:
-    """The agent's own words and the log's figures. Raises LocalError where there is no log or it cannot be read."""
+    """The agent's own words and the log's figures.
+
+    Raises LocalError where there is no log or it cannot be read.
+    """
     return _running(directory, now_ms) | {"log": read_log(directory, now_ms=now_ms)}
 
 
@@ -65,7 +72,13 @@ def _running(directory: Path, now_ms: int) -> dict[str, Any]:
         said: dict[str, Any] = orjson.loads((directory / STATUS_NAME).read_bytes())
         age_s = (now_ms - said["written_at"]) / 1000
         running = _alive(said["pid"]) and age_s < STALE_AFTER * said["interval_s"]
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):  # it is not synced: a machine that stopped may have left half of it
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+    ):  # it is not synced: a machine that stopped may have left half of it
         return {"running": False}
     return {"running": running, "age_s": round(age_s, 1), **said}
 
@@ -88,24 +101,37 @@ def read_log(directory: Path, *, now_ms: int) -> dict[str, Any]:
         db.execute("BEGIN")
         epoch = db.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
         if epoch is None:
-            raise LocalError(f"{directory}: the event log has no epoch yet; an agent that is just starting writes it, ask again")
+            raise LocalError(
+                f"{directory}: the event log has no epoch yet; an agent that is just starting "
+                "writes it, ask again"
+            )
         return {"epoch": int(epoch[0]), **_figures(db, now_ms)}
 
 
 def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
-    """However much waits, a few rows are read: of each stream, frame, gap and consumer, and the counters."""
+    """However much waits, a few rows are read: of each stream, frame, gap and consumer, and the
+    counters.
+    """
     frames, in_frames, oldest_frame = db.execute(
-        "SELECT count(*), coalesce(sum(count) FILTER (WHERE gap IS NULL), 0), min(accepted_at) FROM frames"
+        "SELECT count(*), coalesce(sum(count) FILTER (WHERE gap IS NULL), 0), min(accepted_at) "
+        "FROM frames"
     ).fetchone()
     gone = given_up(db)
-    readings = db.execute("SELECT coalesce(sum(last - framed), 0) FROM streams").fetchone()[0] - sum(gone.values())
-    first_waiting = "SELECT accepted_at FROM batches WHERE stream = id AND first > framed ORDER BY first LIMIT 1"
+    readings = db.execute("SELECT coalesce(sum(last - framed), 0) FROM streams").fetchone()[
+        0
+    ] - sum(gone.values())
+    first_waiting = (
+        "SELECT accepted_at FROM batches WHERE stream = id AND first > framed ORDER BY first "
+        "LIMIT 1"
+    )
     oldest_batches = [at for (at,) in db.execute(f"SELECT ({first_waiting}) FROM streams")]  # noqa: S608
     copied_bytes = db.execute("SELECT coalesce(sum(length(payload)), 0) FROM frames").fetchone()[0]
     counters = dict(db.execute("SELECT name, value FROM counters"))
     oldest = min((at for at in (oldest_frame, *oldest_batches) if at is not None), default=None)
     in_frames_of = "(SELECT coalesce(sum(count), 0) FROM frames WHERE stream = id AND gap IS NULL)"
-    streams = db.execute(f"SELECT name, last, frame, last - framed + {in_frames_of} FROM streams ORDER BY name").fetchall()  # noqa: S608
+    streams = db.execute(
+        f"SELECT name, last, frame, last - framed + {in_frames_of} FROM streams ORDER BY name"  # noqa: S608
+    ).fetchall()
     accepted = {name: last for name, last, _, _ in streams}
     return {
         "backlog_readings": max(0, in_frames + readings),
@@ -113,13 +139,23 @@ def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
         "retained_bytes": counters.get(RETAINED_BYTES, 0),
         "frames": frames,
         "oldest_unacked_s": None if oldest is None else max(0.0, (now_ms - oldest) / 1000),
-        "lost": {name.removeprefix("lost_"): value for name, value in counters.items() if name.startswith("lost_")},
+        "lost": {
+            name.removeprefix("lost_"): value
+            for name, value in counters.items()
+            if name.startswith("lost_")
+        },
         "unset_clock_readings": counters.get(UNSET_CLOCK, 0),
         "streams": {
-            name: {"accepted": last, "last_frame": frame, "waiting": max(0, waiting - gone.get(name, 0))}
+            name: {
+                "accepted": last,
+                "last_frame": frame,
+                "waiting": max(0, waiting - gone.get(name, 0)),
+            }
             for name, last, frame, waiting in streams
         },
-        "consumers": {consumer.name: _consumer(consumer, accepted) for consumer in read_consumers(db)},
+        "consumers": {
+            consumer.name: _consumer(consumer, accepted) for consumer in read_consumers(db)
+        },
     }
 
 
@@ -138,7 +174,11 @@ def table(status: dict[str, Any]) -> str:
         ("connection", str(status.get("connection", "?")) if status["running"] else "-"),
         ("log", str(status.get("log_state", "?")) if status["running"] else "-"),
         ("epoch", str(log["epoch"])),
-        ("backlog", f"{log['backlog_readings']} readings, {log['backlog_bytes'] / 1024:.1f} KiB, {log['frames']} frames formed"),
+        (
+            "backlog",
+            f"{log['backlog_readings']} readings, {log['backlog_bytes'] / 1024:.1f} KiB, "
+            f"{log['frames']} frames formed",
+        ),
         ("oldest", "-" if oldest is None else f"{oldest:.1f} s"),
         ("lost", ", ".join(f"{count} {reason}" for reason, count in log["lost"].items()) or "0"),
     ]
@@ -146,13 +186,28 @@ def table(status: dict[str, Any]) -> str:
         rows.append(("clock", f"{unset} readings were sent with times from before it was set"))
     if one_way := _one_way(status.get("uplink", {})):
         rows.append(("one_way", one_way))
-    rows += [(f"stream {name}", f"{of['accepted']} accepted, {of['waiting']} waiting") for name, of in log["streams"].items()]
-    rows += [(f"consumer {name}", f"{of['behind']} behind, {of['missed']} missed") for name, of in log["consumers"].items()]
-    rows += [(f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()]
+    rows += [
+        (f"stream {name}", f"{of['accepted']} accepted, {of['waiting']} waiting")
+        for name, of in log["streams"].items()
+    ]
+    rows += [
+        (f"consumer {name}", f"{of['behind']} behind, {of['missed']} missed")
+        for name, of in log["consumers"].items()
+    ]
+    rows += [
+        (f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()
+    ]
     rows += [(f"chain {into}", _chain(counts)) for into, counts in status.get("chains", {}).items()]
-    rows += [(f"absence {name}", _absence(counts)) for name, counts in status.get("absences", {}).items()]
-    rows += [(f"sketch {stream}", _sketch(counts)) for stream, counts in status.get("sketches", {}).items()]
-    rows += [(f"action {name}", _action(counts)) for name, counts in status.get("actions", {}).items()]
+    rows += [
+        (f"absence {name}", _absence(counts)) for name, counts in status.get("absences", {}).items()
+    ]
+    rows += [
+        (f"sketch {stream}", _sketch(counts))
+        for stream, counts in status.get("sketches", {}).items()
+    ]
+    rows += [
+        (f"action {name}", _action(counts)) for name, counts in status.get("actions", {}).items()
+    ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -164,23 +219,42 @@ def _one_way(uplink: dict[str, Any]) -> str:
 
 
 def _chain(counts: dict[str, Any]) -> str:
-    remarks = [f"{count} {remark} in {name}" for name, said in counts["remarks"].items() for remark, count in said.items()]
+    remarks = [
+        f"{count} {remark} in {name}"
+        for name, said in counts["remarks"].items()
+        for remark, count in said.items()
+    ]
     return ", ".join([f"{counts['in']} of {counts['stream']} in, {counts['out']} out", *remarks])
 
 
 def _absence(counts: dict[str, Any]) -> str:
-    return f"{counts['stream']} {'is silent' if counts['active'] else 'speaks'}, {counts['raised']} raised"
+    return (
+        f"{counts['stream']} {'is silent' if counts['active'] else 'speaks'}, {counts['raised']} "
+        "raised"
+    )
 
 
 def _sketch(counts: dict[str, Any]) -> str:
-    return f"{counts['counted']} readings in sketches, {counts['late']} late, {counts['missed']} missed, {counts['restarts']} restarts"
+    return (
+        f"{counts['counted']} readings in sketches, {counts['late']} late, {counts['missed']} "
+        f"missed, {counts['restarts']} restarts"
+    )
 
 
 def _action(counts: dict[str, Any]) -> str:
     from edgewake.edge.actions.progress import Outcome  # with what only people ask for
 
-    text = ", ".join(f"{counts[outcome.value]} {outcome.value}" for outcome in Outcome if counts[outcome.value]) or "nothing yet"
-    return f"{counts['type']} on {counts['stream']}: {text}" + (f" (last: {counts['error']})" if counts["error"] else "")
+    text = (
+        ", ".join(
+            f"{counts[outcome.value]} {outcome.value}"
+            for outcome in Outcome
+            if counts[outcome.value]
+        )
+        or "nothing yet"
+    )
+    return f"{counts['type']} on {counts['stream']}: {text}" + (
+        f" (last: {counts['error']})" if counts["error"] else ""
+    )
 
 
 def _counts(counts: dict[str, Any]) -> str:
@@ -189,5 +263,12 @@ def _counts(counts: dict[str, Any]) -> str:
     if away := counts.get("turned_away"):
         text += f", {away} turned away (their sender has them)"
     text += "".join(f", {count} {remark}" for remark, count in counts.get("remarks", {}).items())
-    text += "".join(f", {path!r} is {name}" for name, path in islice(counts.get("names", {}).items(), VALUES_MAX))
-    return text if counts["state"] == "running" else f"{counts['state']} ({counts['error'] or 'what it read has ended'}); {text}"
+    text += "".join(
+        f", {path!r} is {name}"
+        for name, path in islice(counts.get("names", {}).items(), VALUES_MAX)
+    )
+    return (
+        text
+        if counts["state"] == "running"
+        else f"{counts['state']} ({counts['error'] or 'what it read has ended'}); {text}"
+    )

@@ -1,8 +1,9 @@
 """One source in its cage: what it does wrong harms nobody but itself.
 
-A source that raises, or cannot even be made, is said and started again, later each time, and not before the other side wants it
-(`Unavailable` says so); all others, the log and the uplink go on. One that has ended stays ended. What blocks does so in a
-thread of its own (`daemon_thread`), and what floods meets its queue's bound and its policy (`intake`).
+A source that raises, or cannot even be made, is said and started again, later each time, and not
+before the other side wants it (`Unavailable` says so); all others, the log and the uplink go on.
+One that has ended stays ended. What blocks does so in a thread of its own (`daemon_thread`), and
+what floods meets its queue's bound and its policy (`intake`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,14 @@ class Supervisor:
     """Runs one source until it ends. `make` makes it and is asked again until it succeeds once."""
 
     def __init__(
-        self, name: str, make: Callable[[], Source], intake: Intake, clock: Clock, backoff: Backoff, *, policy: Policy | None = None
+        self,
+        name: str,
+        make: Callable[[], Source],
+        intake: Intake,
+        clock: Clock,
+        backoff: Backoff,
+        *,
+        policy: Policy | None = None,
     ) -> None:
         """`policy`: what the configuration says; None: the source's own."""
         self.state = SourceState.RUNNING
@@ -82,18 +90,26 @@ class Supervisor:
             wait_s = max(wait_s, error.retry_after_s)
         log.error(
             "source %s failed: %s; started again in %.0f s", self._name, self.error, wait_s,
-            extra={"event": "source.failed", "source": self._name, "failures": self.failures}, exc_info=self.failures == 1,
+            extra={"event": "source.failed", "source": self._name, "failures": self.failures},
+            exc_info=self.failures == 1,
         )  # fmt: skip
         await self._clock.sleep(wait_s)
 
     def counts(self) -> dict[str, Any]:
         """For the status."""
-        return {"state": self.state.value, "failures": self.failures, "error": self.error, **self._intake.counts()}
+        return {
+            "state": self.state.value,
+            "failures": self.failures,
+            "error": self.error,
+            **self._intake.counts(),
+        }
 
 
 async def _lived(life: Coroutine[Any, Any, None]) -> None:
-    """Await a source's life. Cancelled, cancel it until it ends: a library may lose a cancellation that comes together with an answer, as
-    `asyncio.wait_for` does before Python 3.12.
+    """Await a source's life.
+
+    Cancelled, cancel it until it ends: a library may lose a cancellation that comes together with
+    an answer, as `asyncio.wait_for` does before Python 3.12.
     """
     living = asyncio.create_task(_in_its_cage(life))
     try:
@@ -103,10 +119,13 @@ async def _lived(life: Coroutine[Any, Any, None]) -> None:
             living.cancel()
             await asyncio.wait({living}, timeout=CANCEL_AGAIN_S)
         if not living.cancelled():
-            living.exception()  # looked at: it failed while it was to end, which concerns nobody any more
+            # looked at: it failed while it was to end, which concerns nobody any more
+            living.exception()
         raise
     if living.cancelled():
-        raise RuntimeError("it cancelled itself")  # a CancelledError would end its supervisor, and nobody would hear of it
+        raise RuntimeError(
+            "it cancelled itself"
+        )  # a CancelledError would end its supervisor, and nobody would hear of it
     living.result()
 
 

@@ -1,7 +1,8 @@
-"""What reads the log on this device beside the uplink: actions, absence rules, sketches, chains, and the book of requests.
+"""What reads the log on this device beside the uplink: actions, absence rules, sketches, chains,
+and the book of requests.
 
-Only what the configuration has is loaded: a small device pays for what it does. What it had once and has no more is forgotten, for the log
-would keep readings for it.
+Only what the configuration has is loaded: a small device pays for what it does. What it had once
+and has no more is forgotten, for the log would keep readings for it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ Run = Callable[[], Coroutine[Any, Any, None]]
 class Workers:
     """All of one agent."""
 
-    def __init__(self, config: AgentConfig, events: EventLog, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, config: AgentConfig, events: EventLog, clock: Clock, rng: random.Random
+    ) -> None:
         """Raises LocalError where a library is missing."""
         self._events = events
         self._actions: Actions | None = None
@@ -52,14 +55,17 @@ class Workers:
         if config.action:
             from edgewake.edge.actions.runner import Actions
 
-            self._actions = Actions(config.action, config.device, events, clock, rng, behind_s=config.behind_s)
+            self._actions = Actions(
+                config.action, config.device, events, clock, rng, behind_s=config.behind_s
+            )
         if config.downlink.requests:
             from edgewake.edge.downlink.requests import BookKeeper
 
             self._requests = BookKeeper(events, clock)
 
     async def open(self) -> dict[str, Run]:
-        """Before the first reading comes, so that nothing made is missed: what to run, by name, from what acts to what makes.
+        """Before the first reading comes, so that nothing made is missed: what to run, by name,
+        from what acts to what makes.
 
         Raises LogClosedError, sqlite3.Error.
         """
@@ -71,9 +77,14 @@ class Workers:
         if self._actions is not None:
             work |= {f"action {name}": runner.run for name, runner in self._actions.runners.items()}
         if self._sketching is not None:
-            work |= {f"sketch {stream}": sketcher.run for stream, sketcher in self._sketching.sketchers.items()}
+            work |= {
+                f"sketch {stream}": sketcher.run
+                for stream, sketcher in self._sketching.sketchers.items()
+            }
         if self._watching is not None:
-            work |= {f"absence {name}": watcher.run for name, watcher in self._watching.watchers.items()}
+            work |= {
+                f"absence {name}": watcher.run for name, watcher in self._watching.watchers.items()
+            }
         if self._processing is not None:
             work |= {f"chain {into}": chain.run for into, chain in self._processing.chains.items()}
         if self._requests is not None:
@@ -104,4 +115,6 @@ class Workers:
             "sketches": self._sketching,
             "requests": self._requests,
         }
-        return {kind: {} if group is None else dict(group.counts()) for kind, group in groups.items()}
+        return {
+            kind: {} if group is None else dict(group.counts()) for kind, group in groups.items()
+        }

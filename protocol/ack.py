@@ -1,18 +1,23 @@
 """The three end-to-end answers that a bridge gives to a device.
 
-Sent to the message's response topic `ew/v1/<device>/ack` with its correlation data unchanged. Payload (JSON):
+Sent to the message's response topic `ew/v1/<device>/ack` with its correlation data unchanged.
+Payload (JSON):
 
-    {"token":"2.88123"}                                          kept: Kafka has it on all in-sync replicas at partition.offset of `ew.up`
-    {"token":"d0.17","rejected":"field_type","detail":"…"}       refused: Kafka has it as a dead letter; never send it again
-    {"later":"field_type","retry_after_ms":30000,"detail":"…"}   not now: the cloud keeps nothing of it; send it again after that time
+    {"token":"2.88123"}                                          kept: Kafka has it on all in-sync
+                                                                 replicas at partition.offset of
+                                                                 `ew.up`
+    {"token":"d0.17","rejected":"field_type","detail":"…"}       refused: Kafka has it as a dead
+                                                                 letter; never send it again
+    {"later":"field_type","retry_after_ms":30000,"detail":"…"}   not now: the cloud keeps nothing of
+                                                                 it; send it again after that time
 
-A device that names `ew/v1/<device>/acks` as its response topic gets what is due to it in one message, each answer beside its correlation
-data, which then must be text; a token alone means kept:
+A device that names `ew/v1/<device>/acks` as its response topic gets what is due to it in one
+message, each answer beside its correlation data, which then must be text; a token alone means kept:
 
     [["speed|7|12","2.88123"],["speed|7|13",{"token":"d0.17","rejected":"field_type","detail":"…"}]]
 
-A device frees a frame on the first two, and on nothing else: an MQTT PUBACK proves nothing. On `later` it keeps the frame, waits
-with its stream, and goes on with the others.
+A device frees a frame on the first two, and on nothing else: an MQTT PUBACK proves nothing. On
+`later` it keeps the frame, waits with its stream, and goes on with the others.
 """
 
 from __future__ import annotations
@@ -57,17 +62,24 @@ class AckToken(NamedTuple):
 class LaterReason(StrEnum):
     """Why a frame is not accepted now (the label of the metric, so a closed list)."""
 
-    FIELD_TYPE = "field_type"  # a field has another type than the one first seen, and no operator has decided which is right
-    QUOTA = "quota"  # new streams come faster than topics are made, or a device sends more than its share
-    BUSY = "busy"  # any other reason: a device reads it for one that is newer than itself; bridges that hold back just read nothing
+    # a field has another type than the one first seen, and no operator has decided which is right
+    FIELD_TYPE = "field_type"
+    # new streams come faster than topics are made, or a device sends more than its share
+    QUOTA = "quota"
+    # any other reason: a device reads it for one that is newer than itself; bridges that hold back
+    # just read nothing
+    BUSY = "busy"
 
 
 RETRY_AFTER_MS_MAX: Final = 3_600_000
-"""Milliseconds that a `later` may ask a device to wait; a longer wait is shortened to it, so that a mistake heals within an hour."""
+"""Milliseconds that a `later` may ask a device to wait; a longer wait is shortened to it, so that a
+mistake heals within an hour."""
 
 
 class Later(NamedTuple):
-    """Not now: nothing is kept and nothing is freed; the device sends the frame again after `retry_after_ms`."""
+    """Not now: nothing is kept and nothing is freed; the device sends the frame again after
+    `retry_after_ms`.
+    """
 
     reason: LaterReason
     retry_after_ms: int
@@ -75,7 +87,13 @@ class Later(NamedTuple):
 
     def encode(self) -> bytes:
         """The payload."""
-        return orjson.dumps({"later": self.reason.value, "retry_after_ms": self.retry_after_ms, "detail": self.detail[:DETAIL_CHARS_MAX]})
+        return orjson.dumps(
+            {
+                "later": self.reason.value,
+                "retry_after_ms": self.retry_after_ms,
+                "detail": self.detail[:DETAIL_CHARS_MAX],
+            }
+        )
 
 
 class Ack(NamedTuple):
@@ -89,7 +107,13 @@ class Ack(NamedTuple):
         """The payload."""
         if self.rejected is None:
             return f'{{"token":"{self.token}"}}'.encode()
-        return orjson.dumps({"token": str(self.token), "rejected": self.rejected.value, "detail": self.detail[:DETAIL_CHARS_MAX]})
+        return orjson.dumps(
+            {
+                "token": str(self.token),
+                "rejected": self.rejected.value,
+                "detail": self.detail[:DETAIL_CHARS_MAX],
+            }
+        )
 
     @classmethod
     def decode(cls, payload: bytes) -> Ack:
@@ -113,14 +137,20 @@ def _answer(body: Any) -> Ack | Later:
         wait_ms = body["retry_after_ms"]
         if type(wait_ms) is not int or wait_ms < 0:
             raise ValueError(f"retry_after_ms is {wait_ms!r}: expected milliseconds, 0 or more")
-        return Later(_later_reason(body["later"]), min(wait_ms, RETRY_AFTER_MS_MAX), str(body.get("detail", "")))
+        return Later(
+            _later_reason(body["later"]),
+            min(wait_ms, RETRY_AFTER_MS_MAX),
+            str(body.get("detail", "")),
+        )
     rejected, detail = body.get("rejected"), str(body.get("detail", ""))
     token = AckToken.parse(body["token"])
     if rejected is None:
         return Ack(token, None, detail)
     try:
         return Ack(token, RejectReason(rejected), detail)
-    except ValueError:  # devices are upgraded last: a reason that we do not know yet refuses as well
+    except (
+        ValueError
+    ):  # devices are upgraded last: a reason that we do not know yet refuses as well
         return Ack(token, RejectReason.UNKNOWN, f"{rejected!s:.64}: {detail}")
 
 
@@ -132,11 +162,14 @@ def _later_reason(text: Any) -> LaterReason:
 
 
 JOINED_BYTES_MAX: Final = 64 * 1024
-"""Bytes of a message of joined answers, so that a small device can read it; what is more goes into the next message."""
+"""Bytes of a message of joined answers, so that a small device can read it; what is more goes into
+the next message."""
 
 
 def joined(answers: Iterable[tuple[bytes, Ack | Later]]) -> Iterator[bytes]:
-    """Payloads that carry these answers, each beside its correlation data (which must be JSON text without escapes: `is_joinable`)."""
+    """Payloads that carry these answers, each beside its correlation data (which must be JSON text
+    without escapes: `is_joinable`).
+    """
     parts: list[bytes] = []
     size = 2
     for correlation, answer in answers:
@@ -156,7 +189,9 @@ _JOINABLE: Final = re.compile(rb"[ !#-\[\]-~]{1,128}")
 
 
 def is_joinable(correlation: bytes | None) -> bool:
-    """May this correlation data stand in a message of joined answers? 1 to 128 printable ASCII characters without quote and backslash."""
+    """May this correlation data stand in a message of joined answers? 1 to 128 printable ASCII
+    characters without quote and backslash.
+    """
     return correlation is not None and _JOINABLE.fullmatch(correlation) is not None
 
 
@@ -167,7 +202,10 @@ def decode_joined(payload: bytes) -> list[tuple[bytes, Ack | Later]]:
         if type(body) is not list:
             raise TypeError("expected a list")
         return [
-            (correlation.encode(), Ack(AckToken.parse(answer)) if isinstance(answer, str) else _answer(answer))
+            (
+                correlation.encode(),
+                Ack(AckToken.parse(answer)) if isinstance(answer, str) else _answer(answer),
+            )
             for correlation, answer in body
         ]
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:

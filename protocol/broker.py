@@ -1,4 +1,6 @@
-"""Where an MQTT broker is and how one gets in: what devices and bridges have in common of their configuration."""
+"""Where an MQTT broker is and how one gets in: what devices and bridges have in common of their
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,17 @@ from edgewake.protocol.plain import Check, ConfigTable, key
 
 
 def _host(name: str) -> str:
-    """Looked at once, in full: a name that cannot be looked up at all would fail at every connection."""
+    """Looked at once, in full: a name that cannot be looked up at all would fail at every
+    connection.
+    """
     try:
         is_name = bool(name) and not set(name) & set("/[]@ \t\r\n\0") and name.encode("idna")
     except UnicodeError:
         is_name = False
     if not is_name:
-        raise ValueError("expected a name or an address alone, such as broker.example, 192.0.2.7 or 2001:db8::7")
+        raise ValueError(
+            "expected a name or an address alone, such as broker.example, 192.0.2.7 or 2001:db8::7"
+        )
     return name
 
 
@@ -31,7 +37,8 @@ class BrokerConfig(ConfigTable):
     username: str | None = None
     """User name; none: anonymous, or known by its certificate."""
     password_file: Path | None = None
-    """File whose first line is the password, mode 0600; a path, so that the configuration itself holds no secret."""
+    """File whose first line is the password, mode 0600; a path, so that the configuration itself
+    holds no secret."""
     ca_file: Path | None = None
     """PEM of the authority that signed the broker's certificate; turns TLS on."""
     cert_file: Path | None = None
@@ -43,11 +50,16 @@ class BrokerConfig(ConfigTable):
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError("cert_file and key_file belong together")
         if self.cert_file is not None and self.ca_file is None:
-            raise ValueError("cert_file without ca_file: who shows a certificate must check the broker's")
+            raise ValueError(
+                "cert_file without ca_file: who shows a certificate must check the broker's"
+            )
 
 
 def tls_of(config: BrokerConfig) -> ssl.SSLContext | None:
-    """The TLS context; None for a plain connection. Raises ConfigError where a file cannot be used."""
+    """The TLS context; None for a plain connection.
+
+    Raises ConfigError where a file cannot be used.
+    """
     if config.ca_file is None:
         return None
     try:
@@ -57,10 +69,15 @@ def tls_of(config: BrokerConfig) -> ssl.SSLContext | None:
     if config.cert_file is None:
         return context
     try:
-        context.load_cert_chain(config.cert_file, config.key_file, password=b"")  # else OpenSSL would ask for one, and wait
+        context.load_cert_chain(
+            config.cert_file, config.key_file, password=b""
+        )  # else OpenSSL would ask for one, and wait
     except (OSError, ssl.SSLError) as error:
         files = f"mqtt.cert_file = {config.cert_file}, key_file = {config.key_file}"
-        raise ConfigError(f"{files}: {error}: expected a certificate and its own key, as PEM, without a pass phrase") from error
+        raise ConfigError(
+            f"{files}: {error}: expected a certificate and its own key, as PEM, without a pass "
+            "phrase"
+        ) from error
     return context
 
 
@@ -71,4 +88,6 @@ def password_of(config: BrokerConfig) -> bytes | None:
     try:
         return config.password_file.read_bytes().partition(b"\n")[0].strip()
     except OSError as error:
-        raise ConfigError(f"mqtt.password_file = {config.password_file}: {error.strerror}") from error
+        raise ConfigError(
+            f"mqtt.password_file = {config.password_file}: {error.strerror}"
+        ) from error

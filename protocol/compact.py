@@ -1,18 +1,21 @@
 """The compact message: the MQTT message of a frame without what the cloud knows anyhow. Pure.
 
-A frame of an agent is always answered, on the device's `…/acks`, with the same correlation data, and its kind is one of three. So none of
-that is said. Topic `ew/v1/<device>/up/<stream>` (which may be a topic alias), content type `ew/2`, no other property, and as payload
-(varint: base 128, least first):
+A frame of an agent is always answered, on the device's `…/acks`, with the same correlation data,
+and its kind is one of three. So none of that is said. Topic `ew/v1/<device>/up/<stream>` (which may
+be a topic alias), content type `ew/2`, no other property, and as payload (varint: base 128, least
+first):
 
     sent_at     varint: the device's clock at this attempt, ms since 1970
-    form        1 byte: 0: JSON, 1: JSON as one zstd frame, 2: packed (`edgewake.protocol.packed`, whose bytes begin with this one)
+    form        1 byte: 0: JSON, 1: JSON as one zstd frame, 2: packed (`edgewake.protocol.packed`,
+                whose bytes begin with this one)
     epoch       varint, as in the frame
     frame       varint, as in the frame
     …           the frame; of a packed one what follows its own epoch and frame
 
-It means the same as a message with the frame's own content type, the response topic `ew/v1/<device>/acks`, the correlation data
-`stream|epoch|frame` and the user property `sent_at`, and a bridge treats it as that. A frame's bytes are made once; what comes before them
-is made for each attempt.
+It means the same as a message with the frame's own content type, the response topic
+`ew/v1/<device>/acks`, the correlation data `stream|epoch|frame` and the user property `sent_at`,
+and a bridge treats it as that. A frame's bytes are made once; what comes before them is made for
+each attempt.
 """
 
 from __future__ import annotations
@@ -50,7 +53,13 @@ def encode(message: Compact) -> bytes:
     form = _FORMS.index(message.content_type)
     if form == packed.FORM:
         return sent_at + message.body
-    return b"%b%c%b%b%b" % (sent_at, form, varint.encode(message.epoch), varint.encode(message.frame), message.body)
+    return b"%b%c%b%b%b" % (
+        sent_at,
+        form,
+        varint.encode(message.epoch),
+        varint.encode(message.frame),
+        message.body,
+    )
 
 
 def decode(payload: bytes) -> Compact:
@@ -63,5 +72,9 @@ def decode(payload: bytes) -> Compact:
     except IndexError as error:
         raise Rejected(RejectReason.ENCODING, f"compact message: {error}") from error
     if form >= len(_FORMS):
-        raise Rejected(RejectReason.VERSION, f"compact message of form {form}: expected 0 to {len(_FORMS) - 1}")
-    return Compact(sent_at, epoch, frame, _FORMS[form], payload[begins if form == packed.FORM else reader.at :])
+        raise Rejected(
+            RejectReason.VERSION, f"compact message of form {form}: expected 0 to {len(_FORMS) - 1}"
+        )
+    return Compact(
+        sent_at, epoch, frame, _FORMS[form], payload[begins if form == packed.FORM else reader.at :]
+    )

@@ -30,5 +30,7 @@ def ask(url: str, key: str = "") -> Any:
 
 def beginning_with(names: Iterable[object], incomplete: str) -> list[str]:
     """Those that may be meant, in order."""
-    found = sorted({name for name in names if isinstance(name, str) and name.startswith(incomplete)})
+    found = sorted(
+        {name for name in names if isinstance(name, str) and name.startswith(incomplete)}
+    )
     return found[:NAMES_MAX]

@@ -1,4 +1,6 @@
-"""Configuration: one frozen model per process, read once from one TOML file. Of a device it is a `ConfigTable`, elsewhere a `Config`.
+"""Configuration: one frozen model per process, read once from one TOML file.
+
+Of a device it is a `ConfigTable`, elsewhere a `Config`.
 
 An error names the file, the key, the value and what was expected, for every wrong key at once.
 """
@@ -22,11 +24,14 @@ from edgewake.protocol.plain import ConfigTable, checker
 from edgewake.protocol.printable import printable
 
 INTEGER_MAX: Final = 2**63 - 1
-"""The largest integer of a configuration, as of TOML itself: what takes it, a disk or a database, knows no larger one."""
+"""The largest integer of a configuration, as of TOML itself: what takes it, a disk or a database,
+knows no larger one."""
 
 
 class Config(BaseModel):
-    """Base of the cloud's configurations: frozen, unknown keys refused; `load` takes no "5" for 5 and no true for 1."""
+    """Base of the cloud's configurations: frozen, unknown keys refused; `load` takes no "5" for 5
+    and no true for 1.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +47,9 @@ def load(model: type[C], path: Path) -> C:
 def read(path: Path) -> dict[str, Any]:
     """The values in a TOML file; raises ConfigError."""
     try:
-        text = path.read_text("utf-8-sig")  # some editors begin a file by a mark of its encoding, which TOML does not know
+        text = path.read_text(
+            "utf-8-sig"
+        )  # some editors begin a file by a mark of its encoding, which TOML does not know
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -66,7 +73,8 @@ def parse(model: type[C], values: Mapping[str, Any], where: str) -> C:
         lines = [f"{where}: {_key(loc)}{said}" for loc, said in _impossible(values, ())]
         if lines:
             raise ConfigError("\n".join(lines))
-        # As JSON, because strict validation of Python objects takes no text for a path and no list for a tuple.
+        # As JSON, because strict validation of Python objects takes no text for a path and no list
+        # for a tuple.
         return checker(model).validate_json(json.dumps(values, default=str), strict=True)
     except RecursionError as error:
         raise ConfigError(f"{where}: nested too deep") from error
@@ -75,8 +83,12 @@ def parse(model: type[C], values: Mapping[str, Any], where: str) -> C:
         raise ConfigError("\n".join(lines)) from error
 
 
-def _impossible(value: object, loc: tuple[int | str, ...]) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What TOML can say and no key of ours means, with its place: it would fail where it is used, long after it was called good."""
+def _impossible(
+    value: object, loc: tuple[int | str, ...]
+) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """What TOML can say and no key of ours means, with its place: it would fail where it is used,
+    long after it was called good.
+    """
     match value:
         case Mapping():
             for name, inner in value.items():
@@ -93,7 +105,9 @@ def _impossible(value: object, loc: tuple[int | str, ...]) -> Iterator[tuple[tup
 
 
 def _told(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Without those that only follow from others: a list is said to be too short where what stands in it is wrong."""
+    """Without those that only follow from others: a list is said to be too short where what stands
+    in it is wrong.
+    """
     wrong = {one["loc"][:length] for one in errors for length in range(len(one["loc"]))}
     return [one for one in errors if not (one["type"] == "too_short" and one["loc"] in wrong)]
 
@@ -111,7 +125,10 @@ def _sentence(model: type, error: ErrorDetails) -> str:
 
 
 def _key(loc: tuple[int | str, ...]) -> str:
-    """As people count: the first of several tables `[[source]]` is source 1. A key may hold anything, and is shown on terminals."""
+    """As people count: the first of several tables `[[source]]` is source 1.
+
+    A key may hold anything, and is shown on terminals.
+    """
     words: list[str] = []
     for part in loc:
         if isinstance(part, int) and words:
@@ -126,18 +143,32 @@ def _did_you_mean(model: type, loc: tuple[int | str, ...]) -> str:
 
     known = [model]
     for part in loc[:-1]:
-        inner = [table for one in known if part in _keys(one) for table in _tables_in(_keys(one)[str(part)])]
+        inner = [
+            table
+            for one in known
+            if part in _keys(one)
+            for table in _tables_in(_keys(one)[str(part)])
+        ]
         known = inner or [one for one in known if part in get_args(_keys(one).get("type"))] or known
-    # A source's table says its kind, and may be of a subclass; what else is made of a table in this process has no key here.
-    tables = {table for one in known for table in (one, *(one.__subclasses__() if "type" in _keys(one) else ()))}
-    close = get_close_matches(str(loc[-1]), {name for table in tables for name in _keys(table)}, n=1)
+    # A source's table says its kind, and may be of a subclass; what else is made of a table in this
+    # process has no key here.
+    tables = {
+        table
+        for one in known
+        for table in (one, *(one.__subclasses__() if "type" in _keys(one) else ()))
+    }
+    close = get_close_matches(
+        str(loc[-1]), {name for table in tables for name in _keys(table)}, n=1
+    )
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known keys: {', '.join(sorted(_keys(known[0])))}" if len(tables) == 1 else ""
 
 
 def _tables_in(kind: Any) -> list[type]:
-    """The kinds of tables that a key may hold: itself, or in a list, by name, one of several kinds."""
+    """The kinds of tables that a key may hold: itself, or in a list, by name, one of several
+    kinds.
+    """
     if isinstance(kind, type) and issubclass(kind, BaseModel | ConfigTable):
         return [kind]
     return [table for arg in get_args(kind) for table in _tables_in(arg)]

@@ -1,12 +1,16 @@
-"""Count-Min: how often a text occurred, never too low (Cormode, Muthukrishnan 2005); and whether it occurred at all.
+"""Count-Min: how often a text occurred, never too low (Cormode, Muthukrishnan 2005); and whether it
+occurred at all.
 
-A table of `depth` rows of `width` cells; a text adds 1 to one cell of each row, and the smallest of its cells is the answer. With
-probability 1 - 2^-depth it is too high by at most 2/width of all readings. A text with an empty cell never occurred: so it is a
-counting Bloom filter as well. Texts are hashed as Apache Spark's `count_min_sketch` does, so that its tables merge with those of devices:
-Murmur3 x86 of the UTF-8 bytes with seed 0 (h) and with seed h (g); the cell of row i is |h + i·g| mod width, in 32-bit arithmetic.
-The width is a power of two, so a wide table folds into a narrow one, cell j onto j mod width.
+A table of `depth` rows of `width` cells; a text adds 1 to one cell of each row, and the smallest of
+its cells is the answer. With probability 1 - 2^-depth it is too high by at most 2/width of all
+readings. A text with an empty cell never occurred: so it is a counting Bloom filter as well. Texts
+are hashed as Apache Spark's `count_min_sketch` does, so that its tables merge with those of
+devices: Murmur3 x86 of the UTF-8 bytes with seed 0 (h) and with seed h (g); the cell of row i is |h
++ i·g| mod width, in 32-bit arithmetic. The width is a power of two, so a wide table folds into a
+narrow one, cell j onto j mod width.
 
-Bytes: varints of FORMAT, depth, log2 of width, readings; then the cells row by row, a run of n empty ones as 0, n.
+Bytes: varints of FORMAT, depth, log2 of width, readings; then the cells row by row, a run of n
+empty ones as 0, n.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ FORMAT: Final = 1
 DEPTH: Final = 5
 """Rows: the bound holds with probability 1 - 1/32 = 96.9 %."""
 WIDTH: Final = 1024
-"""Cells of a row: too high by at most 0.2 % of the readings. A device takes 256 where a frame's text is to hold it."""
+"""Cells of a row: too high by at most 0.2 % of the readings. A device takes 256 where a frame's
+text is to hold it."""
 DEPTH_MAX: Final = 16
 WIDTH_MAX: Final = 1 << 14
 """Of what is read from others: at most 2 MiB in memory."""
@@ -48,7 +53,9 @@ class CountMin:
         return cls.of_counts(((text, 1) for text in texts), depth=depth, width=width)
 
     @classmethod
-    def of_counts(cls, counts: Iterable[tuple[str, int]], *, depth: int = DEPTH, width: int = WIDTH) -> CountMin:
+    def of_counts(
+        cls, counts: Iterable[tuple[str, int]], *, depth: int = DEPTH, width: int = WIDTH
+    ) -> CountMin:
         """Of texts and how often each occurred."""
         table = [0] * (depth * width)
         readings = 0
@@ -88,10 +95,15 @@ class CountMin:
         return min(self.cells[place] for place in places(text, self.depth, self.width))
 
     def inner_product(self, other: CountMin) -> int:
-        """Sum over all texts of count here times count there, at most: the size of a join on the text."""
+        """Sum over all texts of count here times count there, at most: the size of a join on the
+        text.
+        """
         depth, width = min(self.depth, other.depth), min(self.width, other.width)
         mine, theirs = self.fold(depth, width).cells, other.fold(depth, width).cells
-        return min(sum(map(int.__mul__, mine[at : at + width], theirs[at : at + width])) for at in range(0, depth * width, width))
+        return min(
+            sum(map(int.__mul__, mine[at : at + width], theirs[at : at + width]))
+            for at in range(0, depth * width, width)
+        )
 
     @property
     def error(self) -> int:
@@ -105,7 +117,9 @@ class CountMin:
 
     @property
     def false_positives(self) -> float:
-        """Probability that a text that never occurred has no empty cell: the product of the rows' shares of cells in use."""
+        """Probability that a text that never occurred has no empty cell: the product of the rows'
+        shares of cells in use.
+        """
         found = 1.0
         for at in range(0, len(self.cells), self.width):
             found *= 1 - self.cells[at : at + self.width].count(0) / self.width
@@ -131,34 +145,57 @@ class CountMin:
         try:
             return cls._decode(varint.Reader(data, 0))
         except IndexError as error:
-            raise Rejected(RejectReason.SHAPE, "count_min: the bytes end inside a number") from error
+            raise Rejected(
+                RejectReason.SHAPE, "count_min: the bytes end inside a number"
+            ) from error
 
     @classmethod
     def _decode(cls, reader: varint.Reader) -> CountMin:
         version, depth, log2_width, readings = (reader.number() for _ in range(4))
         if version != FORMAT:
             raise Rejected(RejectReason.VERSION, f"count_min: format {version}, expected {FORMAT}")
-        if not 1 <= depth <= DEPTH_MAX or log2_width >= WIDTH_MAX.bit_length() or readings > COUNTER_MAX:
-            raise Rejected(RejectReason.SHAPE, f"count_min: {depth} rows of 2^{log2_width} cells, {readings} readings")
+        if (
+            not 1 <= depth <= DEPTH_MAX
+            or log2_width >= WIDTH_MAX.bit_length()
+            or readings > COUNTER_MAX
+        ):
+            raise Rejected(
+                RejectReason.SHAPE,
+                f"count_min: {depth} rows of 2^{log2_width} cells, {readings} readings",
+            )
         width = 1 << log2_width
         cells: list[int] = []
         while len(cells) < depth * width:
             value = reader.number()
             run = 1 if value else reader.number()
             if value > readings or not 0 < run <= depth * width - len(cells):
-                raise Rejected(RejectReason.SHAPE, "count_min: a cell above the readings, or too many cells")
+                raise Rejected(
+                    RejectReason.SHAPE, "count_min: a cell above the readings, or too many cells"
+                )
             cells += [value] * run
-        if not reader.ended or any(sum(cells[at : at + width]) != readings for at in range(0, depth * width, width)):
-            raise Rejected(RejectReason.SHAPE, "count_min: each row must hold every reading once, and nothing follows")
+        if not reader.ended or any(
+            sum(cells[at : at + width]) != readings for at in range(0, depth * width, width)
+        ):
+            raise Rejected(
+                RejectReason.SHAPE,
+                "count_min: each row must hold every reading once, and nothing follows",
+            )
         return cls(depth, width, readings, tuple(cells))
 
     @classmethod
     def from_spark(cls, data: bytes) -> CountMin:
-        """What Spark's `count_min_sketch` gives (its format 1): version, readings, depth, width, a factor per row (unused), cells."""
+        """What Spark's `count_min_sketch` gives (its format 1): version, readings, depth, width, a
+        factor per row (unused), cells.
+        """
         version, readings, depth, width = _SPARK_HEAD.unpack_from(data)
         if version != 1:
             raise Rejected(RejectReason.VERSION, f"count_min: Spark's format {version}, expected 1")
-        return cls(depth, width, readings, struct.unpack_from(f">{depth * width}q", data, _SPARK_HEAD.size + 8 * depth))
+        return cls(
+            depth,
+            width,
+            readings,
+            struct.unpack_from(f">{depth * width}q", data, _SPARK_HEAD.size + 8 * depth),
+        )
 
 
 def _used(cells: Sequence[int]) -> Iterable[int]:
@@ -179,7 +216,9 @@ def _signed(value: int) -> int:
 
 
 def _murmur3(data: bytes, seed: int) -> int:
-    """Murmur3 x86 32-bit with Spark's own end: each of the last 1 to 3 bytes is mixed in as a word of its own, with its sign."""
+    """Murmur3 x86 32-bit with Spark's own end: each of the last 1 to 3 bytes is mixed in as a word
+    of its own, with its sign.
+    """
     whole = len(data) & ~3
     value = seed
     for (word,) in struct.iter_unpack("<I", data[:whole]):

@@ -1,26 +1,31 @@
 """The cursor: a client's exact position in one or several streams. The SSE `id` is the cursor.
 
-Defined once, here: a position is (offset, index): the Kafka offset of the *next* record to read and the number of its events that were
-already passed (0 for a fresh record). Everything before a position was delivered or filtered out; nothing from it on was. A cursor holds
-a position for *every* partition of *every* stream of its subscription, so an idle partition is never guessed.
+Defined once, here: a position is (offset, index): the Kafka offset of the *next* record to read and
+the number of its events that were already passed (0 for a fresh record). Everything before a
+position was delivered or filtered out; nothing from it on was. A cursor holds a position for
+*every* partition of *every* stream of its subscription, so an idle partition is never guessed.
 
-A cursor belongs to streams and not to a subscription: each stream's positions stand beside a hash of its name and one of its topic's
-identity in Kafka. So a stream may be added or removed, a filter may change, and one topic may be made anew, and everything else goes on
-where it was (`edgewake.cloud.log.resume`).
+A cursor belongs to streams and not to a subscription: each stream's positions stand beside a hash
+of its name and one of its topic's identity in Kafka. So a stream may be added or removed, a filter
+may change, and one topic may be made anew, and everything else goes on where it was
+(`edgewake.cloud.log.resume`).
 
 Text: `v2.` + base64url without padding of
 
     key id        1 byte    which key signed it
     flags         1 byte    1: its client asked to stop at a gap and was stopped here
-    filters       2 bytes   BLAKE2b of `where` and `select`; a hint that they changed, nothing hangs on it
+    filters       2 bytes BLAKE2b of `where` and `select`; a hint that they changed, nothing hangs
+                  on it
     per stream, in the sorted order of their names:
       stream      4 bytes   BLAKE2b of the name
-      generation  4 bytes   BLAKE2b of the topic's id in Kafka: a topic that was made anew is not the old one
+      generation  4 bytes   BLAKE2b of the topic's id in Kafka: a topic that was made anew is not
+                            the old one
       count       varint    partitions
       positions   varints   per partition: 2 × offset, or 2 × offset + 1 and then the index
     tag          10 bytes   keyed BLAKE2b of all before (RFC 7693), so that it cannot be forged
 
-ASCII, one stream of 4 partitions: about 60 characters. Stateless: any server that has the key resumes it.
+ASCII, one stream of 4 partitions: about 60 characters. Stateless: any server that has the key
+resumes it.
 """
 
 from __future__ import annotations
@@ -40,10 +45,11 @@ from edgewake.protocol.errors import CursorError
 
 PREFIX: Final = "v2."
 PARTITIONS_MAX: Final = 1024
-"""Partitions in one subscription, all its streams together: 16 streams of 64. More are refused when a stream is opened (422), because a
-cursor travels in a request's header and proxies bound those."""
+"""Partitions in one subscription, all its streams together: 16 streams of 64. More are refused when
+a stream is opened (422), because a cursor travels in a request's header and proxies bound those."""
 TEXT_MAX: Final = 14 * 1024
-"""Characters of a cursor that is read at all: PARTITIONS_MAX positions at offsets below 2^48 and indexes below 2^21 stay below it."""
+"""Characters of a cursor that is read at all: PARTITIONS_MAX positions at offsets below 2^48 and
+indexes below 2^21 stay below it."""
 KEY_BYTES_MIN: Final = 16
 _KEY_BYTES_MAX: Final = 64
 """Of a key; BLAKE2b takes no more."""
@@ -99,15 +105,21 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorKeys:
-    """What signs and verifies: `secrets` by key id (0-255), at least 16 bytes each. Key `signing` signs, all verify."""
+    """What signs and verifies: `secrets` by key id (0-255), at least 16 bytes each. Key `signing`
+    signs, all verify.
+    """
 
     secrets: Mapping[int, bytes]
     signing: int
 
     def __post_init__(self) -> None:
         """Raises ValueError."""
-        if not all(len(secret) >= KEY_BYTES_MIN and 0 <= kid <= 255 for kid, secret in self.secrets.items()):
-            raise ValueError(f"cursor keys: expected ids 0-255 and {KEY_BYTES_MIN} bytes or more each")
+        if not all(
+            len(secret) >= KEY_BYTES_MIN and 0 <= kid <= 255 for kid, secret in self.secrets.items()
+        ):
+            raise ValueError(
+                f"cursor keys: expected ids 0-255 and {KEY_BYTES_MIN} bytes or more each"
+            )
         if self.signing not in self.secrets:
             raise ValueError(f"cursor keys: the signing key {self.signing} is not among them")
 
@@ -117,7 +129,10 @@ class CursorKeys:
 
 
 class CursorCodec:
-    """Writes and reads cursors. `keys` may be replaced while it is in use: rotation needs no restart."""
+    """Writes and reads cursors.
+
+    `keys` may be replaced while it is in use: rotation needs no restart.
+    """
 
     def __init__(self, keys: CursorKeys) -> None:
         self.keys = keys
@@ -129,16 +144,21 @@ class CursorCodec:
     def decode(self, text: str) -> Cursor:
         """Read and verify a cursor.
 
-        Raises CursorError: `garbage` is what no server of any version wrote, `unverifiable` what may well be a cursor but cannot be
-        trusted here: its key is not known (any more), its tag is wrong, or another version wrote it.
+        Raises CursorError: `garbage` is what no server of any version wrote, `unverifiable` what
+        may well be a cursor but cannot be trusted here: its key is not known (any more), its tag is
+        wrong, or another version wrote it.
         """
         shape = _VERSION.fullmatch(text) if len(text) <= TEXT_MAX else None
         if shape is None:
-            raise CursorError("garbage", f"cursor {text[:40]!r}: expected {PREFIX}… as sent in an event's id")
+            raise CursorError(
+                "garbage", f"cursor {text[:40]!r}: expected {PREFIX}… as sent in an event's id"
+            )
         version, encoded = shape.groups()
         body = _bytes_of(encoded)
         if version != "2":
-            raise CursorError("unverifiable", f"cursor of version {version}: this server reads version 2")
+            raise CursorError(
+                "unverifiable", f"cursor of version {version}: this server reads version 2"
+            )
         if len(body) < _HEAD + _TAG:
             raise CursorError("garbage", "cursor is too short")
         signed, tag = body[:-_TAG], body[-_TAG:]
@@ -149,25 +169,33 @@ class CursorCodec:
 
 
 def stream_hashes(text: str) -> frozenset[bytes] | None:
-    """The streams (stream_hash) that a cursor of this version is of, read without a key and so not to be trusted; None where it is another
-    version's or no cursor.
+    """The streams (stream_hash) that a cursor of this version is of, read without a key and so not
+    to be trusted; None where it is another version's or no cursor.
     """
     if not text.startswith(PREFIX):
         return None
     try:
-        return frozenset(entry.stream for entry in _read(_bytes_of(text.removeprefix(PREFIX))[:-_TAG]).streams)
+        return frozenset(
+            entry.stream for entry in _read(_bytes_of(text.removeprefix(PREFIX))[:-_TAG]).streams
+        )
     except (CursorError, IndexError):
         return None
 
 
 class CursorWriter:
-    """Writes the cursors of one subscription one after another, encoding only the partition that moved: what a hub does per event."""
+    """Writes the cursors of one subscription one after another, encoding only the partition that
+    moved: what a hub does per event.
+    """
 
     def __init__(self, codec: CursorCodec, cursor: Cursor) -> None:
         self._keys = codec.keys
         self._heads = [_stream_head(stream) for stream in cursor.streams]
-        self._heads[:1] = [_head(cursor, self._keys.signing) + head for head in self._heads[:1]] or [_head(cursor, self._keys.signing)]
-        self._positions = [[_encoded(position) for position in stream.partitions] for stream in cursor.streams] or [[]]
+        self._heads[:1] = [
+            _head(cursor, self._keys.signing) + head for head in self._heads[:1]
+        ] or [_head(cursor, self._keys.signing)]
+        self._positions = [
+            [_encoded(position) for position in stream.partitions] for stream in cursor.streams
+        ] or [[]]
 
     def move(self, stream: int, partition: int, position: Position) -> None:
         """Note a partition's new position."""
@@ -180,7 +208,9 @@ class CursorWriter:
             parts.append(head)
             parts += positions
         signed = b"".join(parts)
-        return b"v2." + base64.urlsafe_b64encode(signed + self._keys.tag(self._keys.signing, signed)).rstrip(b"=")
+        return b"v2." + base64.urlsafe_b64encode(
+            signed + self._keys.tag(self._keys.signing, signed)
+        ).rstrip(b"=")
 
 
 def _head(cursor: Cursor, kid: int) -> bytes:
@@ -193,7 +223,11 @@ def _stream_head(stream: StreamPosition) -> bytes:
 
 def _encoded(position: Position) -> bytes:
     offset, index = position
-    return varint.encode(offset << 1 | 1) + varint.encode(index) if index else varint.encode(offset << 1)
+    return (
+        varint.encode(offset << 1 | 1) + varint.encode(index)
+        if index
+        else varint.encode(offset << 1)
+    )
 
 
 def _bytes_of(encoded: str) -> bytes:

@@ -1,8 +1,9 @@
 """Dead letters: what was refused, kept byte for byte with its reason and origin.
 
-On `ew.dead` the value is the payload exactly as it came, or of a device that used up its share the beginning of it (`size`). The key is
-the device (empty where unknown), and the headers are the fields of DeadLetter, ASCII or UTF-8 text. So a letter can be read with any tool,
-mended and sent again.
+On `ew.dead` the value is the payload exactly as it came, or of a device that used up its share the
+beginning of it (`size`). The key is the device (empty where unknown), and the headers are the
+fields of DeadLetter, ASCII or UTF-8 text. So a letter can be read with any tool, mended and sent
+again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ class DeadLetter(BaseModel):
     @classmethod
     def from_headers(cls, headers: Iterable[tuple[str, bytes | None]]) -> DeadLetter:
         """Read Kafka headers; unknown ones are left out. Raises pydantic.ValidationError."""
-        known: Mapping[str, str] = {name: (value or b"").decode("utf-8", "replace") for name, value in headers if name in cls.model_fields}
+        known: Mapping[str, str] = {
+            name: (value or b"").decode("utf-8", "replace")
+            for name, value in headers
+            if name in cls.model_fields
+        }
         return cls.model_validate(known)
 
 

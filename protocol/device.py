@@ -8,7 +8,8 @@ from typing import Annotated, Final
 from edgewake.protocol.plain import Check, Plain, key
 
 LATE_MS: Final = 30_000
-"""How long after another bridge's a slow bridge may write the same device's status: others take its session over after some seconds."""
+"""How long after another bridge's a slow bridge may write the same device's status: others take its
+session over after some seconds."""
 
 
 class DeviceState(StrEnum):
@@ -29,10 +30,11 @@ Whole = Annotated[int, Check(_whole)]
 
 
 class DeviceStatus(Plain):
-    """Published by an agent on `ew/v1/<device>/status` at birth and every 10 s; retained never; the last will is offline.
+    """Published by an agent on `ew/v1/<device>/status` at birth and every 10 s; retained never; the
+    last will is offline.
 
-    Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added: at once where it says something new, else up to a
-    minute after the last one in a large fleet.
+    Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added: at once
+    where it says something new, else up to a minute after the last one in a large fleet.
     """
 
     device: str
@@ -40,7 +42,8 @@ class DeviceStatus(Plain):
     sent_at: Whole | None = None
     """Device clock, ms since 1970 UTC; None in a last will."""
     connected_at: Whole | None = None
-    """Device clock when this connection was begun: tells a return from a repetition, and a late last will from one that counts."""
+    """Device clock when this connection was begun: tells a return from a repetition, and a late
+    last will from one that counts."""
     received_at: Whole | None = None
     """Bridge clock; added by the bridge."""
     epoch: Whole | None = None
@@ -59,9 +62,10 @@ class DeviceStatus(Plain):
 def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:
     """Does a status come after a later one of its device?
 
-    Bridges share a broker's messages, so a slow bridge may write what one connection said, its last will too, when the device is online
-    again through another. Connections are ordered by `connected_at`, and each ends once. Because a device's clock may have been set back,
-    an earlier connection that says it is online counts LATE_MS after the last word of a later one.
+    Bridges share a broker's messages, so a slow bridge may write what one connection said, its last
+    will too, when the device is online again through another. Connections are ordered by
+    `connected_at`, and each ends once. Because a device's clock may have been set back, an earlier
+    connection that says it is online counts LATE_MS after the last word of a later one.
     """
     if known is None or new.connected_at is None or known.connected_at is None:
         return False
@@ -69,17 +73,23 @@ def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:
         return known.state is DeviceState.OFFLINE and new.state is DeviceState.ONLINE
     if new.connected_at > known.connected_at:
         return False
-    return new.state is DeviceState.OFFLINE or (new.received_at or 0) - (known.received_at or 0) < LATE_MS
+    return (
+        new.state is DeviceState.OFFLINE
+        or (new.received_at or 0) - (known.received_at or 0) < LATE_MS
+    )
 
 
 class DeviceSeen(Plain):
-    """Kept by the sequencer on `ew.devices`, key `<device>|seen`, at most every 5 s for each device that sends."""
+    """Kept by the sequencer on `ew.devices`, key `<device>|seen`, at most every 5 s for each device
+    that sends.
+    """
 
     device: str
     last_seen: Whole
     """Kafka's clock at the last record, ms since 1970 UTC."""
     skew_ms: Whole | None = None
-    """Smallest `received_at - sent_at` in the last interval: clock difference plus the shortest way; None where never said."""
+    """Smallest `received_at - sent_at` in the last interval: clock difference plus the shortest
+    way; None where never said."""
     streams: dict[str, Whole] = key(default_factory=dict)
     """Stream → its records since the last report."""
     records: Whole = 0

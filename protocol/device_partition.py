@@ -1,4 +1,6 @@
-"""Which partition of `ew.up` a device is on, for who must know it without sending there: Kafka's murmur2 of the key."""
+"""Which partition of `ew.up` a device is on, for who must know it without sending there: Kafka's
+murmur2 of the key.
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ class ReplyState(StrEnum):
     ANSWERED = "answered"
     """By whoever serves it."""
     REFUSED = "refused"
-    """By whoever serves it, or by the cloud: nobody serves it, it is wrong, or too many wait; `detail` says which."""
+    """By whoever serves it, or by the cloud: nobody serves it, it is wrong, or too many wait;
+    `detail` says which."""
     EXPIRED = "expired"
     """Nobody answered in time."""
 
@@ -87,11 +88,20 @@ class Reply(Message):
 
     def fields(self) -> dict[str, Scalar]:
         """Of the reading that the device keeps."""
-        return {"id": self.request, "state": self.state.value, "body": self.body, "detail": self.detail}
+        return {
+            "id": self.request,
+            "state": self.state.value,
+            "body": self.body,
+            "detail": self.detail,
+        }
 
 
 AnyMessage: TypeAlias = Command | Settings | Reply
-_FORMS: Final[dict[DownKind, type[AnyMessage]]] = {DownKind.COMMAND: Command, DownKind.SETTINGS: Settings, DownKind.REPLY: Reply}
+_FORMS: Final[dict[DownKind, type[AnyMessage]]] = {
+    DownKind.COMMAND: Command,
+    DownKind.SETTINGS: Settings,
+    DownKind.REPLY: Reply,
+}
 
 
 def decode(kind: str, payload: bytes) -> AnyMessage:
@@ -99,17 +109,24 @@ def decode(kind: str, payload: bytes) -> AnyMessage:
     if kind not in _FORMS:
         raise Rejected(RejectReason.TOPIC, f"kind {kind[:64]!r}: expected {' or '.join(_FORMS)}")
     if len(payload) > MESSAGE_BYTES_MAX:
-        raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}")
+        raise Rejected(
+            RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}"
+        )
     try:
         return read(_FORMS[DownKind(kind)], payload)
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.JSON, f"{kind}: {error}"[:OUTPUT_CHARS_MAX]) from error
     except Misshapen as error:
-        raise Rejected(RejectReason.SHAPE, f"{error.where or kind}: {error.expected}"[:OUTPUT_CHARS_MAX]) from error
+        raise Rejected(
+            RejectReason.SHAPE, f"{error.where or kind}: {error.expected}"[:OUTPUT_CHARS_MAX]
+        ) from error
 
 
 def check_life(expires_s: int | None) -> int:
     """The message expiry interval of a message, in seconds. Raises Rejected(shape)."""
     if expires_s is None or not 0 <= expires_s <= EXPIRES_S_MAX:
-        raise Rejected(RejectReason.SHAPE, f"message expiry interval {expires_s}: expected 0 to {EXPIRES_S_MAX} seconds")
+        raise Rejected(
+            RejectReason.SHAPE,
+            f"message expiry interval {expires_s}: expected 0 to {EXPIRES_S_MAX} seconds",
+        )
     return expires_s

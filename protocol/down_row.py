@@ -1,6 +1,9 @@
-"""A row of `ew.down`: what a device is to do or to be, who asked, and how it ended. Key `<device>|<id>`.
+"""A row of `ew.down`: what a device is to do or to be, who asked, and how it ended.
 
-The operations API writes it before anything is sent, and again with the device's answer; the bridges send what waits.
+Key `<device>|<id>`.
+
+The operations API writes it before anything is sent, and again with the device's answer; the
+bridges send what waits.
 """
 
 from __future__ import annotations

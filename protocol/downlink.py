@@ -1,14 +1,17 @@
-"""What the cloud sends to a device: commands, settings and replies to its requests, and what the device answers.
+"""What the cloud sends to a device: commands, settings and replies to its requests, and what the
+device answers.
 
-A message of QoS 1 on `ew/v1/<device>/down/<kind>`, JSON of at most MESSAGE_BYTES_MAX bytes, with MQTT's message expiry interval: the
-seconds for which it is still worth doing, by the cloud's clock when it was sent and counted down by the broker while it waits.
+A message of QoS 1 on `ew/v1/<device>/down/<kind>`, JSON of at most MESSAGE_BYTES_MAX bytes, with
+MQTT's message expiry interval: the seconds for which it is still worth doing, by the cloud's clock
+when it was sent and counted down by the broker while it waits.
 
     ew/v1/car-07/down/command    {"id":"9f2c…","name":"restart_gps","args":["cold"]}
     ew/v1/car-07/down/settings   {"id":"41aa…","version":7,"text":"uplink.frame_readings_max = 500"}
     ew/v1/car-07/down/reply      {"id":"reply-r-17","state":"answered","body":"12.4 km"}
 
-The `id` makes it one thing however often it comes: the cloud sends it again until it is answered or over. The device answers once, by a
-reading of the stream `down_answers`, which goes the way of all readings and so is never lost.
+The `id` makes it one thing however often it comes: the cloud sends it again until it is answered or
+over. The device answers once, by a reading of the stream `down_answers`, which goes the way of all
+readings and so is never lost.
 """
 
 from __future__ import annotations
@@ -117,6 +120,13 @@ class Answer(Plain):
 
     def fields(self) -> dict[str, str | int]:
         """Of the reading."""
-        shortened = {"detail": self.detail[:OUTPUT_CHARS_MAX], "output": self.output and self.output[:OUTPUT_CHARS_MAX]}
+        shortened = {
+            "detail": self.detail[:OUTPUT_CHARS_MAX],
+            "output": self.output and self.output[:OUTPUT_CHARS_MAX],
+        }
         found = asdict(self) | shortened
-        return {name: str(value) if isinstance(value, str) else value for name, value in found.items() if value not in (None, "")}
+        return {
+            name: str(value) if isinstance(value, str) else value
+            for name, value in found.items()
+            if value not in (None, "")
+        }

@@ -1,4 +1,7 @@
-"""Names that outlive a power cut. A file's own `fsync` makes its content durable, and not that it is called so."""
+"""Names that outlive a power cut.
+
+A file's own `fsync` makes its content durable, and not that it is called so.
+"""
 
 from __future__ import annotations
 

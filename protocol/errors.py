@@ -34,7 +34,9 @@ class RemoteError(EdgewakeError):
 
 
 class Unavailable(EdgewakeError):
-    """A part that we need is away; retry with back-off, and not before `retry_after_s` seconds where it said so."""
+    """A part that we need is away; retry with back-off, and not before `retry_after_s` seconds
+    where it said so.
+    """
 
     def __init__(self, message: str = "", *, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -48,19 +50,26 @@ class RejectReason(StrEnum):
     OVERSIZE = "oversize"  # payload, field count, reading count or string over its bound
     ENCODING = "encoding"  # not UTF-8, or zstd or packed bytes that cannot be read
     JSON = "json"  # not JSON, or nested too deep
-    SHAPE = "shape"  # JSON, but not a frame or a reading: missing key, unequal columns, nested value
+    SHAPE = (
+        "shape"  # JSON, but not a frame or a reading: missing key, unequal columns, nested value
+    )
     TIME = "time"  # an event time that is no number of milliseconds from 1970 to 2100
-    FIELD_TYPE = "field_type"  # a field of another type than the first reading's, or than an operator decided
+    # a field of another type than the first reading's, or than an operator decided
+    FIELD_TYPE = "field_type"
     FOREIGN_DEVICE = "foreign_device"  # claims another device than the one of its topic
     RESPONSE_TOPIC = "response_topic"  # asks for the answer on another device's topic
-    NAME = "name"  # a stream name that a query has, or that is reserved for what the system says of itself
-    QUOTA = "quota"  # a stream, field, or more in a second than a device, a stream or the catalogue may have
+    # a stream name that a query has, or that is reserved for what the system says of itself
+    NAME = "name"
+    # a stream, field, or more in a second than a device, a stream or the catalogue may have
+    QUOTA = "quota"
     VERSION = "version"  # a protocol version or content type that we do not speak
     UNKNOWN = "unknown"  # never sent: a device reads it for a reason that is newer than itself
 
 
 class Rejected(RemoteError):
-    """A message that is refused; `reason` is for machines, the text says what, where and what was expected."""
+    """A message that is refused; `reason` is for machines, the text says what, where and what was
+    expected.
+    """
 
     def __init__(self, reason: RejectReason, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -87,7 +96,10 @@ class FilterError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class QueryFault:
-    """One thing that is wrong with a query file: what was found and what was expected, and where. Lines and columns count from 1."""
+    """One thing that is wrong with a query file: what was found and what was expected, and where.
+
+    Lines and columns count from 1.
+    """
 
     detail: str
     line: int | None = None
@@ -103,5 +115,7 @@ class QueryError(RemoteError):
     """A query file that cannot be registered. The text has a line for each fault."""
 
     def __init__(self, *faults: QueryFault | str) -> None:
-        self.faults = tuple(QueryFault(fault) if isinstance(fault, str) else fault for fault in faults)
+        self.faults = tuple(
+            QueryFault(fault) if isinstance(fault, str) else fault for fault in faults
+        )
         super().__init__("\n".join(map(str, self.faults)))

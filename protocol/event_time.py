@@ -1,7 +1,8 @@
 """When it happened: the times that devices write, as ms since 1970 UTC. Pure.
 
-Two readers. `of_t` is for `t`, which is in ms: what can only be seconds, micro- or nanoseconds is seen by its size. `to_ms` is for a field
-that somebody named, in a format that somebody said, or by its looks (`auto`).
+Two readers. `of_t` is for `t`, which is in ms: what can only be seconds, micro- or nanoseconds is
+seen by its size. `to_ms` is for a field that somebody named, in a format that somebody said, or by
+its looks (`auto`).
 """
 
 from __future__ import annotations
@@ -14,14 +15,28 @@ from typing import Any, Final, TypeAlias
 from edgewake.protocol.errors import Rejected, RejectReason
 
 TIME_MS_MAX: Final = 4_102_444_800_000
-"""2100-01-01. Later event times are rejected; earlier wrong ones are clamped and flagged by the analysis."""
+"""2100-01-01. Later event times are rejected; earlier wrong ones are clamped and flagged by the
+analysis."""
 SECONDS_MIN: Final = 946_684_800
-"""2000-01-01 in seconds. A `t` from here to SECONDS_MAX would be a day of January or February 1970 in ms: it is seconds."""
+"""2000-01-01 in seconds. A `t` from here to SECONDS_MAX would be a day of January or February 1970
+in ms: it is seconds."""
 SECONDS_MAX: Final = TIME_MS_MAX // 1000
 UNITS_MS: Final = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 """Milliseconds of each unit."""
 AUTO, ISO = "auto", "iso"
-NAMES: Final = ("t", "ts", "time", "timestamp", "tst", "event_time", "datetime", "date_time", "time_ms", "last_seen", "date")
+NAMES: Final = (
+    "t",
+    "ts",
+    "time",
+    "timestamp",
+    "tst",
+    "event_time",
+    "datetime",
+    "date_time",
+    "time_ms",
+    "last_seen",
+    "date",
+)
 """Fields that are taken for the time where none is named, in this order, whatever their case."""
 
 
@@ -31,15 +46,24 @@ def is_ms(t: int) -> bool:
 
 
 def of_t(t: object) -> tuple[int, str]:
-    """A reading's `t` in ms, and the unit that it came in. Raises Rejected(time) for what is in none."""
+    """A reading's `t` in ms, and the unit that it came in.
+
+    Raises Rejected(time) for what is in none.
+    """
     if isinstance(t, bool) or not isinstance(t, int | float):
-        raise Rejected(RejectReason.TIME, f"t: expected a number, milliseconds since 1970, found {str(t)[:40]!r}")
+        raise Rejected(
+            RejectReason.TIME,
+            f"t: expected a number, milliseconds since 1970, found {str(t)[:40]!r}",
+        )
     for unit, least, most in _UNITS_OF_T:
         if least <= t <= most:
             return _scaled(t, unit), unit
     if isinstance(t, int) and is_ms(t):
         return t, "ms"
-    raise Rejected(RejectReason.TIME, f"t: expected milliseconds since 1970, from 0 to {TIME_MS_MAX}, found {str(t)[:40]}")
+    raise Rejected(
+        RejectReason.TIME,
+        f"t: expected milliseconds since 1970, from 0 to {TIME_MS_MAX}, found {str(t)[:40]}",
+    )
 
 
 _UNITS_OF_T: Final = (
@@ -59,7 +83,10 @@ def _scaled(t: float, unit: str) -> int:
 
 
 def to_ms(value: Any, style: str = AUTO, zone: tzinfo | None = None) -> int:
-    """A time in ms since 1970 UTC. `style`: auto, s, ms, us, ns, iso, or a pattern of strptime; `zone`: of times that do not say theirs.
+    """A time in ms since 1970 UTC.
+
+    `style`: auto, s, ms, us, ns, iso, or a pattern of strptime; `zone`: of times that do not say
+    theirs.
 
     Raises ValueError.
     """
@@ -75,7 +102,9 @@ def to_ms(value: Any, style: str = AUTO, zone: tzinfo | None = None) -> int:
 
 
 def looks_like(value: object) -> str:
-    """What a value is as a time: s, ms, us, ns, or iso with or without a zone; empty where it is none. A number has to be after 2000."""
+    """What a value is as a time: s, ms, us, ns, or iso with or without a zone; empty where it is
+    none. A number has to be after 2000.
+    """
     if isinstance(value, bool):
         return ""
     if isinstance(value, int | float):
@@ -108,7 +137,9 @@ def unit_of(value: float) -> str:
 
 def _calendar(text: str, style: str, zone: tzinfo | None) -> float:
     try:
-        moment = datetime.fromisoformat(text) if style in {AUTO, ISO} else datetime.strptime(text, style)  # noqa: DTZ007
+        moment = (
+            datetime.fromisoformat(text) if style in {AUTO, ISO} else datetime.strptime(text, style)  # noqa: DTZ007
+        )
     except ValueError as error:
         expected = "an ISO 8601 time, or another format said" if style in {AUTO, ISO} else style
         raise ValueError(f"time {text[:40]!r}: expected {expected}") from error
@@ -119,16 +150,21 @@ def _calendar(text: str, style: str, zone: tzinfo | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TimeRule:
-    """Where the time of a reading is, and what is done where it cannot be read. The default: in `t`, or it is now."""
+    """Where the time of a reading is, and what is done where it cannot be read.
+
+    The default: in `t`, or it is now.
+    """
 
     path: str = ""
-    """Name of the field, or names joined by dots; `auto`: one of NAMES that holds what can only be a time; empty: `t` alone."""
+    """Name of the field, or names joined by dots; `auto`: one of NAMES that holds what can only be
+    a time; empty: `t` alone."""
     style: str = AUTO
     """See `to_ms`."""
     zone: tzinfo | None = None
     """Of times that do not say theirs; None: UTC."""
     converts_t: bool = True
-    """Is a `t` that can only be seconds, micro- or nanoseconds converted? Otherwise it is refused."""
+    """Is a `t` that can only be seconds, micro- or nanoseconds converted? Otherwise it is
+    refused."""
     refuses: bool = False
     """Is a reading refused whose field is missing or no time? Otherwise it is of now."""
 
@@ -138,7 +174,10 @@ Say: TypeAlias = Callable[[str], None]
 
 
 def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str, Any]:
-    """An object with its time as `t` in ms, without the field that it came from. Raises Rejected(time)."""
+    """An object with its time as `t` in ms, without the field that it came from.
+
+    Raises Rejected(time).
+    """
     t = body.get("t")
     unit = looks_like(t)
     if isinstance(t, str) and unit:
@@ -146,7 +185,9 @@ def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
         return {**body, "t": to_ms(t, AUTO, rule.zone)}
     if unit in UNITS_MS and unit != "ms":
         if not rule.converts_t:
-            raise Rejected(RejectReason.TIME, f"t: {t} can only be {unit}: expected milliseconds since 1970")
+            raise Rejected(
+                RejectReason.TIME, f"t: {t} can only be {unit}: expected milliseconds since 1970"
+            )
         say(f"t in {unit}")
         return {**body, "t": of_t(t)[0]}
     if not rule.path or (rule.path == AUTO and "t" in body):
@@ -170,15 +211,22 @@ def _detected(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
     for name in filter(None, map(by_lower.get, NAMES[1:])):
         if looks := looks_like(body[name]):
             say(f"time from {name} ({looks})")
-            return {other: value for other, value in body.items() if other != name} | {"t": to_ms(body[name], AUTO, rule.zone)}
+            return {other: value for other, value in body.items() if other != name} | {
+                "t": to_ms(body[name], AUTO, rule.zone)
+            }
     if rule.refuses:
-        raise Rejected(RejectReason.TIME, f"no field that holds a time: expected one of {', '.join(NAMES)}")
+        raise Rejected(
+            RejectReason.TIME, f"no field that holds a time: expected one of {', '.join(NAMES)}"
+        )
     say("no time found")
     return body
 
 
 def _taken_out(body: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Any]]:
-    """The value at a path, and the object without it. A field whose own name has dots goes before."""
+    """The value at a path, and the object without it.
+
+    A field whose own name has dots goes before.
+    """
     rest = dict(body)
     if path in rest:
         return rest.pop(path), rest

@@ -1,4 +1,6 @@
-"""What was expected of a value, as a phrase for people, from an error of pydantic: `expected 1 or more` and the like."""
+"""What was expected of a value, as a phrase for people, from an error of pydantic: `expected 1 or
+more` and the like.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 _KINDS: Final = {
-    "int": "an integer", "float": "a number", "string": "text", "bool": "true or false", "list": "a list", "tuple": "a list",
-    "dict": "an object", "model": "an object", "dataclass": "an object", "path": "a path", "bytes": "bytes", "url": "an address",
+    "int": "an integer", "float": "a number", "string": "text", "bool": "true or false",
+    "list": "a list", "tuple": "a list",
+    "dict": "an object", "model": "an object", "dataclass": "an object", "path": "a path",
+    "bytes": "bytes", "url": "an address",
 }  # fmt: skip
 VALUE_CHARS_MAX: Final = 60
 """Characters of a value that are repeated."""
@@ -29,7 +33,8 @@ _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "enum": lambda it: f"expected {_bare(it['expected'])}",
     "literal_error": lambda it: f"expected {_bare(it['expected'])}",
     "union_tag_invalid": lambda it: (
-        f"{_bare(it['discriminator'])} {_bare(it['tag'])[:VALUE_CHARS_MAX]!r}: expected {_or(_bare(it['expected_tags']).split(', '))}"
+        f"{_bare(it['discriminator'])} {_bare(it['tag'])[:VALUE_CHARS_MAX]!r}: expected "
+        f"{_or(_bare(it['expected_tags']).split(', '))}"
     ),
     "union_tag_not_found": lambda it: f"{_bare(it['discriminator'])} is missing",
 }

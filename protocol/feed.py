@@ -1,13 +1,15 @@
-"""How a device follows streams and results of others: it asks for what follows its cursor, and gets a chunk of it. Stop and wait.
+"""How a device follows streams and results of others: it asks for what follows its cursor, and gets
+a chunk of it. Stop and wait.
 
     ew/v1/car-07/req/feed     {"feed":"weather","streams":["city_weather"],"begin":"earliest","after":""}
     ew/v1/car-07/down/feed    {"feed":"weather","after":"","cursor":"v2.…","events":[{…},…]}
 
-The device asks (QoS 0, from its own memory, and again until it is answered), and any bridge answers (QoS 1): as soon as there is
-something, or after FEED_WAIT_S with nothing. `cursor` is a client's cursor of the access servers: any of them goes on there, years later
-too. The device keeps the events and the cursor in one transaction before it confirms the chunk to the broker, and asks with that cursor.
-So a device that sleeps goes on where it stopped, and what comes twice is known by its `after`. What is no longer kept is a gap, counted
-where it can be.
+The device asks (QoS 0, from its own memory, and again until it is answered), and any bridge answers
+(QoS 1): as soon as there is something, or after FEED_WAIT_S with nothing. `cursor` is a client's
+cursor of the access servers: any of them goes on there, years later too. The device keeps the
+events and the cursor in one transaction before it confirms the chunk to the broker, and asks with
+that cursor. So a device that sleeps goes on where it stopped, and what comes twice is known by its
+`after`. What is no longer kept is a gap, counted where it can be.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from edgewake.protocol.plain_json import Misshapen, read
 ASK_BYTES_MAX: Final = 16 * 1024
 """Bytes of a device's question."""
 CHUNK_BYTES: Final = 32 * 1024
-"""Bytes of events after which a chunk is sent: 4 s at 64 kbit/s. Its last event may exceed it, up to MESSAGE_BYTES_MAX in all."""
+"""Bytes of events after which a chunk is sent: 4 s at 64 kbit/s. Its last event may exceed it, up
+to MESSAGE_BYTES_MAX in all."""
 FEEDS_MAX: Final = 16
 """Feeds of one device at a time. The question for one more is not answered."""
 FILTER_CHARS_MAX: Final = 4096
@@ -71,7 +74,9 @@ class FeedChunk(Plain):
     def to_json(self) -> bytes:
         """Without what is empty: a device may pay for each byte."""
         found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return orjson.dumps({name: value for name, value in found.items() if value or name in ("feed", "after")})
+        return orjson.dumps(
+            {name: value for name, value in found.items() if value or name in ("feed", "after")}
+        )
 
 
 M = TypeVar("M", FeedAsk, FeedChunk)
@@ -87,4 +92,6 @@ def decode(form: type[M], payload: bytes) -> M:
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.JSON, f"{FEED}: {error}"[:OUTPUT_CHARS_MAX]) from error
     except Misshapen as error:
-        raise Rejected(RejectReason.SHAPE, f"{error.where or FEED}: {error.expected}"[:OUTPUT_CHARS_MAX]) from error
+        raise Rejected(
+            RejectReason.SHAPE, f"{error.where or FEED}: {error.expected}"[:OUTPUT_CHARS_MAX]
+        ) from error

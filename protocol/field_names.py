@@ -1,8 +1,9 @@
 """Names of fields as devices write them, made legal: one rule for all ways in. Pure.
 
-`DS18B20-1` becomes `DS18B20_1`, `Außen.Temperatur` becomes `Aussen_Temperatur`, a name of the envelope gets a `_` behind it (`mode_`).
-A name inside of others is known by its path, joined by dots, and has `_` between. Where two names would become one, the later one gets a
-suffix that is made of its own path, so it is the same wherever and whenever it is made.
+`DS18B20-1` becomes `DS18B20_1`, `Außen.Temperatur` becomes `Aussen_Temperatur`, a name of the
+envelope gets a `_` behind it (`mode_`). A name inside of others is known by its path, joined by
+dots, and has `_` between. Where two names would become one, the later one gets a suffix that is
+made of its own path, so it is the same wherever and whenever it is made.
 """
 
 from __future__ import annotations
@@ -16,14 +17,28 @@ from typing import Final
 from edgewake.protocol.names import FIELD_CHARS_MAX, RESERVED_FIELDS, is_field
 
 SUFFIX_CHARS: Final = 8
-"""Characters of a suffix, a CRC: of a thousand names that become one two are alike once in ten thousand streams."""
+"""Characters of a suffix, a CRC: of a thousand names that become one two are alike once in ten
+thousand streams."""
 NAMES_MAX: Final = 1_000
-"""Names that are remembered of one stream. More are told apart by their suffix, which needs no memory."""
+"""Names that are remembered of one stream. More are told apart by their suffix, which needs no
+memory."""
 PATH_CHARS_MAX: Final = 512
 """Characters of a path that its name is made of; its suffix is made of all."""
 _BASE_CHARS: Final = FIELD_CHARS_MAX - SUFFIX_CHARS - 1
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_]+")
-_WRITTEN_OUT: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "µ": "u", "°": "deg"})
+_WRITTEN_OUT: Final = str.maketrans(
+    {
+        "ä": "ae",
+        "ö": "oe",
+        "ü": "ue",
+        "Ä": "Ae",
+        "Ö": "Oe",
+        "Ü": "Ue",
+        "ß": "ss",
+        "µ": "u",
+        "°": "deg",
+    }
+)
 
 
 class Names:
@@ -32,7 +47,9 @@ class Names:
     def __init__(self, known: Mapping[str, str] | None = None, *, own: Iterable[str] = ()) -> None:
         """`known`: path → name, from before; `own`: legal names that belong to themselves."""
         self._by_path = dict(known or {})
-        self._taken = {name: path for path, name in self._by_path.items()} | {name: name for name in own}
+        self._taken = {name: path for path, name in self._by_path.items()} | {
+            name: name for name in own
+        }
 
     @classmethod
     def of_object(cls, body: Mapping[str, object]) -> Names:
@@ -69,7 +86,9 @@ class Names:
 
 @lru_cache(maxsize=2048)
 def form(path: str) -> str:
-    """A legal name that is like a path; a path that is long gets its suffix, for its end is cut off."""
+    """A legal name that is like a path; a path that is long gets its suffix, for its end is cut
+    off.
+    """
     name = path.replace(".", "_")
     if is_field(name):
         return name
@@ -86,7 +105,11 @@ def with_suffix(path: str) -> str:
 def _legal(text: str) -> str:
     import unicodedata  # a megabyte: a small device pays for it when a name needs it
 
-    plain = unicodedata.normalize("NFKD", text[:PATH_CHARS_MAX].translate(_WRITTEN_OUT)).encode("ascii", "ignore").decode()
+    plain = (
+        unicodedata.normalize("NFKD", text[:PATH_CHARS_MAX].translate(_WRITTEN_OUT))
+        .encode("ascii", "ignore")
+        .decode()
+    )
     legal = _ILLEGAL.sub("_", plain).strip("_") or "field"
     if legal[0].isdigit():
         legal = "_" + legal

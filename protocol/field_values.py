@@ -1,4 +1,7 @@
-"""A value as the type that its field has: what a device writes for a number, for on and off. Pure."""
+"""A value as the type that its field has: what a device writes for a number, for on and off.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,25 @@ _DIGITS: Final = r"[+-]?(?:[0-9]+(?:[.,][0-9]+)?|[.,][0-9]+)(?:[eE][+-]?[0-9]{1,
 _UNIT: Final = r"(?:[^\W\d_]|[%‰°µ])\S{0,15}"
 _NUMBER: Final = re.compile(rf"({_DIGITS})\s*({_UNIT})?")
 _WORDS: Final[Mapping[str, bool]] = {
-    "on": True, "off": False, "true": True, "false": False, "yes": True, "no": False, "open": True, "closed": False,
+    "on": True, "off": False, "true": True, "false": False, "yes": True, "no": False, "open": True,
+    "closed": False,
 }  # fmt: skip
 NOTHING: Final = frozenset(
-    {"", "nan", "-nan", "inf", "-inf", "+inf", "infinity", "-infinity", "null", "none", "unavailable", "unknown", "n/a"}
+    {
+        "",
+        "nan",
+        "-nan",
+        "inf",
+        "-inf",
+        "+inf",
+        "infinity",
+        "-infinity",
+        "null",
+        "none",
+        "unavailable",
+        "unknown",
+        "n/a",
+    }
 )
 """What is written where there is no value."""
 _TYPES: Final[Mapping[type, FieldType]] = {
@@ -32,7 +50,10 @@ def type_of_value(value: Scalar) -> FieldType | None:
 
 
 def as_declared(value: Scalar, kind: FieldType) -> Scalar:
-    """A value as the type that somebody declared; null for what says that there is none. Raises ValueError for what is none of it."""
+    """A value as the type that somebody declared; null for what says that there is none.
+
+    Raises ValueError for what is none of it.
+    """
     if value is None or type_of_value(value) is kind:
         return value
     if isinstance(value, str) and kind is not FieldType.STRING and value.strip().lower() in NOTHING:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from edgewake.protocol import packed
-from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, decode, inflate, is_compressed
+from edgewake.protocol.frame import (
+    FRAME_TYPE,
+    FRAME_ZSTD_TYPE,
+    Frame,
+    decode,
+    inflate,
+    is_compressed,
+)
 
 
 def content_type_of(payload: bytes) -> str:

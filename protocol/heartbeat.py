@@ -1,8 +1,11 @@
-"""Signs of life of a process: its main loop calls `beat`, and whoever started it hears of it, systemd or `edgewake up` (sd_notify(3)).
+"""Signs of life of a process: its main loop calls `beat`, and whoever started it hears of it,
+systemd or `edgewake up` (sd_notify(3)).
 
-The main loop itself has to beat, never a thread beside it: a process whose loop hangs looks alive in every other way. What hears nothing
-for its bound (WatchdogSec in a unit, `Part.silent_s` under `edgewake up`) kills the process and starts it again; /healthz tells the same
-to a container's health check by `is_alive`. Costs a datagram per second; without NOTIFY_SOCKET in the environment only the clock is read.
+The main loop itself has to beat, never a thread beside it: a process whose loop hangs looks alive
+in every other way. What hears nothing for its bound (WatchdogSec in a unit, `Part.silent_s` under
+`edgewake up`) kills the process and starts it again; /healthz tells the same to a container's
+health check by `is_alive`. Costs a datagram per second; without NOTIFY_SOCKET in the environment
+only the clock is read.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ T = TypeVar("T")
 INTERVAL_S: Final = 1.0
 """Seconds between two signs at most; a loop may call `beat` as often as it turns."""
 SILENT_S: Final = 30.0
-"""Seconds without a sign after which a process counts as hung: far above any pause of a healthy loop on a busy machine."""
+"""Seconds without a sign after which a process counts as hung: far above any pause of a healthy
+loop on a busy machine."""
 
 
 class Heartbeat:
@@ -34,7 +38,10 @@ class Heartbeat:
         self._send(self._sign)
 
     def ready(self) -> None:
-        """It does its work from now on. Said with every sign, for one that is lost would let a start never end."""
+        """It does its work from now on.
+
+        Said with every sign, for one that is lost would let a start never end.
+        """
         self._sign = b"READY=1\nWATCHDOG=1"
         self._send(self._sign)
 
@@ -46,7 +53,9 @@ class Heartbeat:
             self._send(self._sign)
 
     def allow(self, seconds: float) -> None:
-        """From now on silence of so many seconds is no sign of a hang, e.g. where one call of a library may take minutes."""
+        """From now on silence of so many seconds is no sign of a hang, e.g. where one call of a
+        library may take minutes.
+        """
         self._send(b"WATCHDOG_USEC=%d" % (seconds * 1e6))
 
     def is_alive(self, silent_s: float = SILENT_S) -> bool:

@@ -1,8 +1,11 @@
-"""Where a running `edgewake up` is: it leaves its addresses in its data folder, and other commands find them there.
+"""Where a running `edgewake up` is: it leaves its addresses in its data folder, and other commands
+find them there.
 
-    <data>/run.json     {"access": ["http://127.0.0.1:8700"], "ops": "http://127.0.0.1:8702", "mqtt": "127.0.0.1:8710", …}
+    <data>/run.json     {"access": ["http://127.0.0.1:8700"], "ops": "http://127.0.0.1:8702",
+                        "mqtt": "127.0.0.1:8710", …}
 
-The folder is $EDGEWAKE_DATA, or `data` here. The file counts only while the process that wrote it holds the folder's lock.
+The folder is $EDGEWAKE_DATA, or `data` here. The file counts only while the process that wrote it
+holds the folder's lock.
 """
 
 from __future__ import annotations
@@ -67,11 +70,16 @@ def _is_locked(path: Path) -> bool:
 
 
 def key_of(file: Path) -> str:
-    """A key of a key file of the operations API: the last one that may operate, else the last. Raises ConfigError."""
+    """A key of a key file of the operations API: the last one that may operate, else the last.
+
+    Raises ConfigError.
+    """
     try:
         lines = [line.partition("#")[0].split() for line in file.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {error.strerror if isinstance(error, OSError) else 'is not text'}") from error
+        raise ConfigError(
+            f"{file}: {error.strerror if isinstance(error, OSError) else 'is not text'}"
+        ) from error
     words = [line for line in lines if len(line) in (1, 3)]
     operating = [line for line in words if len(line) == 1 or line[1] == "operate"]
     if not words:

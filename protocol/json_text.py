@@ -1,4 +1,5 @@
-"""JSON as devices write it: NaN and Infinity, which many programs write and the standard does not know (RFC 8259, section 6), are null.
+"""JSON as devices write it: NaN and Infinity, which many programs write and the standard does not
+know (RFC 8259, section 6), are null.
 
 What is no JSON beside that is refused, never guessed at. Pure.
 """

@@ -19,7 +19,9 @@ class Subscription(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    streams: Annotated[tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)]
+    streams: Annotated[
+        tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)
+    ]
     where: str | None = None
     select: str | None = None
 
@@ -36,7 +38,9 @@ class Webhook(BaseModel):
 
 
 class Urgency(StrEnum):
-    """How much a wake-up matters (RFC 8030, 5.3): `high` is sent in quiet hours too, `low` is repeated less often."""
+    """How much a wake-up matters (RFC 8030, 5.3): `high` is sent in quiet hours too, `low` is
+    repeated less often.
+    """
 
     LOW = "low"
     NORMAL = "normal"
@@ -44,7 +48,9 @@ class Urgency(StrEnum):
 
 
 class QuietHours(BaseModel):
-    """A daily time without wake-ups, [start, end) on the wall clock of a time zone; it may pass midnight."""
+    """A daily time without wake-ups, [start, end) on the wall clock of a time zone; it may pass
+    midnight.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,13 +83,15 @@ class WakePolicy(BaseModel):
     min_events: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Wake when so many events wait."""
     max_wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0
-    """Wake for fewer events when the oldest waited so long; 0: wait for min_events whatever it takes when min_events > 1."""
+    """Wake for fewer events when the oldest waited so long; 0: wait for min_events whatever it
+    takes when min_events > 1."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 5
     """Least time between two wake-ups."""
     urgency: Urgency = Urgency.NORMAL
     """How much a wake-up matters; it is sent with the wake-up."""
     quiet: QuietHours | None = None
-    """When nobody is to be woken, unless `urgency` is high; what came meanwhile wakes at its end."""
+    """When nobody is to be woken, unless `urgency` is high; what came meanwhile wakes at its
+    end."""
     preview_events: Annotated[int, Field(ge=0, le=10)] = 1
     """Events put into the wake-up, as far as 3 KB go."""
 
@@ -113,7 +121,8 @@ class LeaseChange(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     cursor: str | None = None
-    """Where the client goes on: what was counted before is forgotten, and a wake-up that was due for it is not sent."""
+    """Where the client goes on: what was counted before is forgotten, and a wake-up that was due
+    for it is not sent."""
     endpoint: Webhook | None = None
     wake: WakePolicy | None = None
     ttl_s: Annotated[int, Field(ge=TTL_S[0], le=TTL_S[1])] | None = None

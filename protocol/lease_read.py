@@ -1,7 +1,9 @@
-"""The news that a client with a lease reads: records of `ew.reads` (key: lease id), from access servers to the push proxies.
+"""The news that a client with a lease reads: records of `ew.reads` (key: lease id), from access
+servers to the push proxies.
 
-An access server writes one when a stream is opened with a lease, and again every REPEAT_S as long as it is open; nothing is written at
-the end. A client names its lease as `ID.TOKEN`, in the header `Edgewake-Lease` or the parameter `lease` of the stream's address.
+An access server writes one when a stream is opened with a lease, and again every REPEAT_S as long
+as it is open; nothing is written at the end. A client names its lease as `ID.TOKEN`, in the header
+`Edgewake-Lease` or the parameter `lease` of the stream's address.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Final
 import orjson
 
 REPEAT_S: Final = 60.0
-"""Seconds between two records of one open stream; a proxy holds the news good for two and a half times as long."""
+"""Seconds between two records of one open stream; a proxy holds the news good for two and a half
+times as long."""
 _NAME: Final = re.compile(r"([0-9a-f]{24})\.([0-9a-f]{48})")
 
 
@@ -23,7 +26,8 @@ class LeaseRead:
     """One record."""
 
     token_hash: str
-    """SHA-256 of the lease's token: proof that the client may speak for the lease, worthless to who reads it here."""
+    """SHA-256 of the lease's token: proof that the client may speak for the lease, worthless to who
+    reads it here."""
     at: int
     """When it read, ms since 1970 UTC."""
     streams: tuple[str, ...] = ()
@@ -52,6 +56,11 @@ def decode(record: bytes) -> LeaseRead:
     """Read a record; raises ValueError."""
     try:
         found = orjson.loads(record)
-        return LeaseRead(str(found["token_hash"]), int(found["at"]), tuple(map(str, found["streams"])), found["cursor"])
+        return LeaseRead(
+            str(found["token_hash"]),
+            int(found["at"]),
+            tuple(map(str, found["streams"])),
+            found["cursor"],
+        )
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a lease's read: {error!r}") from error

@@ -1,7 +1,9 @@
-"""A lease as it is stored: the records of `ew.leases` (key: lease id; partition: `partition_of` the id; compacted).
+"""A lease as it is stored: the records of `ew.leases` (key: lease id; partition: `partition_of` the
+id; compacted).
 
-A frozen dataclass and not a pydantic model: a proxy holds a hundred thousand of them, and policies and stream names that are the same
-are shared between them. Endpoint and secret are sealed (`edgewake.cloud.push.sealing`), so a reader of the topic can call nobody.
+A frozen dataclass and not a pydantic model: a proxy holds a hundred thousand of them, and policies
+and stream names that are the same are shared between them. Endpoint and secret are sealed
+(`edgewake.cloud.push.sealing`), so a reader of the topic can call nobody.
 """
 
 from __future__ import annotations
@@ -17,16 +19,20 @@ import orjson
 from edgewake.protocol.lease import Subscription, WakePolicy
 
 PARTITIONS: Final = 8
-"""Partitions of `ew.leases` and `ew.reads`: so many proxies can share the work. Fixed: a lease's id decides its partition."""
+"""Partitions of `ew.leases` and `ew.reads`: so many proxies can share the work. Fixed: a lease's id
+decides its partition."""
 
 
 class LeaseState(StrEnum):
-    """What the proxy does for a lease now (`edgewake.cloud.push.lease_state` has the transitions)."""
+    """What the proxy does for a lease now (`edgewake.cloud.push.lease_state` has the
+    transitions).
+    """
 
     WAITING = "waiting"  # counts events; not enough for a wake-up yet
     DUE = "due"  # a wake-up goes out at `due_at`, for the first time or again after a failure
     CALLING = "calling"  # a wake-up is stored and its endpoint is being called
-    NOTIFIED = "notified"  # the endpoint took the wake-up; the client has not resumed, and is woken again at `due_at`
+    # the endpoint took the wake-up; the client has not resumed, and is woken again at `due_at`
+    NOTIFIED = "notified"
     PAUSED = "paused"  # the client reads, so nobody is woken
     DISABLED = "disabled"  # the endpoint is given up; the lease waits for a PATCH
     ENDED = "ended"  # over: deleted or expired
@@ -34,7 +40,9 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingWake:
-    """A wake-up stored before its first attempt, so that every attempt, by whichever proxy, has the same id and the same bytes."""
+    """A wake-up stored before its first attempt, so that every attempt, by whichever proxy, has the
+    same id and the same bytes.
+    """
 
     number: int
     """1 for the lease's first wake-up; the webhook-id is made of lease id and number."""
@@ -87,7 +95,8 @@ class Lease:
     disabled: str | None = None
     """Why the endpoint is given up; None while it is not."""
     client: str = ""
-    """Who asked for it, as a keyed hash of its address: what one client may hold is bounded. Empty: not known."""
+    """Who asked for it, as a keyed hash of its address: what one client may hold is bounded. Empty:
+    not known."""
 
     @property
     def subscription(self) -> Subscription:
@@ -118,7 +127,10 @@ def encode(lease: Lease) -> bytes:
 
 
 def decode(record: bytes) -> Lease:
-    """Read a record; raises ValueError. Unknown values are passed over, so that an older proxy reads what a newer one wrote."""
+    """Read a record; raises ValueError.
+
+    Unknown values are passed over, so that an older proxy reads what a newer one wrote.
+    """
     try:
         found = orjson.loads(record)
         fields = {name: found[name] for name in Lease.__slots__ if name in found}

@@ -1,9 +1,11 @@
-"""Logs are events: one line each, a fixed identifier for programs and a sentence for people, never a payload.
+"""Logs are events: one line each, a fixed identifier for programs and a sentence for people, never
+a payload.
 
     log = logging.getLogger("edgewake.bridge")
     log.info("connected to the broker", extra={"event": "mqtt.connected", "host": …})
 
-On a terminal: time, level in colour, part, sentence. Otherwise one JSON object a line on standard error.
+On a terminal: time, level in colour, part, sentence. Otherwise one JSON object a line on standard
+error.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import orjson
 from edgewake.protocol.printable import printable
 
 TALKATIVE = ("httpx", "httpcore")
-"""Libraries that log whole addresses and heads of requests, in which tokens, cursors and endpoints' secrets are."""
+"""Libraries that log whole addresses and heads of requests, in which tokens, cursors and endpoints'
+secrets are."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
@@ -53,9 +56,16 @@ class Coloured(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         colour = _COLOURS.get(record.levelname, "0")
-        extras = printable(" ".join(f"{name}={value}" for name, value in _extras(record).items() if name != "event"))
+        extras = printable(
+            " ".join(
+                f"{name}={value}" for name, value in _extras(record).items() if name != "event"
+            )
+        )
         said = printable(record.getMessage(), keep="\n")
-        text = f"\x1b[2m{clock}\x1b[0m \x1b[{colour}m{record.levelname.lower():<8}\x1b[0m {record.name}: {said}"
+        text = (
+            f"\x1b[2m{clock}\x1b[0m \x1b[{colour}m{record.levelname.lower():<8}\x1b[0m "
+            f"{record.name}: {said}"
+        )
         if extras:
             text += f" \x1b[2m{extras}\x1b[0m"
         if record.exc_info:
@@ -69,4 +79,6 @@ def set_up(*, verbose: bool = False, stream: TextIO = sys.stderr) -> None:
     handler.setFormatter(Coloured() if stream.isatty() else JsonLines())
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True
+    )

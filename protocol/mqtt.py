@@ -1,7 +1,8 @@
 """An MQTT 5 connection without I/O: bytes in, packets out; packets in, bytes out.
 
-The codec is `mqtt5`; this module cuts the byte stream into packets, bounds them, and numbers packet ids. The shells (an asyncio
-protocol in the agent, another in the bridge) own socket, time and meaning. (MQTT 5.0, OASIS, sections 2.1 and 2.2.1.)
+The codec is `mqtt5`; this module cuts the byte stream into packets, bounds them, and numbers packet
+ids. The shells (an asyncio protocol in the agent, another in the bridge) own socket, time and
+meaning. (MQTT 5.0, OASIS, sections 2.1 and 2.2.1.)
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from edgewake.protocol import varint
 from edgewake.protocol.errors import RemoteError
 
 PACKET_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024
-"""Bytes of one packet: FRAME_BYTES_MAX and room for its properties. Over it: RemoteError, the connection is closed."""
+"""Bytes of one packet: FRAME_BYTES_MAX and room for its properties. Over it: RemoteError, the
+connection is closed."""
 PACKET_IDS_MAX: Final = 65_535
 
 Packet: TypeAlias = mqtt5.Packet
 
 
 UNREADABLE_BYTES_KEPT: Final = 256 * 1024
-"""Bytes kept of a publish over PACKET_BYTES_MAX; the rest is skipped as it comes and never stays in memory."""
+"""Bytes kept of a publish over PACKET_BYTES_MAX; the rest is skipped as it comes and never stays in
+memory."""
 _PUBLISH: Final = 3
 
 
@@ -44,15 +47,17 @@ class Unreadable:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Does the codec say that these are no packet? Over a text that is not UTF-8 it panics, which is no Exception."""
+    """Does the codec say that these are no packet? Over a text that is not UTF-8 it panics, which
+    is no Exception.
+    """
     return isinstance(error, ValueError | IndexError) or type(error).__module__ == "pyo3_runtime"
 
 
 class PacketReader:
     """Cuts bytes into packets. Feed it what the socket gave; iterate what is complete.
 
-    With `keep_unreadable` a publish that nobody can read is yielded as Unreadable and the connection goes on: a broker would send it
-    again after every reconnection, for ever.
+    With `keep_unreadable` a publish that nobody can read is yielded as Unreadable and the
+    connection goes on: a broker would send it again after every reconnection, for ever.
     """
 
     def __init__(self, *, keep_unreadable: bool = False) -> None:
@@ -78,7 +83,12 @@ class PacketReader:
                         self._check_may_skip(view[at], length)
                         if len(view) < start + UNREADABLE_BYTES_KEPT:
                             break
-                        yield _unreadable(view[at], bytes(view[start : start + UNREADABLE_BYTES_KEPT]), length, "too large")
+                        yield _unreadable(
+                            view[at],
+                            bytes(view[start : start + UNREADABLE_BYTES_KEPT]),
+                            length,
+                            "too large",
+                        )
                         at = min(end, len(view))
                         self._skip = end - at
                         continue
@@ -115,16 +125,28 @@ def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
             raise
         packet = None
     if isinstance(packet, mqtt5.PublishPacket):
-        return Unreadable(packet.topic, packet.packet_id, size, packet.payload, packet.response_topic, packet.correlation_data, why)
+        return Unreadable(
+            packet.topic,
+            packet.packet_id,
+            size,
+            packet.payload,
+            packet.response_topic,
+            packet.correlation_data,
+            why,
+        )
     topic_end = 2 + int.from_bytes(body[:2])
     packet_id = int.from_bytes(body[topic_end : topic_end + 2]) if first & 0b110 else None
     if len(body) < topic_end + 2 or packet_id == 0:
         raise RemoteError(f"not MQTT 5: {why}")
-    return Unreadable(body[2:topic_end].decode("utf-8", "replace"), packet_id, size, body, None, None, why)
+    return Unreadable(
+        body[2:topic_end].decode("utf-8", "replace"), packet_id, size, body, None, None, why
+    )
 
 
 def _fixed_header(view: memoryview, at: int) -> tuple[int, int] | None:
-    """Where the packet at `at` goes on after its fixed header, and for how many bytes; None while that is not complete (section 2.1.4)."""
+    """Where the packet at `at` goes on after its fixed header, and for how many bytes; None while
+    that is not complete (section 2.1.4).
+    """
     length = shift = 0
     for i in range(1, 5):
         if at + i >= len(view):

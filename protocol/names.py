@@ -12,25 +12,30 @@ DEVICE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """1 to 64 characters; no `/ + #` (MQTT 5, section 4.7), nothing to escape in a URL."""
 
 STREAM_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
-"""Streams and queries share one name space. Legal in Kafka (at most 249 characters), SQL and URLs."""
+"""Streams and queries share one name space. Legal in Kafka (at most 249 characters), SQL and
+URLs."""
 
 FIELD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 SYSTEM_STREAMS = frozenset({"part_status", "late_readings", "shed_readings"})
-"""What the system says of itself. Only its own parts write these, to Kafka; a bridge refuses them from every device."""
+"""What the system says of itself. Only its own parts write these, to Kafka; a bridge refuses them
+from every device."""
 SYSTEM_PREFIX = "ew_"
-"""Kept for more of that kind, and for what a device notes for itself: a stream of such a name never leaves it."""
+"""Kept for more of that kind, and for what a device notes for itself: a stream of such a name never
+leaves it."""
 
 STREAMS_PER_SUBSCRIPTION_MAX = 16
 """Streams in one subscription; each adds positions to the cursor. More: 422."""
 
 RESERVED_FIELDS = frozenset(
     {
-        "stream", "device", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at", "received_at", "fields", "gap",
+        "stream", "device", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at",
+        "received_at", "fields", "gap",
         "query", "revision", "final", "window_start", "window_end", "event_time", "clock_flag",
     }
 )  # fmt: skip
-"""Names of the envelope. A reading is shown flat, its fields beside these, so no field may have such a name."""
+"""Names of the envelope. A reading is shown flat, its fields beside these, so no field may have
+such a name."""
 
 
 def is_device(name: str) -> bool:

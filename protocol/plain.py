@@ -1,17 +1,28 @@
-"""Plain values: frozen dataclasses that pydantic checks where they come in, and that nobody needs pydantic for afterwards.
+"""Plain values: frozen dataclasses that pydantic checks where they come in, and that nobody needs
+pydantic for afterwards.
 
-A small device pays for pydantic only while it starts (`edgewake.edge.life`): what runs afterwards makes and holds such values and never
-imports it. So it is imported inside the functions below, which check; what comes in meanwhile is read by
-`edgewake.protocol.plain_json`. The class says what is good: types, bounds (`key`,
-`Length`), functions (`Check`), and `__post_init__`, which raises ValueError, for what belongs together. A value made by
-its constructor is checked by `__post_init__` alone.
+A small device pays for pydantic only while it starts (`edgewake.edge.life`): what runs afterwards
+makes and holds such values and never imports it. So it is imported inside the functions below,
+which check; what comes in meanwhile is read by `edgewake.protocol.plain_json`. The class says what
+is good: types, bounds (`key`, `Length`), functions (`Check`), and `__post_init__`, which raises
+ValueError, for what belongs together. A value made by its constructor is checked by `__post_init__`
+alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeVar, dataclass_transform
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Self,
+    TypeVar,
+    dataclass_transform,
+)
 
 import orjson
 
@@ -26,21 +37,31 @@ _CHECKERS: Final[dict[type, TypeAdapter[Any]]] = {}
 
 
 def key(*, default: Any = _NONE, default_factory: Any = _NONE, **bounds: Any) -> Any:
-    """A field with bounds, by pydantic's names: ge, gt, le, lt, min_length, max_length, pattern. Required without a default."""
+    """A field with bounds, by pydantic's names: ge, gt, le, lt, min_length, max_length, pattern.
+
+    Required without a default.
+    """
     return dataclasses.field(default=default, default_factory=default_factory, metadata=bounds)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key,))
 class Plain:
-    """Base of plain values: its subclasses are dataclasses, frozen, with fields by name only. Fields that are not known are left out."""
+    """Base of plain values: its subclasses are dataclasses, frozen, with fields by name only.
+
+    Fields that are not known are left out.
+    """
 
     def __init_subclass__(cls) -> None:
-        """What is the same for all is here once: made for each of a hundred classes it takes 0.2 MB of a device."""
+        """What is the same for all is here once: made for each of a hundred classes it takes 0.2 MB
+        of a device.
+        """
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
 
     def __eq__(self, other: object) -> bool:
-        return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
+        return (
+            self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
+        )
 
     def __hash__(self) -> int:
         return hash(tuple(self.__dict__.values()))
@@ -50,7 +71,10 @@ class Plain:
 
     @classmethod
     def checked(cls, values: Mapping[str, Any]) -> Self:
-        """From values as Python has them. Raises pydantic.ValidationError, which is a ValueError."""
+        """From values as Python has them.
+
+        Raises pydantic.ValidationError, which is a ValueError.
+        """
         return checker(cls).validate_python(values)
 
     @classmethod
@@ -80,11 +104,15 @@ def checker(kind: type[T]) -> TypeAdapter[T]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """In `Annotated`: `function` gets a value of the type and returns it, or raises ValueError with what was expected."""
+    """In `Annotated`: `function` gets a value of the type and returns it, or raises ValueError with
+    what was expected.
+    """
 
     function: Callable[[Any], Any]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         from pydantic_core import core_schema
 
         return core_schema.no_info_after_validator_function(self.function, handler(source))
@@ -92,14 +120,23 @@ class Check:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Length:
-    """In `Annotated`: bounds of a text's characters, or of the items of a tuple or dict. A `Check` comes after it."""
+    """In `Annotated`: bounds of a text's characters, or of the items of a tuple or dict.
+
+    A `Check` comes after it.
+    """
 
     least: int
     most: int | None = None
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         schema: Any = handler(source)
-        return {**schema, "min_length": self.least, **({} if self.most is None else {"max_length": self.most})}
+        return {
+            **schema,
+            "min_length": self.least,
+            **({} if self.most is None else {"max_length": self.most}),
+        }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,18 +145,24 @@ class Matching:
 
     pattern: str
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         schema: Any = handler(source)
         return {**schema, "pattern": self.pattern}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedBy:
-    """In `Annotated`, with a union of values that all have the field `name`: it says which of them one is."""
+    """In `Annotated`, with a union of values that all have the field `name`: it says which of them
+    one is.
+    """
 
     name: str
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         from pydantic import Field
 
         return handler.generate_schema(Annotated[source, Field(discriminator=self.name)])

@@ -1,8 +1,10 @@
-"""Plain values (`edgewake.protocol.plain`) read from JSON without pydantic: what comes to a small device while it runs.
+"""Plain values (`edgewake.protocol.plain`) read from JSON without pydantic: what comes to a small
+device while it runs.
 
-As strict as pydantic's strict mode, by the same declarations; `tests/protocol/test_plain_json.py` compares the two. Understood are str,
-int, float, bool, None, Any, Literal of texts, StrEnum, unions, `tuple[X, ...]`, `dict[str, X]`, other plain values, the bounds of `key`,
-and Length, Matching and Check in `Annotated`.
+As strict as pydantic's strict mode, by the same declarations; `tests/protocol/test_plain_json.py`
+compares the two. Understood are str, int, float, bool, None, Any, Literal of texts, StrEnum,
+unions, `tuple[X, ...]`, `dict[str, X]`, other plain values, the bounds of `key`, and Length,
+Matching and Check in `Annotated`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ Reader: TypeAlias = Callable[[Any], Any]
 
 
 class Misshapen(ValueError):
-    """JSON, but no such value: `where` names the field, e.g. `args.0`, and `expected` says what was expected there."""
+    """JSON, but no such value: `where` names the field, e.g. `args.0`, and `expected` says what was
+    expected there.
+    """
 
     def __init__(self, expected: str, where: str = "") -> None:
         super().__init__(f"{where}: {expected}" if where else expected)
@@ -44,7 +48,10 @@ def read(kind: type[P], text: bytes) -> P:
 
 
 def value_of(kind: type[P], values: object) -> P:
-    """From an object as `orjson.loads` gives it. Fields that are not known are left out. Raises Misshapen."""
+    """From an object as `orjson.loads` gives it.
+
+    Fields that are not known are left out. Raises Misshapen.
+    """
     of_kind: Any = kind
     found: P = _reader(of_kind)(values)
     return found
@@ -160,7 +167,13 @@ def _plain(kind: type[Plain]) -> Reader:
             if name not in value:
                 raise Misshapen("missing", name)
         try:
-            return kind(**{name: _inside(reader, name, value[name]) for name, reader in readers.items() if name in value})
+            return kind(
+                **{
+                    name: _inside(reader, name, value[name])
+                    for name, reader in readers.items()
+                    if name in value
+                }
+            )
         except Misshapen:
             raise
         except ValueError as error:  # of `__post_init__`
@@ -177,7 +190,9 @@ def _marked(reader: Reader, marks: tuple[Any, ...]) -> Reader:
     for mark in marks:
         match mark:
             case Length(least, most):
-                reader = _bounded(reader, {"min_length": least} | ({} if most is None else {"max_length": most}))
+                reader = _bounded(
+                    reader, {"min_length": least} | ({} if most is None else {"max_length": most})
+                )
             case Matching(pattern):
                 reader = _bounded(reader, {"pattern": pattern})
             case Check(function):
@@ -205,7 +220,10 @@ _BOUNDS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
     "lt": (lambda value, bound: value < bound, "expected less than {}"),
     "min_length": (lambda value, bound: len(value) >= bound, "expected a length of at least {}"),
     "max_length": (lambda value, bound: len(value) <= bound, "expected a length of at most {}"),
-    "pattern": (lambda value, bound: re.fullmatch(bound, value) is not None, "expected text that matches {}"),
+    "pattern": (
+        lambda value, bound: re.fullmatch(bound, value) is not None,
+        "expected text that matches {}",
+    ),
 }
 """By pydantic's names. A pattern is one of the whole text, `^…$`."""
 
@@ -213,7 +231,9 @@ _BOUNDS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
 def _bounded(reader: Reader, bounds: Mapping[str, Any]) -> Reader:
     if not bounds:
         return reader
-    checks = [(_BOUNDS[name][0], bound, _BOUNDS[name][1].format(bound)) for name, bound in bounds.items()]
+    checks = [
+        (_BOUNDS[name][0], bound, _BOUNDS[name][1].format(bound)) for name, bound in bounds.items()
+    ]
 
     def read_it(value: Any) -> Any:
         found = reader(value)

@@ -1,4 +1,7 @@
-"""A preview of a query, as it stands on `ew.previews`: what was asked, then what it gives. Once it is answered it is removed."""
+"""A preview of a query, as it stands on `ew.previews`: what was asked, then what it gives.
+
+Once it is answered it is removed.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,22 @@
-"""Texts of others, and numbers, on a terminal: a control character there may move, hide, colour, or set the title. Pure."""
+"""Texts of others, and numbers, on a terminal: a control character there may move, hide, colour, or
+set the title. Pure.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-UNSEEN: Final = "\ufffd"  # by its number: for its name the compiler loads the tables of Unicode, which then stay
+# by its number: for its name the compiler loads the tables of Unicode, which then stay
+UNSEEN: Final = "\ufffd"
 
 
 def printable(text: str, *, keep: str = "") -> str:
     """The text with UNSEEN in place of each character that nobody can see, but those in `keep`."""
-    return text if text.isprintable() else "".join(c if c.isprintable() or c in keep else UNSEEN for c in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() or c in keep else UNSEEN for c in text)
+    )
 
 
 def shortest(number: float) -> str:

@@ -1,4 +1,6 @@
-"""A continuous query's registration and its progress, as they stand on `ew.queries` and `ew.progress`."""
+"""A continuous query's registration and its progress, as they stand on `ew.queries` and
+`ew.progress`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from edgewake.protocol.topics import query_topic
 
 QUERY_CHARS_MAX: Final = 20_000
-"""Characters of a query file. A longer one is refused, where it is registered and where it is read."""
+"""Characters of a query file. A longer one is refused, where it is registered and where it is
+read."""
 
 
 class Registration(BaseModel):
@@ -25,11 +28,14 @@ class Registration(BaseModel):
     registered_at: int
     """ms since 1970 UTC; tells this registration from others of the name."""
     claim: str = ""
-    """What stands for it on `ew.streams`, where it must have its name before it is registered (`claim_of`)."""
+    """What stands for it on `ew.streams`, where it must have its name before it is registered
+    (`claim_of`)."""
 
     @property
     def label(self) -> str:
-        """Name and registration, as the analysis' records have it: two registrations of a name are two queries."""
+        """Name and registration, as the analysis' records have it: two registrations of a name are
+        two queries.
+        """
         return f"{self.name}@{self.registered_at}"
 
     @property
@@ -39,7 +45,9 @@ class Registration(BaseModel):
 
 
 def claim_of(registered_at: int, writer: str) -> str:
-    """A claim to a name that no other writer makes: two may register a name in the same millisecond."""
+    """A claim to a name that no other writer makes: two may register a name in the same
+    millisecond.
+    """
     return f"{registered_at}-{writer}"
 
 
@@ -69,12 +77,16 @@ class Reached(BaseModel):
     offsets: dict[int, int] = {}
     """Partition of the stream's topic → first offset not yet computed."""
     asked_from: dict[int, int] = {}
-    """Partition of the stream's topic → first offset that this query was asked; what is before it was computed without the query. A
-    partition that is missing here was computed from its beginning."""
+    """Partition of the stream's topic → first offset that this query was asked; what is before it
+    was computed without the query. A partition that is missing here was computed from its
+    beginning."""
 
 
 class Progress(BaseModel):
-    """How far a query has come (key on `ew.progress`: query). Written in the same transaction as the batch's results."""
+    """How far a query has come (key on `ew.progress`: query).
+
+    Written in the same transaction as the batch's results.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -85,7 +97,8 @@ class Progress(BaseModel):
     registered_at: int | None = None
     """Which registration this is about; None where it could not be read."""
     quarantined: bool = False
-    """It cannot compute some readings (state failed): it stays out until it is registered anew, or paused and resumed."""
+    """It cannot compute some readings (state failed): it stays out until it is registered anew, or
+    paused and resumed."""
     keys: tuple[str, ...] = ()
     """Its group columns: with the window they name a row, whose highest revision is the truth."""
     detail: str = ""
@@ -102,12 +115,15 @@ class Progress(BaseModel):
     late: int = 0
     """Readings counted as late since the query was registered."""
     kept: float = 1.0
-    """The share of readings that the query takes now; less than 1 only where its header says `shed`."""
+    """The share of readings that the query takes now; less than 1 only where its header says
+    `shed`."""
     shed: int = 0
     """Readings left out since the query was registered, one for each window that it belongs to."""
     apart: bool = False
-    """Others waited for it, so it has a lane of its own until it is registered anew; `detail` says why."""
+    """Others waited for it, so it has a lane of its own until it is registered anew; `detail` says
+    why."""
     stands: bool = False
-    """Its event time waits for something, so that no window becomes final; `detail` says for what."""
+    """Its event time waits for something, so that no window becomes final; `detail` says for
+    what."""
     updated_at: int
     """ms since 1970 UTC."""

@@ -1,7 +1,7 @@
 """Which streams a reader may see: what the operations API guards is shown by no other door.
 
-`Reader` is asked in one place (`edgewake.cloud.log.catalogue.Catalogue.seen_by`). A stream that a reader may not see is answered as one
-that is not there, so that nobody learns that it is.
+`Reader` is asked in one place (`edgewake.cloud.log.catalogue.Catalogue.seen_by`). A stream that a
+reader may not see is answered as one that is not there, so that nobody learns that it is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Final
 from edgewake.protocol.downlink import ANSWERS, REQUESTS
 
 OPERATOR_STREAMS: Final = frozenset({ANSWERS, REQUESTS})
-"""What devices say to those who operate them: the output of commands, and what devices ask for. The operations API shows both."""
+"""What devices say to those who operate them: the output of commands, and what devices ask for. The
+operations API shows both."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,27 @@ Value (JSON, UTF-8; the frame's own bytes follow the first six keys unchanged):
     {"device":"car-07","stream":"vehicle_position","mode":"ack","sent_at":1790000000100,"received_at":1790000000130,
      "epoch":3,"frame":12,"seq":1101,"t":[…],"fields":{…}}
 
-Key: the device. `sent_at` is the device's clock at this attempt (null where unknown), `received_at` the bridge's. The sequencer puts
-before them what it found out about these clocks, where there is something to say:
+Key: the device. `sent_at` is the device's clock at this attempt (null where unknown), `received_at`
+the bridge's. The sequencer puts before them what it found out about these clocks, where there is
+something to say:
 
     "shift":-3600000,          ms to add to every `t`: by so much the device's clock is wrong
-    "kept_at":1790000000200,   Kafka's clock when it kept the record, where the bridge's differs by more than a minute; it counts
+    "kept_at":1790000000200,   Kafka's clock when it kept the record, where the bridge's differs by
+                               more than a minute; it counts
 
-On `ew.up` the header PLACEMENT_HEADER holds what the sequencer needs to know of the frame, so that it need not read the value;
-on `ew.s.*` the header ORIGIN_HEADER names where on `ew.up` it came from (the ack token's place), and LATE_HEADER marks a frame that
-came after later ones had passed. A gap record without origin is the sequencer's own statement; its reason is one of
+On `ew.up` the header PLACEMENT_HEADER holds what the sequencer needs to know of the frame, so that
+it need not read the value; on `ew.s.*` the header ORIGIN_HEADER names where on `ew.up` it came from
+(the ack token's place), and LATE_HEADER marks a frame that came after later ones had passed. A gap
+record without origin is the sequencer's own statement; its reason is one of
 
-    open            frames first_frame to frame were not there in time: later ones pass, these may still come, marked late. Count 0
-    missing         frames of an open hole that did not come within a day: their readings are lost, and counted
-    unknown_before  the sequencer knows nothing of this epoch before the next frame. Count 0: not to know is no loss
-    restarted       a plain device counts anew: the next readings are new ones under numbers that occurred before. Count 0
+    open            frames first_frame to frame were not there in time: later ones pass, these may
+                    still come, marked late. Count 0
+    missing         frames of an open hole that did not come within a day: their readings are lost,
+                    and counted
+    unknown_before  the sequencer knows nothing of this epoch before the next frame. Count 0: not to
+    know is no loss
+    restarted       a plain device counts anew: the next readings are new ones under numbers that
+                    occurred before. Count 0
 """
 
 from __future__ import annotations
@@ -49,8 +56,11 @@ class Mode(StrEnum):
 class Discipline(StrEnum):
     """How the sequencer passes a frame on once and in order."""
 
-    ORDERED = "o"  # numbered from 1 without holes (agents): repeats dropped, early frames held until their turn
-    NUMBERED = "n"  # numbered, holes allowed (plain devices with `seq`): repeats dropped, nothing held
+    # numbered from 1 without holes (agents): repeats dropped, early frames held until their turn
+    ORDERED = "o"
+    NUMBERED = (
+        "n"  # numbered, holes allowed (plain devices with `seq`): repeats dropped, nothing held
+    )
     FREE = "f"  # not numbered: passed on as it comes
 
 
@@ -58,8 +68,10 @@ _DISCIPLINES: Final = {one.value: one for one in Discipline}
 
 
 class Placement(NamedTuple):
-    """What the sequencer needs of a frame. Header bytes: `discipline|stream|epoch|first|last|seq|readings`, ASCII, and
-    `|content` where there is one.
+    """What the sequencer needs of a frame.
+
+    Header bytes: `discipline|stream|epoch|first|last|seq|readings`, ASCII, and `|content` where
+    there is one.
     """
 
     discipline: Discipline
@@ -71,10 +83,11 @@ class Placement(NamedTuple):
     seq: int = 0
     """Number of the first reading."""
     readings: int = 0
-    """How many there are, or how many a gap frame says were lost; so a missing frame's readings can be counted."""
+    """How many there are, or how many a gap frame says were lost; so a missing frame's readings can
+    be counted."""
     content: int = 0
-    """Of a plain device's numbered reading: a checksum of what the device sent, by which other readings under the same number are told
-    from repeats; 0: none."""
+    """Of a plain device's numbered reading: a checksum of what the device sent, by which other
+    readings under the same number are told from repeats; 0: none."""
 
     def encode(self) -> bytes:
         """The header's value."""
@@ -86,7 +99,16 @@ class Placement(NamedTuple):
         """Read our own header; a ValueError here is our bug or somebody writing to our topic."""
         discipline, stream, *numbers = value.decode().split("|")
         epoch, first, last, seq, readings, content = map(int, (*numbers, "0")[:6])
-        return cls(_DISCIPLINES.get(discipline) or Discipline(discipline), stream, epoch, first, last, seq, readings, content)
+        return cls(
+            _DISCIPLINES.get(discipline) or Discipline(discipline),
+            stream,
+            epoch,
+            first,
+            last,
+            seq,
+            readings,
+            content,
+        )
 
 
 def content_of(payload: bytes) -> int:
@@ -94,10 +116,23 @@ def content_of(payload: bytes) -> int:
     return crc32(payload) or 1
 
 
-def encode(*, device: str, stream: str, mode: Mode, sent_at: int | None, received_at: int, frame_bytes: bytes) -> bytes:
-    """Put origin and times before a checked frame's own bytes (they begin with `{`; names are safe in JSON)."""
+def encode(
+    *,
+    device: str,
+    stream: str,
+    mode: Mode,
+    sent_at: int | None,
+    received_at: int,
+    frame_bytes: bytes,
+) -> bytes:
+    """Put origin and times before a checked frame's own bytes (they begin with `{`; names are safe
+    in JSON).
+    """
     sent = "null" if sent_at is None else str(sent_at)
-    head = f'{{"device":"{device}","stream":"{stream}","mode":"{mode}","sent_at":{sent},"received_at":{received_at},'
+    head = (
+        f'{{"device":"{device}","stream":"{stream}","mode":"{mode}","sent_at":{sent},'
+        f'"received_at":{received_at},'
+    )
     return head.encode() + frame_bytes[frame_bytes.index(b"{") + 1 :]
 
 
@@ -107,7 +142,9 @@ def origin(partition: int, offset: int) -> bytes:
 
 
 def times_of(value: bytes) -> tuple[int | None, int]:
-    """`sent_at` (None where unknown) and `received_at` of what `encode` made, without reading the rest. ValueError on foreign bytes."""
+    """`sent_at` (None where unknown) and `received_at` of what `encode` made, without reading the
+    rest. ValueError on foreign bytes.
+    """
     start = value.index(b'"sent_at":') + 10
     end = value.index(b",", start)
     text = value[start:end]
@@ -116,7 +153,9 @@ def times_of(value: bytes) -> tuple[int | None, int]:
 
 
 def with_clocks(value: bytes, *, shift: int, kept_at: int | None) -> bytes:
-    """A record with what the sequencer found out about its clocks; the same bytes where that is nothing."""
+    """A record with what the sequencer found out about its clocks; the same bytes where that is
+    nothing.
+    """
     if kept_at is not None:
         value = b'{"kept_at":%d,' % kept_at + value[1:]
     return b'{"shift":%d,' % shift + value[1:] if shift else value
@@ -139,7 +178,10 @@ class Record:
 
 
 def decode(value: bytes) -> Record:
-    """Read a record that a bridge checked before. Raises KeyError or orjson.JSONDecodeError on foreign bytes."""
+    """Read a record that a bridge checked before.
+
+    Raises KeyError or orjson.JSONDecodeError on foreign bytes.
+    """
     body: dict[str, Any] = orjson.loads(value)
     gap = body.get("gap")
     return Record(
@@ -165,8 +207,8 @@ def decode(value: bytes) -> Record:
 def readings(record: Record) -> Iterator[dict[str, Scalar]]:
     """The readings of a record as clients see them: flat, in order.
 
-    {"stream":…, "device":…, "epoch":…, "seq":…, "t":…, "received_at":…, <field>:…}; a null field is left out. `t` is put right where the
-    device's clock was wrong, as queries have it.
+    {"stream":…, "device":…, "epoch":…, "seq":…, "t":…, "received_at":…, <field>:…}; a null field is
+    left out. `t` is put right where the device's clock was wrong, as queries have it.
     """
     frame = record.frame
     names = list(frame.fields)

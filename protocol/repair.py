@@ -1,4 +1,6 @@
-"""A recorded re-computation of a query's windows from its stream's log, as it stands on `ew.repairs`: who asked, and what changed."""
+"""A recorded re-computation of a query's windows from its stream's log, as it stands on
+`ew.repairs`: who asked, and what changed.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,14 @@ class RepairKind(StrEnum):
     """What a repair is for."""
 
     REPAIR = "repair"
-    """Readings that came after their window was closed. Windows that are open at the moment are left out: they take them anyway."""
+    """Readings that came after their window was closed. Windows that are open at the moment are
+    left out: they take them anyway."""
     BACKFILL = "backfill"
-    """Windows of before the query was registered. Those that are open at the moment are waited for."""
+    """Windows of before the query was registered. Those that are open at the moment are waited
+    for."""
     REBUILD = "rebuild"
-    """The state of the query, and every window that the log has whole. Its lane's state is removed and computed anew."""
+    """The state of the query, and every window that the log has whole. Its lane's state is removed
+    and computed anew."""
 
 
 class RepairState(StrEnum):
@@ -40,7 +45,10 @@ class RepairState(StrEnum):
 
 
 class Repair(BaseModel):
-    """A repair (key on `ew.repairs`: id). The operations API writes the first revision, the analysis all others."""
+    """A repair (key on `ew.repairs`: id).
+
+    The operations API writes the first revision, the analysis all others.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -53,7 +61,8 @@ class Repair(BaseModel):
     begin: int
     """Event time, ms: the first window is the one that it lies in."""
     end: int | None = None
-    """Event time, ms: windows that begin at it or later are left out. None: as far as the kind goes."""
+    """Event time, ms: windows that begin at it or later are left out. None: as far as the kind
+    goes."""
     asked_at: int
     asked_by: str
     state: RepairState = RepairState.WAITING
@@ -63,8 +72,8 @@ class Repair(BaseModel):
     removed_at: int | None = None
     """When a rebuild had replaced the state, ms; None: not yet."""
     kept_from: int | None = None
-    """Event time, ms, as a rebuild found it: windows that begin before it may have readings that retention took, and stay as they were.
-    None: it took none."""
+    """Event time, ms, as a rebuild found it: windows that begin before it may have readings that
+    retention took, and stay as they were. None: it took none."""
     done_to: int | None = None
     """Windows that begin before it (ms) are done."""
     added: int = 0

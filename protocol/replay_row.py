@@ -1,7 +1,8 @@
-"""A dead letter that was given back to its stream: the rows of `ew.replays` (compacted; key: `ReplayRow.key`).
+"""A dead letter that was given back to its stream: the rows of `ew.replays` (compacted; key:
+`ReplayRow.key`).
 
-A row is committed in one transaction with the record on the stream, so a letter is on its stream exactly when its row is there. It stays
-as long as the letter is kept.
+A row is committed in one transaction with the record on the stream, so a letter is on its stream
+exactly when its row is there. It stays as long as the letter is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ class ReplayRow(BaseModel):
     letter: int
     """Its offset on `ew.dead`."""
     letter_at: int
-    """When Kafka kept the letter, ms; with the offset it names the letter even if the topic is made anew."""
+    """When Kafka kept the letter, ms; with the offset it names the letter even if the topic is made
+    anew."""
     received_at: int
     """When the message came to the bridge that refused it, ms."""
     same: str

@@ -1,4 +1,6 @@
-"""A row of `ew.requests`: what the operations API knows of a device's request (`edgewake.protocol.request`)."""
+"""A row of `ew.requests`: what the operations API knows of a device's request
+(`edgewake.protocol.request`).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,14 @@ from edgewake.protocol.down_message import Reply
 from edgewake.protocol.downlink import REQUEST_ID_PATTERN
 
 REPLY_LIFE_MS: Final = 7 * 86_400_000
-"""How long the cloud tries to bring a reply to its device. A device that sleeps longer does not get it."""
+"""How long the cloud tries to bring a reply to its device. A device that sleeps longer does not get
+it."""
 
 
 class RequestRow(BaseModel):
-    """A row of `ew.requests`, key `<device>|<id>`: a request that the cloud took, and what became of it."""
+    """A row of `ew.requests`, key `<device>|<id>`: a request that the cloud took, and what became
+    of it.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,7 +32,8 @@ class RequestRow(BaseModel):
     expires_at: int
     """A reply is worth something until then, by the cloud's clock."""
     partition: int
-    """Where it stands on the stream's topic, with `offset` and `place`: what stands before has been taken, and is not taken again."""
+    """Where it stands on the stream's topic, with `offset` and `place`: what stands before has been
+    taken, and is not taken again."""
     offset: int
     place: int = 0
     """In its record, from 0."""
@@ -50,4 +56,6 @@ class RequestRow(BaseModel):
 
     def is_settled_at(self, now_ms: int) -> bool:
         """Is nothing to be done about it any more?"""
-        return self.delivered_at is not None or (self.replied_at is not None and now_ms >= self.replied_at + REPLY_LIFE_MS)
+        return self.delivered_at is not None or (
+            self.replied_at is not None and now_ms >= self.replied_at + REPLY_LIFE_MS
+        )

@@ -1,9 +1,12 @@
-"""A uniform sample of readings that merges: each reading draws a priority of 64 random bits, and the SIZE lowest are kept (bottom-k).
+"""A uniform sample of readings that merges: each reading draws a priority of 64 random bits, and
+the SIZE lowest are kept (bottom-k).
 
-The same readings summed up in any parts and order give the same sample, and the sample of two parts that overlap has each of their common
-readings once where the priority is a hash of the reading. So it is a reservoir that may be filled at many places and twice.
+The same readings summed up in any parts and order give the same sample, and the sample of two parts
+that overlap has each of their common readings once where the priority is a hash of the reading. So
+it is a reservoir that may be filled at many places and twice.
 
-Bytes: varints of FORMAT, size, readings; then for each item the priority (8 bytes, big-endian), a varint of the text's bytes, the text.
+Bytes: varints of FORMAT, size, readings; then for each item the priority (8 bytes, big-endian), a
+varint of the text's bytes, the text.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ class Sample:
     def merge(self, other: Sample) -> Sample:
         """Both together."""
         size = min(self.size, other.size)
-        return Sample(size, self.readings + other.readings, tuple(sorted({*self.items, *other.items})[:size]))
+        return Sample(
+            size, self.readings + other.readings, tuple(sorted({*self.items, *other.items})[:size])
+        )
 
     def encode(self) -> bytes:
         """See the module."""
@@ -58,13 +63,24 @@ class Sample:
         try:
             version, size, readings = (reader.number() for _ in range(3))
             if version != FORMAT or not 1 <= size <= SIZE_MAX or readings > COUNTER_MAX:
-                raise Rejected(RejectReason.SHAPE, f"sample: format {version}, size {size}, {readings} readings")
+                raise Rejected(
+                    RejectReason.SHAPE,
+                    f"sample: format {version}, size {size}, {readings} readings",
+                )
             items: list[tuple[int, str]] = []
             while not reader.ended and len(items) < size:
                 priority = int.from_bytes(reader.exactly(8), "big")
-                items.append((priority, reader.exactly(min(reader.number(), 4 * STRING_CHARS_MAX)).decode()))
+                items.append(
+                    (priority, reader.exactly(min(reader.number(), 4 * STRING_CHARS_MAX)).decode())
+                )
         except (IndexError, UnicodeDecodeError) as error:
             raise Rejected(RejectReason.SHAPE, f"sample: {error}") from error
-        if not reader.ended or len(items) > readings or any(one > two for one, two in pairwise(items)):
-            raise Rejected(RejectReason.SHAPE, "sample: more items than size or readings, or not lowest first")
+        if (
+            not reader.ended
+            or len(items) > readings
+            or any(one > two for one, two in pairwise(items))
+        ):
+            raise Rejected(
+                RejectReason.SHAPE, "sample: more items than size or readings, or not lowest first"
+            )
         return cls(size, readings, tuple(items))

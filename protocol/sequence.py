@@ -1,11 +1,12 @@
-"""How far each partition of `ew.up` is sequenced: the row `position` on every partition of `ew.sequence`, one per shard.
+"""How far each partition of `ew.up` is sequenced: the row `position` on every partition of
+`ew.sequence`, one per shard.
 
 Value (JSON), for each partition of `ew.up` that belongs to the shard:
 
     {"17": [read_from, emitted_before, waits_from, received_at], …}
 
-It is committed together with what it describes, so it is exact. The other rows there are the sequencer's own
-(cloud/sequencer/state_rows.py).
+It is committed together with what it describes, so it is exact. The other rows there are the
+sequencer's own (cloud/sequencer/state_rows.py).
 """
 
 from __future__ import annotations
@@ -35,12 +36,17 @@ class Position(NamedTuple):
 
 def encode_positions(positions: Mapping[int, Position]) -> bytes:
     """The row of POSITION_KEY."""
-    return orjson.dumps({str(partition): tuple(position) for partition, position in positions.items()})
+    return orjson.dumps(
+        {str(partition): tuple(position) for partition, position in positions.items()}
+    )
 
 
 def decode_positions(value: bytes) -> dict[int, Position]:
     """Read the row; raises ValueError."""
     try:
-        return {int(partition): Position(*map(int, row)) for partition, row in orjson.loads(value).items()}
+        return {
+            int(partition): Position(*map(int, row))
+            for partition, row in orjson.loads(value).items()
+        }
     except (AttributeError, TypeError) as problem:
         raise ValueError(f"not a row of positions: {value[:80]!r}") from problem

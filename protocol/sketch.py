@@ -1,18 +1,22 @@
-"""How a device sends a summary of readings, instead of them or beside them: a reading of the stream `device_sketches` for each sketch.
+"""How a device sends a summary of readings, instead of them or beside them: a reading of the stream
+`device_sketches` for each sketch.
 
 Its fields say what was summed up and carry the bytes; its event time is the window's start:
 
     of_stream   the stream whose readings are summed up
     of_field    the field of that stream
     kind        numbers | hll | theta | kll | top | count_min | sample
-    start, end  the window, ms since 1970 UTC; end is the first ms after it, at most a day later, and both lie in one UTC day
+    start, end  the window, ms since 1970 UTC; end is the first ms after it, at most a day later,
+    and both lie in one UTC day
     readings    readings in the window that have the field
-    beside      true: the readings are sent one by one as well. Not there: they are not, or they would count twice
+    beside      true: the readings are sent one by one as well. Not there: they are not, or they
+                would count twice
     sketch      the bytes in base64 (RFC 4648, with padding), at most SKETCH_BYTES_MAX before it
 
 What the bytes of each kind are:
 
-    numbers     six little-endian doubles: count, mean, sum of squared differences from the mean, sum, min, max (see Numbers)
+    numbers     six little-endian doubles: count, mean, sum of squared differences from the mean,
+                sum, min, max (see Numbers)
     hll         Apache DataSketches HLL of the values' texts, lg k 4 to 14; 12 always fits
     theta       Apache DataSketches compact theta of the texts, seed 9001, lg k 9 always fits
     kll         Apache DataSketches KLL of doubles; k 200 always fits
@@ -20,11 +24,12 @@ What the bytes of each kind are:
     count_min   counts of texts (see count_min.py)
     sample      a uniform sample of the texts (see sample.py)
 
-What is sent instead is merged with what others send of the stream. What is sent beside is the series of the set `@DEVICE`, and counted
-nowhere else: the cloud sums up the readings themselves.
+What is sent instead is merged with what others send of the stream. What is sent beside is the
+series of the set `@DEVICE`, and counted nowhere else: the cloud sums up the readings themselves.
 
-A value's text is `item_text`, on devices and in the cloud; otherwise one value would be counted as two. A sketch sent again for the same
-device, stream, field, kind and window replaces the former. A device may send any of the kinds; what was not sent cannot be asked.
+A value's text is `item_text`, on devices and in the cloud; otherwise one value would be counted as
+two. A sketch sent again for the same device, stream, field, kind and window replaces the former. A
+device may send any of the kinds; what was not sent cannot be asked.
 """
 
 from __future__ import annotations
@@ -85,13 +90,18 @@ class DeviceSketch:
 
     @classmethod
     def set_of(cls, device: str) -> str:
-        """The set of devices of what one device sends beside its readings. No declared set has such a name."""
+        """The set of devices of what one device sends beside its readings.
+
+        No declared set has such a name.
+        """
         return f"@{device}"
 
     def fields(self) -> dict[str, Scalar]:
         """The reading's fields; raises ValueError where the bytes are too many for one."""
         if len(self.data) > SKETCH_BYTES_MAX:
-            raise ValueError(f"a sketch of {len(self.data)} bytes: expected at most {SKETCH_BYTES_MAX}")
+            raise ValueError(
+                f"a sketch of {len(self.data)} bytes: expected at most {SKETCH_BYTES_MAX}"
+            )
         return {
             "of_stream": self.stream,
             "of_field": self.field,
@@ -105,21 +115,38 @@ class DeviceSketch:
 
 
 def parse(fields: Mapping[str, object]) -> DeviceSketch:
-    """The sketch that a reading carries; raises Rejected. The bytes themselves are checked by who merges them."""
+    """The sketch that a reading carries; raises Rejected.
+
+    The bytes themselves are checked by who merges them.
+    """
     stream, field, kind = (_text(fields, name) for name in ("of_stream", "of_field", "kind"))
     if not is_stream(stream) or not is_field(field):
-        raise Rejected(RejectReason.SHAPE, f"sketch of {stream[:80]!r}, {field[:80]!r}: no names of a stream and a field")
+        raise Rejected(
+            RejectReason.SHAPE,
+            f"sketch of {stream[:80]!r}, {field[:80]!r}: no names of a stream and a field",
+        )
     if kind not in KINDS:
-        raise Rejected(RejectReason.SHAPE, f"kind {kind[:40]!r}: expected one of {', '.join(SketchKind)}")
-    start, end, readings = _whole(fields, "start", TIME_MS_MAX), _whole(fields, "end", TIME_MS_MAX), _whole(fields, "readings", COUNTER_MAX)
+        raise Rejected(
+            RejectReason.SHAPE, f"kind {kind[:40]!r}: expected one of {', '.join(SketchKind)}"
+        )
+    start, end, readings = (
+        _whole(fields, "start", TIME_MS_MAX),
+        _whole(fields, "end", TIME_MS_MAX),
+        _whole(fields, "readings", COUNTER_MAX),
+    )
     if start >= end or start // DAY_MS != (end - 1) // DAY_MS:
-        raise Rejected(RejectReason.TIME, f"window {start} to {end}: expected one within one UTC day, end after start")
+        raise Rejected(
+            RejectReason.TIME,
+            f"window {start} to {end}: expected one within one UTC day, end after start",
+        )
     try:
         data = base64.b64decode(_text(fields, "sketch"), validate=True)
     except (binascii.Error, ValueError) as error:
         raise Rejected(RejectReason.ENCODING, f"sketch: not base64: {error}") from error
     if not 0 < len(data) <= SKETCH_BYTES_MAX:
-        raise Rejected(RejectReason.OVERSIZE, f"sketch of {len(data)} bytes: expected 1 to {SKETCH_BYTES_MAX}")
+        raise Rejected(
+            RejectReason.OVERSIZE, f"sketch of {len(data)} bytes: expected 1 to {SKETCH_BYTES_MAX}"
+        )
     beside = fields.get("beside")
     if not isinstance(beside, bool | None):
         raise Rejected(RejectReason.SHAPE, "beside: expected true or false")
@@ -136,15 +163,22 @@ def _text(fields: Mapping[str, object], name: str) -> str:
 def _whole(fields: Mapping[str, object], name: str, most: int) -> int:
     """A field is a double everywhere, so a whole number may come as one."""
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or not 0 <= value <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or value != value // 1
+        or not 0 <= value <= most
+    ):
         raise Rejected(RejectReason.SHAPE, f"{name}: expected a whole number from 0 to {most}")
     return int(value)
 
 
 def item_text(value: float | str | bool) -> str:
-    """A value's text as sketches count it: a number as Python's `repr`, a whole one below 2^63 without a point; `true`, `false`.
+    """A value's text as sketches count it: a number as Python's `repr`, a whole one below 2^63
+    without a point; `true`, `false`.
 
-    A text is itself; one of more than 256 bytes is cut by the cloud's analysis, so a device had better not count such ones.
+    A text is itself; one of more than 256 bytes is cut by the cloud's analysis, so a device had
+    better not count such ones.
     """
     if isinstance(value, str):
         return value
@@ -159,9 +193,11 @@ _NUMBERS: Final = struct.Struct("<6d")
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Exact figures of numbers, merged without loss of precision (Chan, Golub, LeVeque 1979: pairwise mean and squared differences).
+    """Exact figures of numbers, merged without loss of precision (Chan, Golub, LeVeque 1979:
+    pairwise mean and squared differences).
 
-    What no double can hold (a sum past 1.8e308) is not finite here, and null where people see it; min and max are finite always.
+    What no double can hold (a sum past 1.8e308) is not finite here, and null where people see it;
+    min and max are finite always.
     """
 
     count: int = 0
@@ -181,7 +217,14 @@ class Numbers:
         mean = total / len(values)
         least, most = min(values), max(values)
         mean = min(max(mean, least), most)
-        return cls(len(values), mean, _total([(value - mean) * (value - mean) for value in values]), total, least, most)
+        return cls(
+            len(values),
+            mean,
+            _total([(value - mean) * (value - mean) for value in values]),
+            total,
+            least,
+            most,
+        )
 
     @property
     def variance(self) -> float | None:
@@ -209,23 +252,40 @@ class Numbers:
     def decode(cls, data: bytes) -> Numbers:
         """The reverse; raises Rejected."""
         if len(data) != _NUMBERS.size:
-            raise Rejected(RejectReason.SHAPE, f"numbers: expected {_NUMBERS.size} bytes, found {len(data)}")
+            raise Rejected(
+                RejectReason.SHAPE, f"numbers: expected {_NUMBERS.size} bytes, found {len(data)}"
+            )
         count, mean, squares, total, least, most = _NUMBERS.unpack(data)
         if not (count.is_integer() and 0 <= count <= COUNTER_MAX):
             raise Rejected(RejectReason.SHAPE, f"numbers: count {count}")
         if not count:
             return cls()
-        if not (math.isfinite(least) and math.isfinite(most)) or squares < 0 or mean < least or mean > most or least > most:
-            raise Rejected(RejectReason.SHAPE, "numbers: expected finite min <= mean <= max, no negative squares")
+        if (
+            not (math.isfinite(least) and math.isfinite(most))
+            or squares < 0
+            or mean < least
+            or mean > most
+            or least > most
+        ):
+            raise Rejected(
+                RejectReason.SHAPE,
+                "numbers: expected finite min <= mean <= max, no negative squares",
+            )
         return cls(int(count), mean, squares, total, least, most)
 
     @staticmethod
-    def columns(data: bytes, rows: int) -> Iterator[tuple[float, float, float, float, float, float]]:
-        """Count, mean, squares, sum, min, max of each of so many encodings, one behind the other; raises Rejected where that is not their
-        length. For those that are known to be right: nothing else is checked.
+    def columns(
+        data: bytes, rows: int
+    ) -> Iterator[tuple[float, float, float, float, float, float]]:
+        """Count, mean, squares, sum, min, max of each of so many encodings, one behind the other;
+        raises Rejected where that is not their length. For those that are known to be right:
+        nothing else is checked.
         """
         if len(data) != rows * _NUMBERS.size:
-            raise Rejected(RejectReason.SHAPE, f"numbers: expected {rows} times {_NUMBERS.size} bytes, found {len(data)}")
+            raise Rejected(
+                RejectReason.SHAPE,
+                f"numbers: expected {rows} times {_NUMBERS.size} bytes, found {len(data)}",
+            )
         return _NUMBERS.iter_unpack(data)
 
 

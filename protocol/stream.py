@@ -1,12 +1,15 @@
 """The stream catalogue: which streams there are, with which fields, and which names queries have.
 
-One compacted record per name on `ew.streams` (key: name). Streams and fields are learnt by the bridges from what arrives; an operator may
-change a field's type or unit. Queries claim their names here, so that one topic's order decides who has a name.
+One compacted record per name on `ew.streams` (key: name). Streams and fields are learnt by the
+bridges from what arrives; an operator may change a field's type or unit. Queries claim their names
+here, so that one topic's order decides who has a name.
 
-**Who wins** (`merge`): the topic has many writers, and each writes whole rows. The higher `revision` wins, of a row's head and of each
-field by itself; among equal ones the first on the topic. A field that a later row lacks stays. So all readers come to the same row, a
-first type is never overturned by another first type, and an operator's change beats what was learnt. Compaction keeps only a name's last
-record; therefore a bridge that sees a row which merging changes puts the merged one on the topic.
+**Who wins** (`merge`): the topic has many writers, and each writes whole rows. The higher
+`revision` wins, of a row's head and of each field by itself; among equal ones the first on the
+topic. A field that a later row lacks stays. So all readers come to the same row, a first type is
+never overturned by another first type, and an operator's change beats what was learnt. Compaction
+keeps only a name's last record; therefore a bridge that sees a row which merging changes puts the
+merged one on the topic.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
 
 STREAMS_MAX = 1000
-"""Streams in the catalogue; each is a Kafka topic. The first message of one more is answered `later`, or refused (quota)."""
+"""Streams in the catalogue; each is a Kafka topic. The first message of one more is answered
+`later`, or refused (quota)."""
 
 
 class FieldInfo(BaseModel):
@@ -32,7 +36,8 @@ class FieldInfo(BaseModel):
     unit: str = ""
     """UCUM symbol, e.g. m/s, Cel, %; empty where unknown."""
     revision: int = Field(default=0, ge=0)
-    """How often an operator decided its type; 0: it has the type of the first reading, and may still be changed."""
+    """How often an operator decided its type; 0: it has the type of the first reading, and may
+    still be changed."""
     first_device: str = ""
     """The device whose reading it was learnt from; counts for that device's share of fields."""
     changed_at: int | None = None
@@ -60,7 +65,9 @@ class Stream(BaseModel):
     description: str = ""
     first_device: str = ""
     """The device that sent it first; counts for that device's share of streams."""
-    fields: dict[Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldInfo] = Field(default_factory=dict)
+    fields: dict[
+        Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldInfo
+    ] = Field(default_factory=dict)
 
 
 def merge(known: Stream | None, row: Stream) -> Stream:
@@ -70,7 +77,11 @@ def merge(known: Stream | None, row: Stream) -> Stream:
     head = row if row.revision > known.revision else known
     if head.kind is NameKind.QUERY:
         return head
-    fields = {name: info for name, info in row.fields.items() if (old := known.fields.get(name)) is None or info.revision > old.revision}
+    fields = {
+        name: info
+        for name, info in row.fields.items()
+        if (old := known.fields.get(name)) is None or info.revision > old.revision
+    }
     return head.model_copy(update={"fields": {**known.fields, **fields}})
 
 
@@ -78,14 +89,19 @@ class StreamTable(dict[str, Stream]):
     """`ew.streams` as one merged row per name. Fill it with `apply`."""
 
     def apply(self, name: str, value: bytes | None) -> bool:
-        """Take in a record; False where the topic's last record is not the merged row. Raises ValueError for one that cannot be read."""
+        """Take in a record; False where the topic's last record is not the merged row.
+
+        Raises ValueError for one that cannot be read.
+        """
         if value is None:
             self.pop(name, None)
             return True
         try:
             row = Stream.model_validate_json(value)
         except ValidationError as error:
-            raise ValueError(f"stream {name!r}: {error.error_count()} errors, first: {error.errors()[0]['msg']}") from error
+            raise ValueError(
+                f"stream {name!r}: {error.error_count()} errors, first: {error.errors()[0]['msg']}"
+            ) from error
         if row.name != name:
             raise ValueError(f"key {name!r} holds stream {row.name!r}")
         self[name] = merge(self.get(name), row)

@@ -1,9 +1,10 @@
 """Conditions that come true one after the other within a time, step by step. Pure.
 
-The rule of agents (`pattern` in their chains) and of queries (`pattern_window`). Each condition needs a reading of its own; readings
-between them do not matter. After a match it begins anew, so no reading is in two matches. For each number of conditions met so far only the
-latest beginning is kept: whatever could be completed in time from an earlier one, can be from it. Beginnings that are in the future,
-because the time went backwards, are given up.
+The rule of agents (`pattern` in their chains) and of queries (`pattern_window`). Each condition
+needs a reading of its own; readings between them do not matter. After a match it begins anew, so no
+reading is in two matches. For each number of conditions met so far only the latest beginning is
+kept: whatever could be completed in time from an earlier one, can be from it. Beginnings that are
+in the future, because the time went backwards, are given up.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ def nothing(conditions: int) -> list[int | None]:
     return [None] * (conditions - 1)
 
 
-def step(began: Began, t: int, met: Sequence[object], within_ms: float) -> tuple[list[int | None], int | None]:
-    """After one more reading; and where the match began that it completes. `met`: each condition's value; only True is met."""
+def step(
+    began: Began, t: int, met: Sequence[object], within_ms: float
+) -> tuple[list[int | None], int | None]:
+    """After one more reading; and where the match began that it completes.
+
+    `met`: each condition's value; only True is met.
+    """
     kept = [one if one is not None and 0 <= t - one <= within_ms else None for one in began]
     if met[-1] is True and kept[-1] is not None:
         return nothing(len(met)), kept[-1]

@@ -1,9 +1,11 @@
-"""A threshold with hysteresis, step by step: when a condition has held long enough, and when it is over. Pure.
+"""A threshold with hysteresis, step by step: when a condition has held long enough, and when it is
+over. Pure.
 
-The rule of agents (`rule` in their chains) and of queries (`threshold_window`): it is *active* when the condition has held for so much
-event time and so many readings, and until another condition, the clearing one, is true. Between the two nothing happens, which keeps a
-value at the threshold from ringing. Where the time goes backwards while the condition holds and nothing is active yet, the waiting begins
-anew.
+The rule of agents (`rule` in their chains) and of queries (`threshold_window`): it is *active* when
+the condition has held for so much event time and so many readings, and until another condition, the
+clearing one, is true. Between the two nothing happens, which keeps a value at the threshold from
+ringing. Where the time goes backwards while the condition holds and nothing is active yet, the
+waiting begins anew.
 """
 
 from __future__ import annotations
@@ -26,8 +28,12 @@ class Held:
 IDLE: Final = Held(active=False, since=None, count=0)
 
 
-def step(held: Held, t: int, *, is_met: bool, for_ms: float = 0, for_count: int = 1) -> tuple[Held, bool]:
-    """After one more reading; and did the time go backwards? `is_met`: the clearing condition while it is active, else the condition."""
+def step(
+    held: Held, t: int, *, is_met: bool, for_ms: float = 0, for_count: int = 1
+) -> tuple[Held, bool]:
+    """After one more reading; and did the time go backwards? `is_met`: the clearing condition while
+    it is active, else the condition.
+    """
     if held.active:
         return (IDLE if is_met else held), False
     if not is_met:

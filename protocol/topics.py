@@ -5,23 +5,33 @@ MQTT (`<device>` is the client id):
     ew/v1/<device>/up/<stream>   frames and plain readings, device to cloud
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
     ew/v1/<device>/acks          the same, several in a message: what agents ask for
-    ew/v1/<device>/down/<kind>   commands, settings and replies, cloud to device (`edgewake.protocol.downlink`)
-    ew/v1/<device>/req/feed      questions for what others sent; the answer is down/feed (`edgewake.protocol.feed`)
-    ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON, DeviceStatus)
-    ew/bridges/<installation>/<bridge>   beats and last will of a bridge, for its like; no device may read or write here
+    ew/v1/<device>/down/<kind>   commands, settings and replies, cloud to device
+                                 (`edgewake.protocol.downlink`)
+    ew/v1/<device>/req/feed      questions for what others sent; the answer is down/feed
+                                 (`edgewake.protocol.feed`)
+    ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON,
+                                 DeviceStatus)
+    ew/bridges/<installation>/<bridge>   beats and last will of a bridge, for its like; no device
+                                         may read or write here
 
 Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
 
-    ew.up              records as the bridges accepted them, repeats and disorder included; 64 partitions, for ever
-    ew.s.<stream>      the same records, each frame once and in order per device: what everybody reads
-    ew.q.<query>.<n>   results and watermarks of one registration of a query (n: its time in ms); one partition
+    ew.up              records as the bridges accepted them, repeats and disorder included; 64
+                       partitions, for ever
+    ew.s.<stream>      the same records, each frame once and in order per device: what everybody
+                       reads
+    ew.q.<query>.<n>   results and watermarks of one registration of a query (n: its time in ms);
+                       one partition
     ew.dead            dead letters: value = the bytes as they came, headers = why and from where
     ew.replays *       dead letters that were given back to their streams, key = letter
-    ew.sequence *      what the sequencer knows per (device, epoch, stream), and how far it is; one partition per shard
+    ew.sequence *      what the sequencer knows per (device, epoch, stream), and how far it is; one
+                       partition per shard
     ew.bridges *       sessions that bridges keep on their MQTT brokers, key = site|bridge
     ew.streams *       stream catalogue and the names of queries, key = name
-    ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
-    ew.down *          what devices are to do and to be, and how it ended; key = device|id and device|settings
+    ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud
+                       saw)
+    ew.down *          what devices are to do and to be, and how it ended; key = device|id and
+                       device|settings
     ew.requests *      what devices ask for, and what they are told; key = device|id
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
@@ -48,8 +58,9 @@ ROOT: Final = "ew/v1"
 UP_FILTER: Final = f"{ROOT}/+/up/#"
 STATUS_FILTER: Final = f"{ROOT}/+/status/#"
 BRIDGE_FILTERS: Final = (UP_FILTER, STATUS_FILTER, f"{ROOT}/+/req/#", f"/{ROOT}/#")
-"""What devices send, wider than what is right: a topic with a level or a slash too many is refused and said, and does not vanish. Beside
-these MQTT has no filter for wrong topics that leaves out what goes down to devices."""
+"""What devices send, wider than what is right: a topic with a level or a slash too many is refused
+and said, and does not vanish. Beside these MQTT has no filter for wrong topics that leaves out what
+goes down to devices."""
 JOINED_SUFFIX: Final = "/acks"
 """A device that asks for its answers on such a topic gets several in one message."""
 _FEED_END: Final = "/req/feed"
@@ -75,8 +86,13 @@ MINUTES: Final = f"{SUMMARIES_PREFIX}minute"
 HOURS: Final = f"{SUMMARIES_PREFIX}hour"
 DAYS: Final = f"{SUMMARIES_PREFIX}day"
 SUMMARIES: Final = (MINUTES, HOURS, DAYS)
-SUMMARIES_KEPT_MS: Final = {MINUTES: 8 * 86_400_000, HOURS: 400 * 86_400_000, DAYS: 4000 * 86_400_000}
-"""How long a summary is kept after it was written: a week of minutes and a day to spare, a year of hours, eleven years of days."""
+SUMMARIES_KEPT_MS: Final = {
+    MINUTES: 8 * 86_400_000,
+    HOURS: 400 * 86_400_000,
+    DAYS: 4000 * 86_400_000,
+}
+"""How long a summary is kept after it was written: a week of minutes and a day to spare, a year of
+hours, eleven years of days."""
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
 STREAM_PREFIX: Final = "ew.s."
@@ -88,21 +104,40 @@ INSTALLATION_PREFIX: Final = "ew.installation."
 """An empty topic with this prefix names the installation that a Kafka serves."""
 
 UP_PARTITIONS: Final = 64
-"""Partitions of `ew.up`, fixed: what is known of a device lies with its partition, so another number would be another order."""
+"""Partitions of `ew.up`, fixed: what is known of a device lies with its partition, so another
+number would be another order."""
 SHARDS: Final = 16
-"""Partitions of `ew.sequence`. A shard is the unit that moves between sequencers: four partitions of `ew.up`."""
+"""Partitions of `ew.sequence`. A shard is the unit that moves between sequencers: four partitions
+of `ew.up`."""
 SEQUENCER_GROUP: Final = "sequencer"
-"""Consumer group of the sequencers. Its offsets of `ew.up` say how far each partition is sequenced."""
+"""Consumer group of the sequencers. Its offsets of `ew.up` say how far each partition is
+sequenced."""
 ANALYSIS_GROUP: Final = "analysis"
-"""Consumer group of the analyses: the member that has the one partition of `ew.lanes` leads. It commits nothing."""
+"""Consumer group of the analyses: the member that has the one partition of `ew.lanes` leads. It
+commits nothing."""
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 
-TABLES: Final = (BRIDGES, STREAMS, DEVICES, DOWN, REQUESTS, QUERIES, PROGRESS, REPAIRS, PREVIEWS, LANES, WINDOWS, *SUMMARIES, REPLAYS)
+TABLES: Final = (
+    BRIDGES,
+    STREAMS,
+    DEVICES,
+    DOWN,
+    REQUESTS,
+    QUERIES,
+    PROGRESS,
+    REPAIRS,
+    PREVIEWS,
+    LANES,
+    WINDOWS,
+    *SUMMARIES,
+    REPLAYS,
+)
 """Compacted topics that are read whole."""
 COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
 SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED})
-"""Small topics that are read whole, and results, have one; leases a fixed number; streams as many as the configuration says."""
+"""Small topics that are read whole, and results, have one; leases a fixed number; streams as many
+as the configuration says."""
 
 
 def shard_of(up_partition: int) -> int:
@@ -111,9 +146,11 @@ def shard_of(up_partition: int) -> int:
 
 
 def stream_partition(up_partition: int, count: int) -> int:
-    """The partition of a stream's topic with `count` partitions to which the records of a partition of `ew.up` go.
+    """The partition of a stream's topic with `count` partitions to which the records of a partition
+    of `ew.up` go.
 
-    A device is on one partition of `ew.up`, so all its records of a stream are on one partition there, in their order.
+    A device is on one partition of `ew.up`, so all its records of a stream are on one partition
+    there, in their order.
     """
     return up_partition % count
 
@@ -144,7 +181,9 @@ def status(device: str) -> str:
 
 
 def bridge(installation: str, name: str) -> str:
-    """MQTT topic of a bridge's beats; `+` for the name: a filter of all bridges of the installation."""
+    """MQTT topic of a bridge's beats; `+` for the name: a filter of all bridges of the
+    installation.
+    """
     return f"{BRIDGE_PREFIX}{installation}/{name}"
 
 
@@ -158,7 +197,11 @@ def parse_feed(topic: str) -> str | None:
     if not topic.endswith(_FEED_END):  # nearly all are not, and all are looked at
         return None
     parts = topic.split("/")
-    return parts[2] if len(parts) == 5 and parts[3:] == ["req", "feed"] and is_device(parts[2]) else None
+    return (
+        parts[2]
+        if len(parts) == 5 and parts[3:] == ["req", "feed"] and is_device(parts[2])
+        else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +213,9 @@ class UpTopic:
 
 
 def parse_up(topic: str) -> UpTopic:
-    """Read device and stream from an MQTT topic; raises Rejected(topic), which names the nearest right topic."""
+    """Read device and stream from an MQTT topic; raises Rejected(topic), which names the nearest
+    right topic.
+    """
     parts = topic.split("/")
     if len(parts) != 5 or parts[0] != "ew" or parts[1] != "v1" or parts[3] != "up":
         raise _wrong(topic, f"topic {topic[:200]!r}: expected {ROOT}/<device>/up/<stream>")
@@ -187,13 +232,21 @@ def _wrong(topic: str, detail: str) -> Rejected:
 
 
 def device_in(topic: str) -> str:
-    """The device that a topic names, be it right or have it levels or slashes too many; empty where it names none."""
+    """The device that a topic names, be it right or have it levels or slashes too many; empty where
+    it names none.
+    """
     levels = topic.strip("/").split("/", 3)
-    return levels[2] if len(levels) > 2 and levels[0] == "ew" and levels[1] == "v1" and is_device(levels[2]) else ""
+    return (
+        levels[2]
+        if len(levels) > 2 and levels[0] == "ew" and levels[1] == "v1" and is_device(levels[2])
+        else ""
+    )
 
 
 def nearest(topic: str) -> str:
-    """The right topic that is most like a wrong one; what cannot be guessed stays as `<device>` or `<stream>`."""
+    """The right topic that is most like a wrong one; what cannot be guessed stays as `<device>` or
+    `<stream>`.
+    """
     levels = [level for level in topic[:TOPIC_CHARS_READ].split("/") if level]
     levels = levels[2:] if levels[:2] == ROOT.split("/") else levels
     device = levels[0] if levels and is_device(levels[0]) else "<device>"
@@ -215,7 +268,12 @@ TOPIC_CHARS_READ: Final = 256
 def parse_status(topic: str) -> str:
     """Read the device from `ew/v1/<device>/status`; raises Rejected(topic)."""
     parts = topic.split("/")
-    if len(parts) != 4 or parts[:2] != ["ew", "v1"] or parts[3] != "status" or not is_device(parts[2]):
+    if (
+        len(parts) != 4
+        or parts[:2] != ["ew", "v1"]
+        or parts[3] != "status"
+        or not is_device(parts[2])
+    ):
         raise _wrong(topic, f"topic {topic[:200]!r}: expected {ROOT}/<device>/status")
     return parts[2]
 
@@ -226,13 +284,20 @@ def stream_topic(stream: str) -> str:
 
 
 def query_topic(query: str, registered_at: int) -> str:
-    """Kafka topic of the results of one registration of a query. Registered anew it has another one, so results never mix."""
+    """Kafka topic of the results of one registration of a query.
+
+    Registered anew it has another one, so results never mix.
+    """
     return f"{QUERY_PREFIX}{query}.{registered_at}"
 
 
 def parse_query_topic(topic: str) -> tuple[str, int] | None:
     """The query and the time of its registration; None where it is no topic of results."""
     name, _, registered_at = topic.removeprefix(QUERY_PREFIX).rpartition(".")
-    if not topic.startswith(QUERY_PREFIX) or not is_stream(name) or not (registered_at.isascii() and registered_at.isdigit()):
+    if (
+        not topic.startswith(QUERY_PREFIX)
+        or not is_stream(name)
+        or not (registered_at.isascii() and registered_at.isdigit())
+    ):
         return None
     return name, int(registered_at)

@@ -1,4 +1,6 @@
-"""Varints: unsigned integers in base 128, least first, the high bit set on all bytes but the last (as in LEB128 and protocol buffers)."""
+"""Varints: unsigned integers in base 128, least first, the high bit set on all bytes but the last
+(as in LEB128 and protocol buffers).
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,15 @@ def encode(value: int) -> bytes:
 
 
 NUMBER_BITS_MAX: Final = 70
-"""Bits of a number that is read: ten bytes. A longer one is none of ours, and reading it would cost the square of its length."""
+"""Bits of a number that is read: ten bytes. A longer one is none of ours, and reading it would cost
+the square of its length."""
 
 
 class Reader:
-    """Reads numbers from `body`, beginning at `at`. Raises IndexError where the bytes end inside one, or one is longer than any of ours."""
+    """Reads numbers from `body`, beginning at `at`.
+
+    Raises IndexError where the bytes end inside one, or one is longer than any of ours.
+    """
 
     def __init__(self, body: bytes, at: int) -> None:
         self._body = body

@@ -15,17 +15,41 @@ def simulate() -> None:
 
 
 @simulate.command()
-@click.option("--vehicles", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many vehicles, car-01 and on.")
+@click.option(
+    "--vehicles",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="How many vehicles, car-01 and on.",
+)
 @broker_options
 @click.option("--seed", default=1, show_default=True, help="The same seed is the same day.")
 @click.option(
-    "--interval", "interval_s", default=1.0, show_default=True, type=click.FloatRange(0.01, 3600), help="Seconds between readings."
+    "--interval",
+    "interval_s",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.01, 3600),
+    help="Seconds between readings.",
 )
-@click.option("--speedup", default=1.0, show_default=True, type=click.FloatRange(0.01, 1000), help="Seconds of the town per second.")
+@click.option(
+    "--speedup",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.01, 1000),
+    help="Seconds of the town per second.",
+)
 @click.option("--prefix", default="", help="Text before each vehicle's name.")
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 def fleet(
-    vehicles: int, host: str | None, port: int | None, seed: int, interval_s: float, speedup: float, prefix: str, verbose: bool
+    vehicles: int,
+    host: str | None,
+    port: int | None,
+    seed: int,
+    interval_s: float,
+    speedup: float,
+    prefix: str,
+    verbose: bool,
 ) -> None:
     """Vehicles that drive through a town and send their position over MQTT."""
     import random
@@ -39,20 +63,32 @@ def fleet(
     from edgewake.simulators.world import World
 
     if prefix and not is_device(prefix + "car-01"):
-        raise click.BadParameter("expected A-Z a-z 0-9 . _ -, a letter or digit first", param_hint="--prefix")
+        raise click.BadParameter(
+            "expected A-Z a-z 0-9 . _ -, a letter or digit first", param_hint="--prefix"
+        )
     set_up(verbose=verbose)
-    plan = FleetPlan(Broker(*address(host, port)), interval_s=interval_s, speedup=speedup, prefix=prefix)
+    plan = FleetPlan(
+        Broker(*address(host, port)), interval_s=interval_s, speedup=speedup, prefix=prefix
+    )
 
     async def main() -> None:
-        await Fleet(World(vehicles=vehicles, seed=seed), plan, clock=SystemClock(), rng=random.Random()).run()
+        await Fleet(
+            World(vehicles=vehicles, seed=seed), plan, clock=SystemClock(), rng=random.Random()
+        ).run()
 
     until_stopped(main)
 
 
 @simulate.command()
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; standard output where missing.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write; standard output where missing.",
+)
 def town(out: Path | None) -> None:
-    """Write the town's map as GeoJSON: roads with name and class, river, parks, charging stations."""
+    """Write the town's map as GeoJSON: roads with name and class, river, parks, charging
+    stations.
+    """
     import orjson
 
     from edgewake.simulators.town import geojson

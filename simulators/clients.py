@@ -1,9 +1,11 @@
-"""Clients of the event streams, written apart from the system's own: a raw socket, a small HTTP and SSE reader, a cursor.
+"""Clients of the event streams, written apart from the system's own: a raw socket, a small HTTP and
+SSE reader, a cursor.
 
-`SseReader` follows the WHATWG rules that matter here: an event ends at an empty line, what is unfinished at the end of the stream is
-dropped, `id` moves the cursor even without data, comments are nothing. `Follower` reads one subscription for ever, from whichever of
-several servers answers, and resumes with the last cursor that it was given. It can be slow, and it can sleep.
-Imports nothing of ours.
+`SseReader` follows the WHATWG rules that matter here: an event ends at an empty line, what is
+unfinished at the end of the stream is dropped, `id` moves the cursor even without data, comments
+are nothing. `Follower` reads one subscription for ever, from whichever of several servers answers,
+and resumes with the last cursor that it was given. It can be slow, and it can sleep. Imports
+nothing of ours.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Final, TypeAlias
 from urllib.parse import quote
 
 RETRY_S: Final = 0.2
-"""Between two attempts to connect. Short, and the same for all: a storm of reconnects is part of the test."""
+"""Between two attempts to connect. Short, and the same for all: a storm of reconnects is part of
+the test."""
 HEAD_BYTES_MAX: Final = 64 * 1024
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
 SILENCE_S: Final = 60.0
@@ -69,7 +72,11 @@ class SseReader:
 
     def _dispatch(self) -> Event | None:
         self.last_id = self._pending_id
-        event = Event(self.last_id, self._name or "message", "\n".join(self._data)) if self._data else None
+        event = (
+            Event(self.last_id, self._name or "message", "\n".join(self._data))
+            if self._data
+            else None
+        )
         self._name, self._data = "", []
         return event
 
@@ -78,15 +85,24 @@ class Refused(Exception):
     """The server answered with another status than 200."""
 
 
-async def stream(server: Server, path: str, *, last_id: str = "", receive_bytes: int | None = None) -> AsyncGenerator[bytes]:
-    """The body of GET `path`, as it comes. Raises Refused, OSError, EOFError (asyncio.IncompleteReadError), TimeoutError.
+async def stream(
+    server: Server, path: str, *, last_id: str = "", receive_bytes: int | None = None
+) -> AsyncGenerator[bytes]:
+    """The body of GET `path`, as it comes.
+
+    Raises Refused, OSError, EOFError (asyncio.IncompleteReadError), TimeoutError.
 
     `receive_bytes` limits what this side takes ahead of its reader: a slow client's small window.
     """
     async with asyncio.timeout(10):
         reader, writer = await asyncio.open_connection(*server, limit=receive_bytes or 256 * 1024)
     try:
-        headers = [f"GET {path} HTTP/1.1", f"Host: {server[0]}:{server[1]}", "Accept: text/event-stream", "Connection: close"]
+        headers = [
+            f"GET {path} HTTP/1.1",
+            f"Host: {server[0]}:{server[1]}",
+            "Accept: text/event-stream",
+            "Connection: close",
+        ]
         if last_id:
             headers.append(f"Last-Event-ID: {last_id}")
         writer.write(("\r\n".join(headers) + "\r\n\r\n").encode("ascii"))
@@ -120,9 +136,10 @@ async def _chunk(reader: asyncio.StreamReader) -> bytes:
 class Follower:
     """One client. `on_event(client name, event)` gets what it is shown.
 
-    `servers`: the first is tried first; each failure goes to the next one. `start` is where the first connection begins: `earliest`,
-    `latest` or a time; later ones resume with the cursor. `pause_s` makes it slow: it waits so long after each piece that it
-    reads, until somebody sets it to 0.
+    `servers`: the first is tried first; each failure goes to the next one. `start` is where the
+    first connection begins: `earliest`, `latest` or a time; later ones resume with the cursor.
+    `pause_s` makes it slow: it waits so long after each piece that it reads, until somebody sets it
+    to 0.
     """
 
     def __init__(
@@ -193,7 +210,9 @@ class Follower:
         path = f"/v1/events?{self._query}" + ("" if self.cursor else f"&from={self._start}")
         reader = SseReader(self.cursor)
         receive_bytes = 4096 if self.pause_s else None
-        async with contextlib.aclosing(stream(self._servers[0], path, last_id=self.cursor, receive_bytes=receive_bytes)) as body:
+        async with contextlib.aclosing(
+            stream(self._servers[0], path, last_id=self.cursor, receive_bytes=receive_bytes)
+        ) as body:
             async for data in body:
                 if not self.connected.is_set():
                     self.connects += 1

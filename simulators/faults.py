@@ -1,6 +1,7 @@
 """Named faults, each with the proof that it fired. Imports nothing of ours; Linux (reads /proc).
 
-A fault that was planned and did not fire makes a test worthless, so every function here either returns a Fault or raises NotFired.
+A fault that was planned and did not fire makes a test worthless, so every function here either
+returns a Fault or raises NotFired.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 GONE_S: Final = 15.0
-"""How long a killed process may take to be gone: a JVM with a gigabyte to give back needs a second."""
+"""How long a killed process may take to be gone: a JVM with a gigabyte to give back needs a
+second."""
 
 
 class NotFired(AssertionError):
@@ -42,12 +44,16 @@ def state(pid: int) -> str:
 
 
 def kill_9(target: str, pid: int, exit_code: Callable[[], int | None]) -> Fault:
-    """Kill -9 a child, and prove by its exit code that it died of this. `exit_code` polls it: None while it lives."""
+    """Kill -9 a child, and prove by its exit code that it died of this.
+
+    `exit_code` polls it: None while it lives.
+    """
     return _kill(target, pid, exit_code, os.kill)
 
 
 def kill_9_group(target: str, pid: int, exit_code: Callable[[], int | None]) -> Fault:
-    """As `kill_9`, for the leader of a process group and all of the group: a driver and its virtual machine.
+    """As `kill_9`, for the leader of a process group and all of the group: a driver and its virtual
+    machine.
 
     One signal to all at once: a leader that saw a member die first might end by itself.
     """
@@ -55,11 +61,16 @@ def kill_9_group(target: str, pid: int, exit_code: Callable[[], int | None]) -> 
     if exit_code() is None and pid not in members:
         raise NotFired(f"{target} (pid {pid}) leads no process group")
     fault = _kill(target, pid, exit_code, os.killpg)
-    _wait(lambda: all(state(member) in {"", "Z"} for member in members), f"some of {target} are still there after kill -9")
+    _wait(
+        lambda: all(state(member) in {"", "Z"} for member in members),
+        f"some of {target} are still there after kill -9",
+    )
     return fault
 
 
-def _kill(target: str, pid: int, exit_code: Callable[[], int | None], kill: Callable[[int, int], None]) -> Fault:
+def _kill(
+    target: str, pid: int, exit_code: Callable[[], int | None], kill: Callable[[int, int], None]
+) -> Fault:
     if exit_code() is not None:
         raise NotFired(f"{target} (pid {pid}) had ended before with {exit_code()}")
     at_s = time.monotonic()

@@ -1,9 +1,12 @@
-"""A fleet on the air: each vehicle of a World is a plain MQTT device of its own and sends where it is, once per interval.
+"""A fleet on the air: each vehicle of a World is a plain MQTT device of its own and sends where it
+is, once per interval.
 
-A reading is one JSON object with `t`, `epoch` and `seq`, so that repeats are removed; the epoch is the second of the start, so a
-restarted fleet never uses a number twice. At one reading a second a vehicle sends the next when the one before is acknowledged: in order,
-whatever dies between. Faster ones have as many on their way as they make within ANSWER_S, else the way there and back would be their
-pace. Readings that wait longer than WAITING_MAX are given up, oldest first, counted, and the count is logged.
+A reading is one JSON object with `t`, `epoch` and `seq`, so that repeats are removed; the epoch is
+the second of the start, so a restarted fleet never uses a number twice. At one reading a second a
+vehicle sends the next when the one before is acknowledged: in order, whatever dies between. Faster
+ones have as many on their way as they make within ANSWER_S, else the way there and back would be
+their pace. Readings that wait longer than WAITING_MAX are given up, oldest first, counted, and the
+count is logged.
 """
 
 from __future__ import annotations
@@ -31,9 +34,11 @@ log = logging.getLogger("edgewake.simulate")
 
 STREAM: Final = "vehicle_position"
 WAITING_MAX: Final = 900
-"""Readings a vehicle keeps while nobody acknowledges: 15 minutes at one a second, 200 kB. Then the oldest goes."""
+"""Readings a vehicle keeps while nobody acknowledges: 15 minutes at one a second, 200 kB. Then the
+oldest goes."""
 ANSWER_S: Final = 1.0
-"""Seconds within which an acknowledgement is back, also from a busy cloud: so many readings of a vehicle are on their way at once."""
+"""Seconds within which an acknowledgement is back, also from a busy cloud: so many readings of a
+vehicle are on their way at once."""
 IN_FLIGHT_MAX: Final = 64
 """Readings of one vehicle on their way: far fewer than the sequencer can put into order (1024)."""
 REPORT_S: Final = 10.0
@@ -63,14 +68,18 @@ def in_flight(interval_s: float) -> int:
 
 
 def allow_files(connections: int) -> None:
-    """Ask the system for a file descriptor per connection. Raises LocalError where it may not give as many."""
+    """Ask the system for a file descriptor per connection.
+
+    Raises LocalError where it may not give as many.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + FILES_SPARE
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise LocalError(
-            f"{connections} vehicles need {wanted} open files, and this user may have {hard}: raise `ulimit -Hn`, or simulate fewer"
+            f"{connections} vehicles need {wanted} open files, and this user may have {hard}: "
+            "raise `ulimit -Hn`, or simulate fewer"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -88,12 +97,21 @@ class Fleet:
         self._all_connected: bool | None = None
         self._ready = False
         self._vehicles = world.vehicles
-        self.devices = {vehicle.name: self._device(plan.prefix + vehicle.name) for vehicle in world.vehicles}
+        self.devices = {
+            vehicle.name: self._device(plan.prefix + vehicle.name) for vehicle in world.vehicles
+        }
 
     def _device(self, name: str) -> PlainDevice:
         window = in_flight(self._plan.interval_s)
         outbox = Outbox(window=window, lane_window=window, capacity=self._plan.waiting_max)
-        return PlainDevice(name, self._plan.broker, outbox, clock=self._clock, rng=self._rng, on_change=partial(self._changed, name))
+        return PlainDevice(
+            name,
+            self._plan.broker,
+            outbox,
+            clock=self._clock,
+            rng=self._rng,
+            on_change=partial(self._changed, name),
+        )
 
     def _changed(self, name: str, connected: bool) -> None:
         """Say once per change of the whole, not once per vehicle."""
@@ -104,15 +122,26 @@ class Fleet:
         begins, self._all_connected = not self._ready, all_connected
         where = f"{self._plan.broker.host}:{self._plan.broker.port}"
         if not all_connected:
-            log.warning("the broker at %s is away; readings wait", where, extra={"event": "mqtt.disconnected"})
+            log.warning(
+                "the broker at %s is away; readings wait",
+                where,
+                extra={"event": "mqtt.disconnected"},
+            )
         elif begins:
             self._ready = True
-            log.info("%d vehicles drive and send", len(self._vehicles), extra={"event": "part.ready", "vehicles": len(self._vehicles)})
+            log.info(
+                "%d vehicles drive and send",
+                len(self._vehicles),
+                extra={"event": "part.ready", "vehicles": len(self._vehicles)},
+            )
         else:
             log.info("all vehicles are connected again", extra={"event": "mqtt.connected"})
 
     async def run(self) -> None:
-        """Drive and send until cancelled. Raises LocalError where the system allows too few connections."""
+        """Drive and send until cancelled.
+
+        Raises LocalError where the system allows too few connections.
+        """
         allow_files(len(self._vehicles))
         try:
             await self._run()
@@ -139,7 +168,8 @@ class Fleet:
             given_up = self.sums()["given_up"]
             if given_up > before:
                 log.warning(
-                    "%d readings were given up, %d of them in the last %.0f s: nobody acknowledges fast enough",
+                    "%d readings were given up, %d of them in the last %.0f s: nobody "
+                    "acknowledges fast enough",
                     given_up,
                     given_up - before,
                     self._plan.report_s,
@@ -154,16 +184,26 @@ class Fleet:
                 device = self.devices[vehicle.name]
                 tasks.create_task(device.run(), name=f"{vehicle.name} connection")
                 phase_s = self._plan.interval_s * number / len(self._vehicles)
-                tasks.create_task(self._drive(vehicle, device, phase_s), name=f"{vehicle.name} drive")
+                tasks.create_task(
+                    self._drive(vehicle, device, phase_s), name=f"{vehicle.name} drive"
+                )
 
     async def _drive(self, vehicle: Vehicle, device: PlainDevice, phase_s: float) -> None:
-        """One reading per interval, each vehicle at its own moment of it. A late tick is not made up for."""
+        """One reading per interval, each vehicle at its own moment of it.
+
+        A late tick is not made up for.
+        """
         next_s = self._clock.monotonic_s() + phase_s
         seq = 0
         while True:
             await self._clock.sleep(max(0.0, next_s - self._clock.monotonic_s()))
             vehicle.step(self._plan.interval_s * self._plan.speedup)
             seq += 1
-            reading = {"t": self._clock.now_ms(), "epoch": self._epoch, "seq": seq, **vehicle.reading()}
+            reading = {
+                "t": self._clock.now_ms(),
+                "epoch": self._epoch,
+                "seq": seq,
+                **vehicle.reading(),
+            }
             device.offer(self._plan.prefix + vehicle.name, self._plan.stream, orjson.dumps(reading))
             next_s = max(next_s + self._plan.interval_s, self._clock.monotonic_s())

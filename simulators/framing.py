@@ -1,6 +1,9 @@
-"""Readings of many devices, gathered into frames: for files that are played as fast as they go. Pure.
+"""Readings of many devices, gathered into frames: for files that are played as fast as they go.
 
-A frame costs the broker and the bridge as much as one reading, so a hundred readings in one go a hundred times as fast.
+Pure.
+
+A frame costs the broker and the bridge as much as one reading, so a hundred readings in one go a
+hundred times as fast.
 """
 
 from __future__ import annotations
@@ -88,13 +91,28 @@ def _scalar(value: Any) -> Any:
 
 
 def singly(payload: bytes, epoch: int) -> Iterator[tuple[int, bytes]]:
-    """(number of readings, payload): a refused frame's statement that nobody need wait for it, and its readings as plain ones.
+    """(number of readings, payload): a refused frame's statement that nobody need wait for it, and
+    its readings as plain ones.
 
-    One reading may be what a frame of a hundred was refused for. `epoch` is another than the frames', so that numbers do not collide.
+    One reading may be what a frame of a hundred was refused for. `epoch` is another than the
+    frames', so that numbers do not collide.
     """
     frame = orjson.loads(payload)  # not checked: what is wrong in it the cloud has found already
     seq, columns = frame["seq"], frame["fields"]
-    yield 0, encode(Frame(frame["epoch"], frame["frame"], seq, (), {}, gap=Gap("rejected", 0), first_frame=frame["frame"]))
+    yield (
+        0,
+        encode(
+            Frame(
+                frame["epoch"],
+                frame["frame"],
+                seq,
+                (),
+                {},
+                gap=Gap("rejected", 0),
+                first_frame=frame["frame"],
+            )
+        ),
+    )
     for i, t in enumerate(frame["t"]):
         fields = {name: column[i] for name, column in columns.items() if column[i] is not None}
         yield 1, orjson.dumps({"t": t, "epoch": epoch, "seq": seq + i, **fields})

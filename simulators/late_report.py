@@ -1,6 +1,8 @@
-"""How many readings came too late for which query while a file was played, asked of the operations API before it and after it.
+"""How many readings came too late for which query while a file was played, asked of the operations
+API before it and after it.
 
-A count may be of others that sent to the same stream meanwhile. Where the API is not known, or does not answer, nothing is said.
+A count may be of others that sent to the same stream meanwhile. Where the API is not known, or does
+not answer, nothing is said.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from edgewake.protocol.errors import ConfigError
 
 ANSWER_S: Final = 5.0
 WAIT_S: Final = 60.0
-"""How long queries may take until they have computed what was sent; then it is said that it is not known yet."""
+"""How long queries may take until they have computed what was sent; then it is said that it is not
+known yet."""
 LOOK_S: Final = 1.0
 LOOKS: Final = 12
-"""Looks in a row at which nothing is left to compute and nothing changed: a calm stream has a batch every ten seconds."""
+"""Looks in a row at which nothing is left to compute and nothing changed: a calm stream has a batch
+every ten seconds."""
 PAGE: Final = 500
 ANSWER_BYTES_MAX: Final = 16 << 20
 """Bytes of a page: a query's text is not in it, so some hundred kilobytes."""
@@ -42,24 +46,40 @@ class Look:
 
 def look_of(queries: list[Mapping[str, Any]], stream: str) -> Look:
     """Pure. `queries`: as the operations API lists them."""
-    mine = {one["name"]: one for one in queries if stream in one["streams"] and one["state"] == "running"}
+    mine = {
+        one["name"]: one
+        for one in queries
+        if stream in one["streams"] and one["state"] == "running"
+    }
     left = {name: one["lag"] for name, one in mine.items() if one["lag"]}
-    return Look({name: one["late"] for name, one in mine.items()}, left, {name: one["updated_at"] or 0 for name, one in mine.items()})
+    return Look(
+        {name: one["late"] for name, one in mine.items()},
+        left,
+        {name: one["updated_at"] or 0 for name, one in mine.items()},
+    )
 
 
 def open_ones(sent: Look, now: Look) -> set[str]:
-    """Queries that have not computed all that was sent: they have more to read, or said nothing since. Pure.
+    """Queries that have not computed all that was sent: they have more to read, or said nothing
+    since. Pure.
 
     `sent`: the look when all was sent.
     """
-    return {name for name, at in now.told_at.items() if name in now.left or at <= sent.told_at.get(name, 0)}
+    return {
+        name
+        for name, at in now.told_at.items()
+        if name in now.left or at <= sent.told_at.get(name, 0)
+    }
 
 
 def lines(before: Look, after: Look, unknown: Collection[str]) -> Iterator[str]:
     """What to say of it, a line each. `unknown`: queries that have not computed all. Pure."""
     late = {name: count - before.late.get(name, 0) for name, count in after.late.items()}
     if unknown:
-        yield f"late: not known yet of {', '.join(sorted(unknown))}; `edgewake query list --wide` counts them"
+        yield (
+            f"late: not known yet of {', '.join(sorted(unknown))}; `edgewake query list --wide` "
+            "counts them"
+        )
     if none := sorted(name for name, count in late.items() if count <= 0 and name not in unknown):
         yield f"late: none, for {', '.join(none)}"
     if not any(count > 0 for count in late.values()):
@@ -67,16 +87,25 @@ def lines(before: Look, after: Look, unknown: Collection[str]) -> Iterator[str]:
     for name, count in sorted(late.items()):
         if count > 0:
             yield (
-                f"late: {count} readings came when their windows of {name} were closed already, and are not in them;"
+                f"late: {count} readings came when their windows of {name} were closed already, "
+                "and are not in them;"
                 f" `edgewake query repair {name}` computes these windows once more, with them"
             )
-    yield "  next time: --sort sends the rows by time, a lower --speed or a longer `lateness` of the query leaves more of them in time"
+    yield (
+        "  next time: --sort sends the rows by time, a lower --speed or a longer `lateness` of "
+        "the query leaves more of them in time"
+    )
 
 
 class LateReport:
     """Of one stream: `begin` before anything is sent, `end` when all of it is acknowledged."""
 
-    def __init__(self, stream: str, ask: Callable[[], list[Mapping[str, Any]] | None], sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        stream: str,
+        ask: Callable[[], list[Mapping[str, Any]] | None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         """`ask`: all queries as the operations API lists them; None where it cannot be asked."""
         self._stream, self._ask, self._sleep = stream, ask, sleep
         self._before: Look | None = None
@@ -122,7 +151,11 @@ def asker() -> Callable[[], list[Mapping[str, Any]] | None]:
         after = ""
         try:
             while True:
-                page = _page(f"{url.rstrip('/')}/v1/queries?limit={PAGE}{f'&after={after}' if after else ''}", key)
+                page = _page(
+                    f"{url.rstrip('/')}/v1/"
+                    f"queries?limit={PAGE}{f'&after={after}' if after else ''}",
+                    key,
+                )
                 found += page["items"]
                 if page["next"] in (None, after) or not page["items"]:
                     return found

@@ -1,19 +1,24 @@
-"""The ledger: what was put in, what came out, and what is wrong between the two. It imports nothing of ours.
+"""The ledger: what was put in, what came out, and what is wrong between the two.
+
+It imports nothing of ours.
 
 Whoever drives the system from outside writes down, in the order in which it happened:
 
-* `put`        a reading was given to a device: device, its number `n` there (from 1, carried inside the reading), event time, value
+* `put`        a reading was given to a device: device, its number `n` there (from 1, carried inside
+               the reading), event time, value
 * `refused`    the device said that it did not take number n
 * `delivered`  a client was shown a reading, with the cursor of its event
 * `window`     a client was shown a result row
 * `watermark`  a client was told up to when windows are final
 * `gap`        a client was told of a loss
 
-A gap excuses only what it names: readings of its own device and range of numbers, or, where it names no device (what a client's own
-position lost), readings that are missing at the very place in that client's history where it was told.
+A gap excuses only what it names: readings of its own device and range of numbers, or, where it
+names no device (what a client's own position lost), readings that are missing at the very place in
+that client's history where it was told.
 
-`judge` then compares. It knows nothing of frames, epochs of logs, micro-batches or Kafka: a reading is known by (device, n) and by what
-was put into it, so an error of the system's own numbering is found as well. The names follow jepsen.tests.kafka where they can.
+`judge` then compares. It knows nothing of frames, epochs of logs, micro-batches or Kafka: a reading
+is known by (device, n) and by what was put into it, so an error of the system's own numbering is
+found as well. The names follow jepsen.tests.kafka where they can.
 """
 
 from __future__ import annotations
@@ -68,10 +73,12 @@ class WindowRow:
 
 @dataclass(frozen=True, slots=True)
 class ReportedGap:
-    """A loss that a client was told of: `count` readings of a device from `first_seq` on, or of any device at this place.
+    """A loss that a client was told of: `count` readings of a device from `first_seq` on, or of any
+    device at this place.
 
-    With a device and `count` 0 nothing is lost: readings from `first_seq` up to the next one that the client is shown were not there in
-    time and may still come, out of order, once each. It excuses no reading that never comes.
+    With a device and `count` 0 nothing is lost: readings from `first_seq` up to the next one that
+    the client is shown were not there in time and may still come, out of order, once each. It
+    excuses no reading that never comes.
     """
 
     client: str
@@ -83,7 +90,9 @@ class ReportedGap:
 
 @dataclass(frozen=True, slots=True)
 class _Hole:
-    """Readings of one device, one after the other, that a client was never shown, and what it was shown just before and after."""
+    """Readings of one device, one after the other, that a client was never shown, and what it was
+    shown just before and after.
+    """
 
     device: str
     numbers: tuple[int, ...]
@@ -106,7 +115,8 @@ class Judgement:
     corrupt: list[str] = field(default_factory=list)
     """Delivered with another time or value than put in."""
     wrong_windows: list[str] = field(default_factory=list)
-    """A window whose last revision is not what its readings say, that is missing, or that none explain."""
+    """A window whose last revision is not what its readings say, that is missing, or that none
+    explain."""
     changed_after_final: list[str] = field(default_factory=list)
     """A window that was shown anew after the client had been told that it is final."""
     unreported_gaps: list[str] = field(default_factory=list)
@@ -124,7 +134,9 @@ class Judgement:
     def __str__(self) -> str:
         lines = [f"{name} {count}" for name, count in self.counts().items()]
         for anomaly in fields(self):
-            lines += [f"  {anomaly.name}: {sentence}" for sentence in getattr(self, anomaly.name)[:5]]
+            lines += [
+                f"  {anomaly.name}: {sentence}" for sentence in getattr(self, anomaly.name)[:5]
+            ]
         return "\n".join(lines)
 
 
@@ -143,7 +155,9 @@ class Ledger:
 
     def put(self, reading: Reading) -> None:
         """A reading was given to its device."""
-        assert (reading.device, reading.n) not in self.readings, f"{reading} put in twice: the ledger's user is wrong"
+        assert (reading.device, reading.n) not in self.readings, (
+            f"{reading} put in twice: the ledger's user is wrong"
+        )
         self.readings[reading.device, reading.n] = reading
 
     def refused(self, device: str, n: int) -> None:
@@ -158,7 +172,8 @@ class Ledger:
         """A client was shown a result."""
         if row.end_ms <= self._watermarks.get(row.client, -1):
             self.changed_after_final[row.client].append(
-                f"{row.client}: the window {row.start_ms} of {row.device} came as revision {row.revision} after it was final"
+                f"{row.client}: the window {row.start_ms} of {row.device} came as revision "
+                f"{row.revision} after it was final"
             )
         self.windows[row.client].append(row)
 
@@ -175,7 +190,7 @@ class Ledger:
         """What must arrive."""
         return set(self.readings) - self.refusals
 
-    # --- waiting for the end ----------------------------------------------------------------------------------------------------------
+    # --- waiting for the end ----------------------------------------------------------------------
 
     def missing(self, client: str) -> set[Key]:
         """What a client that reads everything has not been shown yet."""
@@ -185,10 +200,14 @@ class Ledger:
         """Windows whose last shown revision does not hold all readings yet."""
         return _wrong_windows(client, self._latest(client), self._expected_windows(window_ms))
 
-    # --- judging ----------------------------------------------------------------------------------------------------------------------
+    # --- judging ----------------------------------------------------------------------------------
 
-    def judge(self, *, raw_clients: Iterable[str], window_clients: Iterable[str], window_ms: int) -> Judgement:
-        """Compare. `raw_clients` must have every reading since the first, `window_clients` every window."""
+    def judge(
+        self, *, raw_clients: Iterable[str], window_clients: Iterable[str], window_ms: int
+    ) -> Judgement:
+        """Compare. `raw_clients` must have every reading since the first, `window_clients` every
+        window.
+        """
         verdict = Judgement()
         for client in raw_clients:
             self._judge_raw(client, verdict)
@@ -204,7 +223,9 @@ class Ledger:
         deliveries, gaps = self.deliveries[client], self.gaps[client]
         excused = _Excuses(deliveries, gaps)
         for hole in self._holes(client):
-            verdict.lost += [f"{client} was never shown {hole.device} n={n}" for n in excused.rest_of(hole)]
+            verdict.lost += [
+                f"{client} was never shown {hole.device} n={n}" for n in excused.rest_of(hole)
+            ]
         verdict.twice += _repeats(client, deliveries)
         verdict.disorder += _disorder(client, deliveries, gaps)
         verdict.unreported_gaps += _missing_seqs(client, deliveries, gaps)
@@ -238,13 +259,18 @@ class Ledger:
         elif (put.t_ms, put.value) != (shown.t_ms, shown.value):
             verdict.corrupt.append(f"{client} was shown {shown}, put in as {put}")
 
-    def _expected_windows(self, window_ms: int) -> dict[tuple[str, int], tuple[int, float, float, float]]:
+    def _expected_windows(
+        self, window_ms: int
+    ) -> dict[tuple[str, int], tuple[int, float, float, float]]:
         """(device, start) → count, total, low, high of what was accepted."""
         values: dict[tuple[str, int], list[float]] = defaultdict(list)
         for key in self.accepted:
             reading = self.readings[key]
             values[reading.device, reading.t_ms - reading.t_ms % window_ms].append(reading.value)
-        return {key: (len(inside), math.fsum(inside), min(inside), max(inside)) for key, inside in values.items()}
+        return {
+            key: (len(inside), math.fsum(inside), min(inside), max(inside))
+            for key, inside in values.items()
+        }
 
     def _latest(self, client: str) -> dict[tuple[str, int], WindowRow]:
         latest: dict[tuple[str, int], WindowRow] = {}
@@ -264,11 +290,20 @@ def _repeats(client: str, deliveries: Sequence[Delivery]) -> list[str]:
         content = (delivery.reading.device, delivery.reading.n)
         number = (delivery.reading.device, delivery.epoch, delivery.seq)
         if content in by_content:
-            found.append(f"{client} was shown {content[0]} n={content[1]} again, as seq {delivery.seq} of epoch {delivery.epoch}")
+            found.append(
+                f"{client} was shown {content[0]} n={content[1]} again, as seq {delivery.seq} of "
+                f"epoch {delivery.epoch}"
+            )
         elif number in by_number:
-            found.append(f"{client} was shown seq {delivery.seq} of {content[0]} epoch {delivery.epoch} again, now as n={content[1]}")
+            found.append(
+                f"{client} was shown seq {delivery.seq} of {content[0]} epoch {delivery.epoch} "
+                f"again, now as n={content[1]}"
+            )
         elif delivery.cursor in cursors:
-            found.append(f"{client} was given one cursor for two events; the second is {content[0]} n={content[1]}")
+            found.append(
+                f"{client} was given one cursor for two events; the second is {content[0]} "
+                f"n={content[1]}"
+            )
         by_content.add(content)
         by_number.add(number)
         cursors.add(delivery.cursor)
@@ -281,12 +316,17 @@ def _row_repeats(client: str, rows: Sequence[WindowRow]) -> list[str]:
     for row in rows:
         key = (row.device, row.start_ms, row.revision)
         if key in seen:
-            found.append(f"{client} was shown revision {row.revision} of the window {row.start_ms} of {row.device} again")
+            found.append(
+                f"{client} was shown revision {row.revision} of the window {row.start_ms} of "
+                f"{row.device} again"
+            )
         seen.add(key)
     return found
 
 
-def _disorder(client: str, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]) -> list[str]:
+def _disorder(
+    client: str, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]
+) -> list[str]:
     found = []
     last: dict[str, int] = {}
     announced = _announced_late(deliveries, gaps)
@@ -299,13 +339,21 @@ def _disorder(client: str, deliveries: Sequence[Delivery], gaps: Sequence[tuple[
     return found
 
 
-def _announced_late(deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]) -> dict[tuple[str, int, int], int]:
-    """Readings that a gap of count 0 said may come out of order: (device, epoch, seq) → the number of readings shown before it was told."""
+def _announced_late(
+    deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]
+) -> dict[tuple[str, int, int], int]:
+    """Readings that a gap of count 0 said may come out of order: (device, epoch, seq) → the number
+    of readings shown before it was told.
+    """
     announced: dict[tuple[str, int, int], int] = {}
     for place, gap in gaps:
         if gap.device is None or gap.first_seq is None or gap.count:
             continue
-        following = (d for d in deliveries[place:] if d.reading.device == gap.device and gap.epoch in (None, d.epoch))
+        following = (
+            d
+            for d in deliveries[place:]
+            if d.reading.device == gap.device and gap.epoch in (None, d.epoch)
+        )
         if (after := next(following, None)) is not None:
             for seq in range(gap.first_seq, after.seq):
                 announced.setdefault((gap.device, after.epoch, seq), place)
@@ -315,8 +363,12 @@ def _announced_late(deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, Re
 class _Excuses:
     """What a client's gaps excuse. Each gap excuses each of its readings once."""
 
-    def __init__(self, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]) -> None:
-        self._index = {(d.reading.device, d.reading.n): i for i, d in reversed(list(enumerate(deliveries)))}
+    def __init__(
+        self, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]
+    ) -> None:
+        self._index = {
+            (d.reading.device, d.reading.n): i for i, d in reversed(list(enumerate(deliveries)))
+        }
         self._gaps = gaps
         self._left = [gap.count for _, gap in gaps]
 
@@ -326,23 +378,33 @@ class _Excuses:
         for i, (moment, gap) in enumerate(self._gaps):
             if not rest:
                 break
-            covers = self._covers_moment(moment, hole) if gap.device is None else _covers_range(gap, hole)
+            covers = (
+                self._covers_moment(moment, hole)
+                if gap.device is None
+                else _covers_range(gap, hole)
+            )
             excused = min(self._left[i], len(rest), _room(gap, hole)) if covers else 0
             self._left[i] -= excused
             rest = rest[excused:]
         return rest
 
     def _covers_moment(self, moment: int, hole: _Hole) -> bool:
-        """Was the gap told after what the client was shown before the hole, and before what it was shown after it?"""
+        """Was the gap told after what the client was shown before the hole, and before what it was
+        shown after it?
+        """
         before, after = self._index_of(hole.before), self._index_of(hole.after)
         return (before is None or before < moment) and (after is None or moment <= after)
 
     def _index_of(self, delivery: Delivery | None) -> int | None:
-        return None if delivery is None else self._index[delivery.reading.device, delivery.reading.n]
+        return (
+            None if delivery is None else self._index[delivery.reading.device, delivery.reading.n]
+        )
 
 
 def _covers_range(gap: ReportedGap, hole: _Hole) -> bool:
-    """Does the gap's range lie between the numbers of the readings around the hole? Without numbers it covers its whole device."""
+    """Does the gap's range lie between the numbers of the readings around the hole? Without numbers
+    it covers its whole device.
+    """
     if gap.device != hole.device:
         return False
     if gap.first_seq is None:
@@ -350,7 +412,12 @@ def _covers_range(gap: ReportedGap, hole: _Hole) -> bool:
     first, last = gap.first_seq, gap.first_seq + gap.count - 1
     before, after = hole.before, hole.after
     epochs = {delivery.epoch for delivery in (before, after) if delivery is not None}
-    if gap.epoch is not None and before is not None and after is not None and not before.epoch <= gap.epoch <= after.epoch:
+    if (
+        gap.epoch is not None
+        and before is not None
+        and after is not None
+        and not before.epoch <= gap.epoch <= after.epoch
+    ):
         return False
     starts_after = before is None or gap.epoch not in (None, before.epoch) or last > before.seq
     ends_before = after is None or gap.epoch not in (None, after.epoch) or first < after.seq
@@ -369,16 +436,25 @@ def _room(gap: ReportedGap, hole: _Hole) -> int:
     return max(0, last - first + 1)
 
 
-def _missing_seqs(client: str, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]) -> list[str]:
-    """Numbers that are missing between the first and the last of a device and epoch, and that no gap explains."""
+def _missing_seqs(
+    client: str, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]
+) -> list[str]:
+    """Numbers that are missing between the first and the last of a device and epoch, and that no
+    gap explains.
+    """
     numbers: dict[tuple[str, int], set[int]] = defaultdict(set)
     for delivery in deliveries:
         numbers[delivery.reading.device, delivery.epoch].add(delivery.seq)
     anywhere = sum(gap.count for _, gap in gaps if gap.device is None)
     found = []
     for (device, epoch), seqs in numbers.items():
-        holes = sorted(set(range(min(seqs), max(seqs) + 1)) - seqs - _explained(gaps, device, epoch))
-        found += [f"{client}: seq {seq} of {device} epoch {epoch} is missing and no gap was reported" for seq in holes[anywhere:]]
+        holes = sorted(
+            set(range(min(seqs), max(seqs) + 1)) - seqs - _explained(gaps, device, epoch)
+        )
+        found += [
+            f"{client}: seq {seq} of {device} epoch {epoch} is missing and no gap was reported"
+            for seq in holes[anywhere:]
+        ]
         anywhere = max(0, anywhere - len(holes))
     return found
 
@@ -397,24 +473,37 @@ def _falling_revisions(client: str, rows: Sequence[WindowRow]) -> list[str]:
     for row in rows:
         key = (row.device, row.start_ms)
         if row.revision < last.get(key, -1):
-            found.append(f"{client}: the window {row.start_ms} of {row.device} fell from revision {last[key]} to {row.revision}")
+            found.append(
+                f"{client}: the window {row.start_ms} of {row.device} fell from revision "
+                f"{last[key]} to {row.revision}"
+            )
         last[key] = max(row.revision, last.get(key, -1))
     return found
 
 
 def _wrong_windows(
-    client: str, latest: dict[tuple[str, int], WindowRow], expected: dict[tuple[str, int], tuple[int, float, float, float]]
+    client: str,
+    latest: dict[tuple[str, int], WindowRow],
+    expected: dict[tuple[str, int], tuple[int, float, float, float]],
 ) -> list[str]:
-    found = [f"{client}: the window {start} of {device} never came" for device, start in sorted(expected.keys() - latest.keys())]
+    found = [
+        f"{client}: the window {start} of {device} never came"
+        for device, start in sorted(expected.keys() - latest.keys())
+    ]
     for (device, start), row in sorted(latest.items()):
         if (device, start) not in expected:
             found.append(f"{client}: the window {start} of {device} holds nothing that was put in")
             continue
         count, total, low, high = expected[device, start]
-        same = row.count == count and math.isclose(row.total, total, rel_tol=1e-9, abs_tol=1e-9) and (row.low, row.high) == (low, high)
+        same = (
+            row.count == count
+            and math.isclose(row.total, total, rel_tol=1e-9, abs_tol=1e-9)
+            and (row.low, row.high) == (low, high)
+        )
         if not same:
             shown = (row.count, row.total, row.low, row.high)
             found.append(
-                f"{client}: the window {start} of {device} says {shown} at revision {row.revision}, is {(count, total, low, high)}"
+                f"{client}: the window {start} of {device} says {shown} at revision "
+                f"{row.revision}, is {(count, total, low, high)}"
             )
     return found

@@ -3,9 +3,10 @@
     $GPRMC,hhmmss.ss,A,ddmm.mm,N,dddmm.mm,W,knots,course,ddmmyy,…*hh
     $GPGGA,hhmmss.ss,ddmm.mm,N,dddmm.mm,W,quality,satellites,hdop,altitude,M,…*hh
 
-RMC brings the date, GGA the height; sentences of the same time of day become one fix:
-{"time": ISO text, "lat", "lon", "speed_kmh", "course_deg", "altitude_m", "satellites", "hdop"}, what was not said left out.
-Other sentences are passed over. Raises ValueError for a bad checksum and for fields that cannot be read.
+RMC brings the date, GGA the height; sentences of the same time of day become one fix: {"time": ISO
+text, "lat", "lon", "speed_kmh", "course_deg", "altitude_m", "satellites", "hdop"}, what was not
+said left out. Other sentences are passed over. Raises ValueError for a bad checksum and for fields
+that cannot be read.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ def _rmc(fields: list[str]) -> dict[str, Any]:
     _time(fields[0])
     if fields[1] != "A":
         return {}
-    fix: dict[str, Any] = {"lat": degrees(fields[2], fields[3]), "lon": degrees(fields[4], fields[5])}
+    fix: dict[str, Any] = {
+        "lat": degrees(fields[2], fields[3]),
+        "lon": degrees(fields[4], fields[5]),
+    }
     if fields[6]:
         fix["speed_kmh"] = round(float(fields[6]) * KNOT_KMH, 3)
     if fields[7]:
@@ -101,7 +105,10 @@ def _gga(fields: list[str]) -> dict[str, Any]:
     _time(fields[0])
     if fields[5] in {"", "0"}:
         return {}
-    fix: dict[str, Any] = {"lat": degrees(fields[1], fields[2]), "lon": degrees(fields[3], fields[4])}
+    fix: dict[str, Any] = {
+        "lat": degrees(fields[1], fields[2]),
+        "lon": degrees(fields[3], fields[4]),
+    }
     for name, at in (("satellites", 6), ("hdop", 7), ("altitude_m", 8)):
         if fields[at]:
             fix[name] = int(fields[at]) if name == "satellites" else float(fields[at])

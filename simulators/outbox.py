@@ -1,10 +1,11 @@
 """What a plain device has taken and the cloud has not yet acknowledged. Pure: no socket, no clock.
 
-Per lane (a device) messages leave in order, at most `lane_window` of them unacknowledged at once, and all lanes together at most
-`window`. A message leaves the outbox by its end-to-end acknowledgement and by nothing else; until then it is sent again, with the same
-bytes, after a lost connection, after `resend_after_s` without an answer, or when the time of the answer `later` is over.
-At the bound `capacity` the oldest message of the lane that was never sent is given up and counted: a live sensor prefers what is new.
-A player of files asks `full` and waits instead.
+Per lane (a device) messages leave in order, at most `lane_window` of them unacknowledged at once,
+and all lanes together at most `window`. A message leaves the outbox by its end-to-end
+acknowledgement and by nothing else; until then it is sent again, with the same bytes, after a lost
+connection, after `resend_after_s` without an answer, or when the time of the answer `later` is
+over. At the bound `capacity` the oldest message of the lane that was never sent is given up and
+counted: a live sensor prefers what is new. A player of files asks `full` and waits instead.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ class Message:
 class Outbox:
     """Messages on their way, by lane."""
 
-    def __init__(self, *, window: int, lane_window: int, capacity: int, resend_after_s: float = RESEND_AFTER_S) -> None:
+    def __init__(
+        self,
+        *,
+        window: int,
+        lane_window: int,
+        capacity: int,
+        resend_after_s: float = RESEND_AFTER_S,
+    ) -> None:
         self.window = window
         """Messages in flight at once."""
         self._lane_window = lane_window
@@ -45,7 +53,8 @@ class Outbox:
         self._ready: deque[int] = deque()
         self._in_flight: OrderedDict[int, float] = OrderedDict()
         self._postponed: dict[int, float] = {}
-        """When the cloud wants to see them again; they leave the window to others, but their lane waits."""
+        """When the cloud wants to see them again; they leave the window to others, but their lane
+        waits."""
         self._last_key = 0
         self.given_up = 0
         """Messages given up at the bound."""
@@ -64,13 +73,23 @@ class Outbox:
         """In all messages that wait or are on their way."""
         return sum(message.readings for message in self._messages.values())
 
-    def offer(self, lane: str, topic: str, payload: bytes, *, readings: int = 1, content_type: str | None = None) -> None:
+    def offer(
+        self,
+        lane: str,
+        topic: str,
+        payload: bytes,
+        *,
+        readings: int = 1,
+        content_type: str | None = None,
+    ) -> None:
         """Take a message."""
         waiting = self._waiting.setdefault(lane, deque())
         if self.full and not self._give_up_oldest(waiting):
             return
         self._last_key += 1
-        self._messages[self._last_key] = Message(self._last_key, lane, topic, payload, readings, content_type)
+        self._messages[self._last_key] = Message(
+            self._last_key, lane, topic, payload, readings, content_type
+        )
         waiting.append(self._last_key)
         self._release(lane)
 
@@ -88,12 +107,17 @@ class Outbox:
             self._ready.append(waiting.popleft())
 
     def next_message(self, now_s: float) -> Message | None:
-        """The next message to send, None where nothing is due or the window is full. It counts as sent from now on."""
+        """The next message to send, None where nothing is due or the window is full.
+
+        It counts as sent from now on.
+        """
         if (postponed := self._postponed_until(now_s)) is not None:
             key = postponed
             del self._postponed[key]
             self.resent += 1
-        elif self._in_flight and now_s - next(iter(self._in_flight.values())) >= self._resend_after_s:
+        elif (
+            self._in_flight and now_s - next(iter(self._in_flight.values())) >= self._resend_after_s
+        ):
             key, _ = self._in_flight.popitem(last=False)
             self.resent += 1
         elif self._ready and len(self._in_flight) < self.window:
@@ -120,7 +144,10 @@ class Outbox:
             self._postponed[key] = until_s
 
     def settle(self, key: int) -> Message | None:
-        """The acknowledgement of a message came: it is the cloud's now. None where it was settled before."""
+        """The acknowledgement of a message came: it is the cloud's now.
+
+        None where it was settled before.
+        """
         message = self._messages.pop(key, None)
         if message is None:
             return None

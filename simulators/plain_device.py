@@ -1,7 +1,8 @@
 """A plain MQTT 5 client: QoS 1, a response topic and correlation data, nothing of the agent in it.
 
-It connects, sends what its outbox holds, takes acknowledgements, and connects again with jittered back-off when the broker goes away.
-One connection may speak for several devices (a file with many); a fleet gives each device its own.
+It connects, sends what its outbox holds, takes acknowledgements, and connects again with jittered
+back-off when the broker goes away. One connection may speak for several devices (a file with many);
+a fleet gives each device its own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from edgewake.simulators.outbox import Message, Outbox
 from edgewake.simulators.wire import Wire
 
 CONNECT_S: Final = 10.0
-"""Seconds for a connection and the broker's answer; a thousand at once on a busy machine take some."""
+"""Seconds for a connection and the broker's answer; a thousand at once on a busy machine take
+some."""
 BACKOFF_S_MIN: Final = 0.2
 BACKOFF_S_MAX: Final = 5.0
 LATER_S_MIN: Final = 0.1
@@ -52,8 +54,9 @@ class Counts:
 class PlainDevice:
     """A client id, its connection and its outbox.
 
-    `on_change(connected)` is called when the connection comes, goes, or fails for the first time; `on_refused` with a message that the
-    cloud does not take, and says whether its readings were sent in another form instead.
+    `on_change(connected)` is called when the connection comes, goes, or fails for the first time;
+    `on_refused` with a message that the cloud does not take, and says whether its readings were
+    sent in another form instead.
     """
 
     def __init__(
@@ -82,9 +85,19 @@ class PlainDevice:
         self.settled = asyncio.Event()
         """Set at each acknowledgement; a waiter clears it."""
 
-    def offer(self, device: str, stream: str, payload: bytes, *, readings: int = 1, content_type: str | None = None) -> None:
+    def offer(
+        self,
+        device: str,
+        stream: str,
+        payload: bytes,
+        *,
+        readings: int = 1,
+        content_type: str | None = None,
+    ) -> None:
         """Take one reading for `device`, or with its `content_type` a frame of several."""
-        self.outbox.offer(device, topics.up(device, stream), payload, readings=readings, content_type=content_type)
+        self.outbox.offer(
+            device, topics.up(device, stream), payload, readings=readings, content_type=content_type
+        )
         self._pump()
 
     async def run(self) -> None:
@@ -112,7 +125,11 @@ class PlainDevice:
         self._subscribed.clear()
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_S):
-            _, wire = await loop.create_connection(lambda: Wire(self._client_id, self._on_message), self._broker.host, self._broker.port)
+            _, wire = await loop.create_connection(
+                lambda: Wire(self._client_id, self._on_message),
+                self._broker.host,
+                self._broker.port,
+            )
             try:
                 await wire.connected
             except BaseException:
@@ -141,7 +158,9 @@ class PlainDevice:
         if self._timer is not None:
             self._timer.cancel()
         wait_s = None if due_s is None else max(due_s - self._clock.monotonic_s(), 0.0)
-        self._timer = None if wait_s is None else asyncio.get_running_loop().call_later(wait_s, self._pump)
+        self._timer = (
+            None if wait_s is None else asyncio.get_running_loop().call_later(wait_s, self._pump)
+        )
 
     def _send(self, wire: Wire, message: Message) -> None:
         answer = topics.ack(message.lane)
@@ -165,7 +184,9 @@ class PlainDevice:
         key = int.from_bytes(packet.correlation_data or b"")
         if isinstance(answer, Later):
             self.counts.postponed += 1
-            self.outbox.postpone(key, self._clock.monotonic_s() + max(LATER_S_MIN, answer.retry_after_ms / 1000))
+            self.outbox.postpone(
+                key, self._clock.monotonic_s() + max(LATER_S_MIN, answer.retry_after_ms / 1000)
+            )
         elif not self._settle(key, answer):
             return
         self._pump()

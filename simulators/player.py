@@ -1,8 +1,10 @@
 """Plays readings to a broker at their pace and waits until the cloud has each of them.
 
-The file waits for the network, never the other way round: at OUTBOX_MAX unacknowledged readings the next row is not read. Readings of
-one device leave in order, each after the acknowledgement of the one before where `in_flight_per_device` is 1. Where nobody asked for a pace
-they leave in frames; a frame that the cloud refuses goes once more reading by reading, so that one bad reading costs itself alone.
+The file waits for the network, never the other way round: at OUTBOX_MAX unacknowledged readings the
+next row is not read. Readings of one device leave in order, each after the acknowledgement of the
+one before where `in_flight_per_device` is 1. Where nobody asked for a pace they leave in frames; a
+frame that the cloud refuses goes once more reading by reading, so that one bad reading costs itself
+alone.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ OUTBOX_MAX: Final = 2000
 IN_FLIGHT_MAX: Final = 256
 """Messages on the way at once, all devices together."""
 IN_FLIGHT_AT_FULL_SPEED: Final = 64
-"""Messages of one device on their way at once, where nobody asked for a pace: far fewer than the sequencer can put right (1024)."""
+"""Messages of one device on their way at once, where nobody asked for a pace: far fewer than the
+sequencer can put right (1024)."""
 BAD_ROWS_SHOWN: Final = 5
 
 
@@ -41,7 +44,8 @@ class Summary:
     rejected: int = 0
     last_rejection: str = ""
     unacked: int = 0
-    """Readings sent that nobody acknowledged before the patience ended; the cloud may have them or not."""
+    """Readings sent that nobody acknowledged before the patience ended; the cloud may have them or
+    not."""
     bad_rows: int = 0
     first_bad: list[BadRow] = field(default_factory=list)
     devices: int = 0
@@ -82,15 +86,27 @@ class Player:
         self._framing = Framing(self._epoch)
         # Room for all readings of refused frames beside what the file may bring.
         outbox = Outbox(
-            window=IN_FLIGHT_MAX, lane_window=plan.in_flight_per_device, capacity=OUTBOX_MAX + IN_FLIGHT_MAX * (FRAME_READINGS + 1)
+            window=IN_FLIGHT_MAX,
+            lane_window=plan.in_flight_per_device,
+            capacity=OUTBOX_MAX + IN_FLIGHT_MAX * (FRAME_READINGS + 1),
         )
         self._device = PlainDevice(
-            client_id, plan.broker, outbox, clock=clock, rng=rng, on_change=lambda _: None, on_refused=self._send_singly
+            client_id,
+            plan.broker,
+            outbox,
+            clock=clock,
+            rng=rng,
+            on_change=lambda _: None,
+            on_refused=self._send_singly,
         )
         self.summary = Summary()
 
-    async def play(self, readings: Iterable[Reading | BadRow], pace: Pace, on_row: Callable[[], None]) -> Summary:
-        """Play to the end, or until nobody acknowledges any more; `summary` is true at any moment."""
+    async def play(
+        self, readings: Iterable[Reading | BadRow], pace: Pace, on_row: Callable[[], None]
+    ) -> Summary:
+        """Play to the end, or until nobody acknowledges any more; `summary` is true at any
+        moment.
+        """
         connection = asyncio.create_task(self._device.run(), name="replay connection")
         playing = asyncio.create_task(self._play(readings, pace, on_row), name="replay")
         try:
@@ -105,7 +121,9 @@ class Player:
             self._count()
         return self.summary
 
-    async def _play(self, readings: Iterable[Reading | BadRow], pace: Pace, on_row: Callable[[], None]) -> None:
+    async def _play(
+        self, readings: Iterable[Reading | BadRow], pace: Pace, on_row: Callable[[], None]
+    ) -> None:
         start_s = self._clock.monotonic_s()
         for reading in readings:
             on_row()
@@ -118,7 +136,9 @@ class Player:
             if not await self._until(lambda: len(self._device.outbox) < OUTBOX_MAX):
                 return
             if self._send(reading, pace):
-                await asyncio.sleep(0)  # a hundred rows are work enough for one turn: acknowledgements wait
+                await asyncio.sleep(
+                    0
+                )  # a hundred rows are work enough for one turn: acknowledgements wait
         self._send_frames(self._framing.rest())
         await self._until(lambda: len(self._device.outbox) == 0)
 
@@ -129,12 +149,22 @@ class Player:
         self.summary.sent += 1
         if self._plan.in_frames:
             return self._send_frames(self._framing.put(reading.device, t, reading.fields))
-        self._device.offer(reading.device, self._plan.stream, orjson.dumps({"t": t, "epoch": self._epoch, "seq": seq, **reading.fields}))
+        self._device.offer(
+            reading.device,
+            self._plan.stream,
+            orjson.dumps({"t": t, "epoch": self._epoch, "seq": seq, **reading.fields}),
+        )
         return False
 
     def _send_frames(self, frames: Collection[Made]) -> bool:
         for frame in frames:
-            self._device.offer(frame.device, self._plan.stream, frame.payload, readings=frame.readings, content_type=FRAME_TYPE)
+            self._device.offer(
+                frame.device,
+                self._plan.stream,
+                frame.payload,
+                readings=frame.readings,
+                content_type=FRAME_TYPE,
+            )
         return bool(frames)
 
     def _send_singly(self, message: Message) -> bool:
@@ -142,7 +172,13 @@ class Player:
             return False
         for readings, payload in singly(message.payload, self._epoch + 1):
             content_type = None if readings else FRAME_TYPE
-            self._device.offer(message.lane, self._plan.stream, payload, readings=readings, content_type=content_type)
+            self._device.offer(
+                message.lane,
+                self._plan.stream,
+                payload,
+                readings=readings,
+                content_type=content_type,
+            )
         return True
 
     async def _until(self, condition: Callable[[], bool]) -> bool:

@@ -1,9 +1,11 @@
-"""Recorded files as rows: CSV and TSV, JSON lines, NMEA 0183, each also gzipped. Pure but for reading the file.
+"""Recorded files as rows: CSV and TSV, JSON lines, NMEA 0183, each also gzipped. Pure but for
+reading the file.
 
-A row is (line number, {column: value}); values are numbers, text, booleans or None where the file says that it does not know.
-What cannot be read is a BadRow with its line and reason: counted and said by the caller, never silently left out.
-A column of a CSV file is a number if all its values in the first TYPE_ROWS rows are (`007` and `46A` are text), else text; a later
-value of a number column that is none becomes a BadValue.
+A row is (line number, {column: value}); values are numbers, text, booleans or None where the file
+says that it does not know. What cannot be read is a BadRow with its line and reason: counted and
+said by the caller, never silently left out. A column of a CSV file is a number if all its values in
+the first TYPE_ROWS rows are (`007` and `46A` are text), else text; a later value of a number column
+that is none becomes a BadValue.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ LINE_BYTES_MAX: Final = 1024 * 1024
 MISSING: Final = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "none", "nil", "\\n"})
 _NUMBER: Final = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _DIGITS_EXACT: Final = 15
-"""Decimal digits that a 64-bit float keeps; longer integers become floats like all other numbers."""
+"""Decimal digits that a 64-bit float keeps; longer integers become floats like all other
+numbers."""
 
 Row: TypeAlias = tuple[int, Mapping[str, Any]]
 
@@ -97,18 +100,29 @@ def detect(path: Path) -> FileFormat:
             return FileFormat.JSONL
         if is_sentence(line):
             return FileFormat.NMEA
-        return FileFormat.TSV if "\t" in line and line.count("\t") >= line.count(",") else FileFormat.CSV
+        return (
+            FileFormat.TSV
+            if "\t" in line and line.count("\t") >= line.count(",")
+            else FileFormat.CSV
+        )
     raise UnreadableFile(f"{path}: holds no line of text")
 
 
-def rows(path: Path, file_format: FileFormat, tally: Tally, *, columns: Sequence[str] | None = None) -> Iterator[Row | BadRow]:
-    """The rows of a file. `columns` names the columns of a CSV or TSV file without a header line. Raises UnreadableFile."""
+def rows(
+    path: Path, file_format: FileFormat, tally: Tally, *, columns: Sequence[str] | None = None
+) -> Iterator[Row | BadRow]:
+    """The rows of a file.
+
+    `columns` names the columns of a CSV or TSV file without a header line. Raises UnreadableFile.
+    """
     numbered = lines(path)
     if file_format is FileFormat.JSONL:
         return _json_rows(numbered)
     if file_format is FileFormat.NMEA:
         return _nmea_rows(numbered)
-    return _csv_rows(path, numbered, "\t" if file_format is FileFormat.TSV else None, columns, tally)
+    return _csv_rows(
+        path, numbered, "\t" if file_format is FileFormat.TSV else None, columns, tally
+    )
 
 
 def _json_rows(numbered: Iterable[tuple[int, str | BadRow]]) -> Iterator[Row | BadRow]:
@@ -124,7 +138,11 @@ def _json_row(number: int, line: str) -> Row | BadRow:
         row = parse(line)
     except orjson.JSONDecodeError as error:
         return BadRow(number, f"not JSON: {error}")
-    return (number, row) if isinstance(row, dict) else BadRow(number, f"expected an object, found {type(row).__name__}")
+    return (
+        (number, row)
+        if isinstance(row, dict)
+        else BadRow(number, f"expected an object, found {type(row).__name__}")
+    )
 
 
 def _nmea_rows(numbered: Iterable[tuple[int, str | BadRow]]) -> Iterator[Row | BadRow]:
@@ -145,11 +163,15 @@ def _nmea_rows(numbered: Iterable[tuple[int, str | BadRow]]) -> Iterator[Row | B
         yield number, fix
 
 
-# --- CSV ------------------------------------------------------------------------------------------------------------------------
+# --- CSV ------------------------------------------------------------------------------------------
 
 
 def _csv_rows(
-    path: Path, numbered: Iterable[tuple[int, str | BadRow]], delimiter: str | None, columns: Sequence[str] | None, tally: Tally
+    path: Path,
+    numbered: Iterable[tuple[int, str | BadRow]],
+    delimiter: str | None,
+    columns: Sequence[str] | None,
+    tally: Tally,
 ) -> Iterator[Row | BadRow]:
     bad: list[BadRow] = []
     passed = LineNumbers()
@@ -157,9 +179,15 @@ def _csv_rows(
     sample = list(islice(good, 50))
     if not sample:
         raise UnreadableFile(f"{path}: holds no line of text")
-    table = csv.reader(chain(sample, good), delimiter=delimiter or sniff(sample), skipinitialspace=True)
+    table = csv.reader(
+        chain(sample, good), delimiter=delimiter or sniff(sample), skipinitialspace=True
+    )
     try:
-        names = list(columns) if columns is not None else _told_apart([name.strip() for name in next(table)])
+        names = (
+            list(columns)
+            if columns is not None
+            else _told_apart([name.strip() for name in next(table)])
+        )
         first = list(islice(_cells(table, names, passed), TYPE_ROWS))
         numbers = _number_columns(names, (row[1] for row in first if not isinstance(row, BadRow)))
         for row in chain(first, _cells(table, names, passed)):
@@ -171,10 +199,12 @@ def _csv_rows(
 
 
 class LineNumbers:
-    """The file's line numbers of the lines that the CSV reader was given, as it only counts what it gets.
+    """The file's line numbers of the lines that the CSV reader was given, as it only counts what it
+    gets.
 
-    Kept as runs (count of lines given, line number) that begin wherever lines were left out, and forgotten once they are read past: a
-    file of any length costs what its unread lines cost, at most those of the sample.
+    Kept as runs (count of lines given, line number) that begin wherever lines were left out, and
+    forgotten once they are read past: a file of any length costs what its unread lines cost, at
+    most those of the sample.
     """
 
     def __init__(self) -> None:
@@ -191,14 +221,18 @@ class LineNumbers:
             self._runs.append((self._count, number))
 
     def of(self, count: int) -> int:
-        """The file's line of the reader's `count`-th; never asked for an earlier one than before."""
+        """The file's line of the reader's `count`-th; never asked for an earlier one than
+        before.
+        """
         while len(self._runs) > 1 and self._runs[1][0] <= count:
             self._runs.popleft()
         first, number = self._runs[0]
         return number + count - first
 
 
-def _without_bad(numbered: Iterable[tuple[int, str | BadRow]], bad: list[BadRow], passed: LineNumbers) -> Iterator[str]:
+def _without_bad(
+    numbered: Iterable[tuple[int, str | BadRow]], bad: list[BadRow], passed: LineNumbers
+) -> Iterator[str]:
     """Lines for the CSV reader; `passed` notes which it gets."""
     for number, line in numbered:
         if isinstance(line, BadRow):
@@ -235,13 +269,18 @@ def _told_apart(names: Sequence[str]) -> list[str]:
     return apart
 
 
-def _cells(table: Any, names: Sequence[str], passed: LineNumbers) -> Iterator[tuple[int, dict[str, str]] | BadRow]:
+def _cells(
+    table: Any, names: Sequence[str], passed: LineNumbers
+) -> Iterator[tuple[int, dict[str, str]] | BadRow]:
     for cells in table:
         line = passed.of(table.line_num)
         if len(cells) < len(names) or any(cell.strip() for cell in cells[len(names) :]):
             yield BadRow(line, f"{len(cells)} values: expected {len(names)}")
         else:
-            yield line, {name: cell.strip() for name, cell in zip(names, cells, strict=False) if name}
+            yield (
+                line,
+                {name: cell.strip() for name, cell in zip(names, cells, strict=False) if name},
+            )
 
 
 def is_number(text: str) -> bool:
@@ -269,7 +308,11 @@ def _typed(row: Mapping[str, str], numbers: frozenset[str], tally: Tally) -> dic
         elif name not in numbers:
             values[name] = cell
         elif is_number(cell):
-            values[name] = int(cell) if len(cell) <= _DIGITS_EXACT and not any(c in ".eE" for c in cell) else float(cell)
+            values[name] = (
+                int(cell)
+                if len(cell) <= _DIGITS_EXACT and not any(c in ".eE" for c in cell)
+                else float(cell)
+            )
         else:
             values[name] = None
             tally.bad_values += 1

@@ -1,7 +1,10 @@
-"""A recorded file as readings: which device, when, which fields. Pure: rows in, readings or bad rows out.
+"""A recorded file as readings: which device, when, which fields.
 
-Event times are the recorded ones, or moved so that the first is now and the distances are kept, divided by the speed.
-Names that are not legal are made so by the rule of all ways in (`edgewake.protocol.field_names`): `Speed (km/h)` becomes `Speed_km_h`.
+Pure: rows in, readings or bad rows out.
+
+Event times are the recorded ones, or moved so that the first is now and the distances are kept,
+divided by the speed. Names that are not legal are made so by the rule of all ways in
+(`edgewake.protocol.field_names`): `Speed (km/h)` becomes `Speed_km_h`.
 """
 
 from __future__ import annotations
@@ -54,8 +57,11 @@ def guess_time_field(columns: Iterable[str]) -> str | None:
     return next((by_lower[name] for name in NAMES if name in by_lower), None)
 
 
-def with_time_field(rows: Iterable[Row | BadRow], columns: Columns, named: str | None) -> tuple[Columns, Iterator[Row | BadRow]]:
-    """The columns with their time fields: as named (`A` or `A,B`; `-` for none), or guessed from the first good row.
+def with_time_field(
+    rows: Iterable[Row | BadRow], columns: Columns, named: str | None
+) -> tuple[Columns, Iterator[Row | BadRow]]:
+    """The columns with their time fields: as named (`A` or `A,B`; `-` for none), or guessed from
+    the first good row.
 
     Raises ValueError where the named ones are not there.
     """
@@ -88,7 +94,11 @@ def to_readings(rows: Iterable[Row | BadRow], columns: Columns) -> Iterator[Read
             continue
         line, values = row
         try:
-            t = parse_time(_joined(values, columns.time_fields), columns) if columns.time_fields else round(count * columns.every_s * 1000)
+            t = (
+                parse_time(_joined(values, columns.time_fields), columns)
+                if columns.time_fields
+                else round(count * columns.every_s * 1000)
+            )
             yield Reading(_device(values, columns), t, _fields(values, columns, names))
             count += 1
         except ValueError as error:
@@ -114,7 +124,11 @@ def _fields(values: Mapping[str, Any], columns: Columns, names: Names) -> dict[s
     left_out = {*columns.time_fields, columns.device_field}
     fields: dict[str, Any] = {}
     for name, value in _flat(values, ""):
-        if name in left_out or value is None or (isinstance(value, float) and not math.isfinite(value)):
+        if (
+            name in left_out
+            or value is None
+            or (isinstance(value, float) and not math.isfinite(value))
+        ):
             continue
         fields[names.of(name)] = value
     if not fields:
@@ -130,7 +144,7 @@ def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield prefix + name, value
 
 
-# --- names ----------------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def legal_device(name: str) -> str:
@@ -147,7 +161,7 @@ def legal_stream(name: str) -> str:
     return legal if legal and legal[0].isalpha() else f"s_{legal}" if legal else "replay"
 
 
-# --- times ----------------------------------------------------------------------------------------------------------------------
+# --- times ----------------------------------------------------------------------------------------
 
 
 def parse_time(value: Any, columns: Columns) -> int:
@@ -155,11 +169,14 @@ def parse_time(value: Any, columns: Columns) -> int:
     return to_ms(value, columns.time_format, columns.zone)
 
 
-# --- pace -----------------------------------------------------------------------------------------------------------------------
+# --- pace -----------------------------------------------------------------------------------------
 
 
 def sorted_by_time(readings: Iterable[Reading | BadRow]) -> Iterator[Reading | BadRow]:
-    """Bad rows first, then the readings in time order, those of one moment as in the file. Raises ValueError over SORT_ROWS_MAX."""
+    """Bad rows first, then the readings in time order, those of one moment as in the file.
+
+    Raises ValueError over SORT_ROWS_MAX.
+    """
     kept = []
     for reading in readings:
         if isinstance(reading, BadRow):
@@ -167,7 +184,9 @@ def sorted_by_time(readings: Iterable[Reading | BadRow]) -> Iterator[Reading | B
             continue
         kept.append(reading)
         if len(kept) > SORT_ROWS_MAX:
-            raise ValueError(f"more than {SORT_ROWS_MAX} rows cannot be sorted; sort the file before")
+            raise ValueError(
+                f"more than {SORT_ROWS_MAX} rows cannot be sorted; sort the file before"
+            )
     yield from sorted(kept, key=lambda reading: reading.t)
 
 
@@ -181,13 +200,17 @@ class Pace:
         self._first_t: int | None = None
 
     def offset_s(self, t: int) -> float:
-        """Seconds after the start at which a reading of time `t` is due; 0 for one from before the first."""
+        """Seconds after the start at which a reading of time `t` is due; 0 for one from before the
+        first.
+        """
         if self._first_t is None:
             self._first_t = t
         return 0.0 if self._speed is None else max(0.0, (t - self._first_t) / 1000 / self._speed)
 
     def event_time(self, t: int, now_ms: int) -> int:
-        """The time to send: the recorded one, the moved one, or now where there is no speed to scale by."""
+        """The time to send: the recorded one, the moved one, or now where there is no speed to
+        scale by.
+        """
         if not self._move:
             return t
         if self._speed is None or self._first_t is None:

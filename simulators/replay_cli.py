@@ -40,20 +40,48 @@ edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%
 @click.command(epilog=EXAMPLES)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--stream", help="Stream to send to; default: the file's name.")
-@click.option("--device", help="Device that sends, where no column names it; default: the file's name.")
+@click.option(
+    "--device", help="Device that sends, where no column names it; default: the file's name."
+)
 @click.option("--device-field", metavar="F", help="Column that names the device.")
 @click.option(
-    "--time-field", metavar="F[,F]", help="Column of the event time, or two that are joined (Date,Time); default: guessed; - for none."
+    "--time-field",
+    metavar="F[,F]",
+    help=(
+        "Column of the event time, or two that are joined (Date,Time); default: guessed; - for "
+        "none."
+    ),
 )
 @click.option(
-    "--time-format", default="auto", show_default=True, help="auto, s, ms, us, ns, iso, or a pattern such as '%d/%m/%Y %H:%M:%S'."
+    "--time-format",
+    default="auto",
+    show_default=True,
+    help="auto, s, ms, us, ns, iso, or a pattern such as '%d/%m/%Y %H:%M:%S'.",
 )
-@click.option("--zone", default="UTC", show_default=True, help="Time zone of times that do not say theirs, e.g. Europe/Dublin.")
 @click.option(
-    "--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(0.001), help="Seconds between rows without a time."
+    "--zone",
+    default="UTC",
+    show_default=True,
+    help="Time zone of times that do not say theirs, e.g. Europe/Dublin.",
 )
-@click.option("--columns", metavar="A,B,…", help="Names of the columns where the file has no header line.")
-@click.option("--format", "file_format", default="auto", show_default=True, type=click.Choice(["auto", "csv", "tsv", "jsonl", "nmea"]))
+@click.option(
+    "--every",
+    "every_s",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.001),
+    help="Seconds between rows without a time.",
+)
+@click.option(
+    "--columns", metavar="A,B,…", help="Names of the columns where the file has no header line."
+)
+@click.option(
+    "--format",
+    "file_format",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "csv", "tsv", "jsonl", "nmea"]),
+)
 @click.option(
     "--speed",
     default="1",
@@ -62,7 +90,11 @@ edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%
     help="1 as recorded, 10 ten times faster, or max (in frames of up to 100 readings).",
 )
 @click.option(
-    "--times", default="now", show_default=True, type=click.Choice(["recorded", "now"]), help="Keep event times, or move the first to now."
+    "--times",
+    default="now",
+    show_default=True,
+    type=click.Choice(["recorded", "now"]),
+    help="Keep event times, or move the first to now.",
 )
 @click.option("--sort", "in_order", is_flag=True, help="Sort the rows by time first (in memory).")
 @click.option("--limit", type=click.IntRange(1), help="Stop after so many rows.")
@@ -77,15 +109,20 @@ edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%
 @click.option(
     "--in-flight",
     type=click.IntRange(1, 512),
-    help="Messages of one device on their way at once; default: 1, at full speed 64. With more than 1 two bridges may swap neighbours.",
+    help="Messages of one device on their way at once; default: 1, at full speed 64. With more "
+    "than 1 two bridges may swap neighbours.",
 )
 @broker_options
 def replay(
-    file: Path, stream: str | None, device: str | None, device_field: str | None, time_field: str | None, time_format: str, zone: str,
-    every_s: float, columns: str | None, file_format: str, speed: float | None, times: str, in_order: bool, limit: int | None,
+    file: Path, stream: str | None, device: str | None, device_field: str | None,
+    time_field: str | None, time_format: str, zone: str,
+    every_s: float, columns: str | None, file_format: str, speed: float | None, times: str,
+    in_order: bool, limit: int | None,
     patience_s: float, in_flight: int | None, host: str | None, port: int | None,
 ) -> None:  # fmt: skip
-    """Send a recorded FILE (CSV, TSV, JSON lines or NMEA 0183, also .gz) as plain MQTT readings, and wait until the cloud has them all."""
+    """Send a recorded FILE (CSV, TSV, JSON lines or NMEA 0183, also .gz) as plain MQTT readings,
+    and wait until the cloud has them all.
+    """
     import random
 
     from edgewake.protocol.clock import SystemClock
@@ -109,9 +146,15 @@ def replay(
         in_frames=speed is None,
     )
     try:
-        meaning = Columns(legal_device(device or name), device_field, (), time_format, _zone(zone), every_s)
-        readings = _readings(file, file_format, columns, tally, meaning, time_field, limit, in_order)
-        player = Player(plan, client_id=f"replay-{random.getrandbits(32):08x}", clock=clock, rng=random.Random())
+        meaning = Columns(
+            legal_device(device or name), device_field, (), time_format, _zone(zone), every_s
+        )
+        readings = _readings(
+            file, file_format, columns, tally, meaning, time_field, limit, in_order
+        )
+        player = Player(
+            plan, client_id=f"replay-{random.getrandbits(32):08x}", clock=clock, rng=random.Random()
+        )
         pace = Pace(speed=speed, move_to_now=times == "now", start_ms=clock.now_ms())
         report = LateReport(plan.stream, asker())
         report.begin()
@@ -137,7 +180,8 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _readings(
-    file: Path, file_format: str, names: str | None, tally: Tally, meaning: Columns, time_field: str | None, limit: int | None,
+    file: Path, file_format: str, names: str | None, tally: Tally, meaning: Columns,
+    time_field: str | None, limit: int | None,
     in_order: bool,
 ) -> Iterator[Reading | BadRow]:  # fmt: skip
     from itertools import islice
@@ -161,12 +205,25 @@ def _progress(file: Path, limit: int | None) -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     from edgewake.simulators.recorded import lines
 
     total = min(sum(1 for _ in lines(file)), limit or sys.maxsize)
-    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bar = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*bar, console=Console(stderr=True)) as progress:
         task = progress.add_task(file.name, total=total)
         yield lambda: progress.advance(task)
@@ -175,7 +232,8 @@ def _progress(file: Path, limit: int | None) -> Iterator[Callable[[], None]]:
 def _print_summary(summary: Summary, tally: Tally, plan: PlayPlan) -> None:
     devices = f"{summary.devices} device{'' if summary.devices == 1 else 's'}"
     click.echo(
-        f"stream {plan.stream}, {devices}: sent {summary.sent}, acked {summary.acked}, rejected {summary.rejected}, "
+        f"stream {plan.stream}, {devices}: sent {summary.sent}, acked {summary.acked}, rejected "
+        f"{summary.rejected}, "
         f"unacked {summary.unacked}, bad rows {summary.bad_rows}, bad values {tally.bad_values}"
     )
     for bad in summary.first_bad:
@@ -183,10 +241,20 @@ def _print_summary(summary: Summary, tally: Tally, plan: PlayPlan) -> None:
     if summary.bad_rows > len(summary.first_bad):
         click.echo(f"  and {summary.bad_rows - len(summary.first_bad)} more bad rows", err=True)
     if tally.columns:
-        click.echo(f"  values that are no numbers were left out of {', '.join(sorted(tally.columns))}", err=True)
+        click.echo(
+            f"  values that are no numbers were left out of {', '.join(sorted(tally.columns))}",
+            err=True,
+        )
     if summary.rejected:
-        click.echo(f"  the cloud refused {summary.rejected} and keeps them as dead letters; the last: {summary.last_rejection}", err=True)
+        click.echo(
+            f"  the cloud refused {summary.rejected} and keeps them as dead letters; the last: "
+            f"{summary.last_rejection}",
+            err=True,
+        )
     if summary.unacked:
         where = f"{plan.broker.host}:{plan.broker.port}"
-        text = f"nobody acknowledged {summary.unacked} for {plan.patience_s:g} s: does the broker at {where} run, and a bridge?"
+        text = (
+            f"nobody acknowledged {summary.unacked} for {plan.patience_s:g} s: does the broker at "
+            f"{where} run, and a bridge?"
+        )
         click.echo(f"  {text}", err=True)

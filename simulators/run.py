@@ -1,4 +1,6 @@
-"""Run a coroutine until it ends or the process is told to stop (SIGTERM, SIGINT); then cancel it and let it clean up."""
+"""Run a coroutine until it ends or the process is told to stop (SIGTERM, SIGINT); then cancel it
+and let it clean up.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What a town is: junctions and streets on a plane in metres, its place on Earth, and itself as a map. Pure.
+"""What a town is: junctions and streets on a plane in metres, its place on Earth, and itself as a
+map. Pure.
 
-The plane's x is east and y north of the origin. `geojson` gives the town as a map (RFC 7946), small enough to serve beside a page.
+The plane's x is east and y north of the origin. `geojson` gives the town as a map (RFC 7946), small
+enough to serve beside a page.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ ORIGIN_LON: Final = -6.1180
 MAP_M: Final = (-4300.0, -3200.0, 4700.0, 3200.0)
 """West, south, east and north border of the map."""
 
-# Metres per degree on the WGS 84 ellipsoid at ORIGIN_LAT (series of the meridian and parallel arcs); 0.1 % off at 4 km.
+# Metres per degree on the WGS 84 ellipsoid at ORIGIN_LAT (series of the meridian and parallel
+# arcs); 0.1 % off at 4 km.
 _PHI: Final = math.radians(ORIGIN_LAT)
 _M_PER_LAT: Final = 111_132.954 - 559.822 * math.cos(2 * _PHI) + 1.175 * math.cos(4 * _PHI)
-_M_PER_LON: Final = 111_412.84 * math.cos(_PHI) - 93.5 * math.cos(3 * _PHI) + 0.118 * math.cos(5 * _PHI)
+_M_PER_LON: Final = (
+    111_412.84 * math.cos(_PHI) - 93.5 * math.cos(3 * _PHI) + 0.118 * math.cos(5 * _PHI)
+)
 
 
 class StreetClass(StrEnum):
@@ -71,14 +76,18 @@ class Edge:
         return LIMIT_KMH[self.kind] / 3.6
 
     def point_at(self, metres: float) -> tuple[Point, float]:
-        """The point so many metres from `a`, and the bearing there towards `b` in degrees (0 north, 90 east)."""
+        """The point so many metres from `a`, and the bearing there towards `b` in degrees (0 north,
+        90 east).
+        """
         marks = self.marks
         i = 0
         while i < len(marks) - 2 and marks[i + 1] < metres:
             i += 1
         (x0, y0), (x1, y1) = self.points[i], self.points[i + 1]
         part = min(max((metres - marks[i]) / (marks[i + 1] - marks[i]), 0.0), 1.0)
-        return (x0 + (x1 - x0) * part, y0 + (y1 - y0) * part), math.degrees(math.atan2(x1 - x0, y1 - y0)) % 360
+        return (x0 + (x1 - x0) * part, y0 + (y1 - y0) * part), math.degrees(
+            math.atan2(x1 - x0, y1 - y0)
+        ) % 360
 
 
 @dataclass(frozen=True)
@@ -113,24 +122,46 @@ def to_plane(lat: float, lon: float) -> Point:
     return (lon - ORIGIN_LON) * _M_PER_LON, (lat - ORIGIN_LAT) * _M_PER_LAT
 
 
-# --- as a map -------------------------------------------------------------------------------------------------------------------
+# --- as a map -------------------------------------------------------------------------------------
 
 
 def geojson(town: Town) -> dict[str, Any]:
-    """A FeatureCollection: property `kind` is sea, river, park, road or station; roads also have name, class and bridge."""
+    """A FeatureCollection: property `kind` is sea, river, park, road or station; roads also have
+    name, class and bridge.
+    """
     features = [
         _feature("Polygon", [_ring(town.coast)], kind="sea"),
         _feature("Polygon", [_ring(town.river)], kind="river", name="River Merrow"),
     ]
-    features += [_feature("Polygon", [_ring(outline)], kind="park", name=name) for name, outline in town.parks]
-    for edge in sorted(town.edges, key=lambda e: (list(LIMIT_KMH).index(e.kind), e.street), reverse=True):
-        line = [_lonlat(point) for point in edge.points]
-        features.append(_feature("LineString", line, kind="road", name=edge.street, **{"class": edge.kind.value}, bridge=edge.bridge))
     features += [
-        _feature("Point", _lonlat(town.junctions[node]), kind="station", name=f"Charging {i}") for i, node in enumerate(town.stations, 1)
+        _feature("Polygon", [_ring(outline)], kind="park", name=name)
+        for name, outline in town.parks
+    ]
+    for edge in sorted(
+        town.edges, key=lambda e: (list(LIMIT_KMH).index(e.kind), e.street), reverse=True
+    ):
+        line = [_lonlat(point) for point in edge.points]
+        features.append(
+            _feature(
+                "LineString",
+                line,
+                kind="road",
+                name=edge.street,
+                **{"class": edge.kind.value},
+                bridge=edge.bridge,
+            )
+        )
+    features += [
+        _feature("Point", _lonlat(town.junctions[node]), kind="station", name=f"Charging {i}")
+        for i, node in enumerate(town.stations, 1)
     ]
     west, south, east, north = (*_lonlat(MAP_M[:2]), *_lonlat(MAP_M[2:]))
-    return {"type": "FeatureCollection", "name": NAME, "bbox": [west, south, east, north], "features": features}
+    return {
+        "type": "FeatureCollection",
+        "name": NAME,
+        "bbox": [west, south, east, north],
+        "features": features,
+    }
 
 
 def _lonlat(point: Point) -> list[float]:
@@ -145,4 +176,8 @@ def _ring(outline: Sequence[Point]) -> list[list[float]]:
 
 
 def _feature(kind_of_geometry: str, coordinates: object, **properties: object) -> dict[str, Any]:
-    return {"type": "Feature", "properties": properties, "geometry": {"type": kind_of_geometry, "coordinates": coordinates}}
+    return {
+        "type": "Feature",
+        "properties": properties,
+        "geometry": {"type": kind_of_geometry, "coordinates": coordinates},
+    }

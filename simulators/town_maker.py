@@ -1,7 +1,8 @@
 """The town of the simulated fleet, which does not exist. Pure; the same at every call.
 
-A street is a row or a column of a grid that bends with the river, so quays follow the water; few columns cross it, on bridges; an
-elliptic ring road takes the ends of the main streets. Minor streets are left out here and there, and none is a dead end.
+A street is a row or a column of a grid that bends with the river, so quays follow the water; few
+columns cross it, on bridges; an elliptic ring road takes the ends of the main streets. Minor
+streets are left out here and there, and none is a dead end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ _COLUMNS: Final = range(-7, 8)
 _ROWS: Final = (-6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6)
 _BLOCK_X_M: Final = 390.0
 _BLOCK_Y_M: Final = 340.0
-_BRIDGES: Final = {-5: "Mill Bridge", -2: "Heron Bridge", 0: "Market Bridge", 3: "Chandlers Bridge", 6: "Ferry Bridge"}
+_BRIDGES: Final = {
+    -5: "Mill Bridge",
+    -2: "Heron Bridge",
+    0: "Market Bridge",
+    3: "Chandlers Bridge",
+    6: "Ferry Bridge",
+}
 _MAIN_COLUMNS: Final = frozenset({-5, 0, 3})
 _MAIN_ROWS: Final = frozenset({-4, -1, 1, 4})
 _RING_X_M: Final = 3350.0
@@ -38,12 +45,16 @@ _PARKS: Final = (
 """Name, column, row of the south-west corner, blocks east, blocks north."""
 
 _ROW_NAMES: Final = {
-    6: "Beacon Road", 5: "Hazel Street", 4: "Northern Avenue", 3: "Linden Street", 2: "Weavers Lane", 1: "North Quay",
-    -1: "South Quay", -2: "Coopers Lane", -3: "Priory Street", -4: "Southern Avenue", -5: "Rowan Street", -6: "Quarry Road",
+    6: "Beacon Road", 5: "Hazel Street", 4: "Northern Avenue", 3: "Linden Street",
+    2: "Weavers Lane", 1: "North Quay",
+    -1: "South Quay", -2: "Coopers Lane", -3: "Priory Street", -4: "Southern Avenue",
+    -5: "Rowan Street", -6: "Quarry Road",
 }  # fmt: skip
 _COLUMN_NAMES: Final = {
-    -7: "Kiln Lane", -6: "Orchard Street", -5: "Mill Road", -4: "Swan Street", -3: "Larkfield Street", -2: "Heron Street",
-    -1: "Bakers Lane", 0: "Market Street", 1: "Bell Street", 2: "Glovers Lane", 3: "Chandlers Road", 4: "Weir Street",
+    -7: "Kiln Lane", -6: "Orchard Street", -5: "Mill Road", -4: "Swan Street",
+    -3: "Larkfield Street", -2: "Heron Street",
+    -1: "Bakers Lane", 0: "Market Street", 1: "Bell Street", 2: "Glovers Lane", 3: "Chandlers Road",
+    4: "Weir Street",
     5: "Gannet Street", 6: "Ferry Road", 7: "Strand Street",
 }  # fmt: skip
 
@@ -94,16 +105,22 @@ def _grid_pieces(nodes: dict[tuple[int, int], Point], rng: random.Random) -> Ite
     for column, row in nodes:
         if (east := (column + 1, row)) in nodes:
             kind = StreetClass.MAIN if row in _MAIN_ROWS else StreetClass.STREET
-            if kind is StreetClass.MAIN or not (_inside_park(column, row, 1, 0) or rng.random() < _MINOR_LEFT_OUT):
+            if kind is StreetClass.MAIN or not (
+                _inside_park(column, row, 1, 0) or rng.random() < _MINOR_LEFT_OUT
+            ):
                 yield _Piece((column, row), east, _ROW_NAMES[row], kind)
         north_row = row + 1 if row != -1 else 1
         if (north := (column, north_row)) in nodes:
             if row == -1:
                 if column in _BRIDGES:
-                    yield _Piece((column, row), north, _BRIDGES[column], StreetClass.MAIN, bridge=True)
+                    yield _Piece(
+                        (column, row), north, _BRIDGES[column], StreetClass.MAIN, bridge=True
+                    )
                 continue
             kind = StreetClass.MAIN if column in _MAIN_COLUMNS else StreetClass.STREET
-            if kind is StreetClass.MAIN or not (_inside_park(column, row, 0, 1) or rng.random() < _MINOR_LEFT_OUT):
+            if kind is StreetClass.MAIN or not (
+                _inside_park(column, row, 0, 1) or rng.random() < _MINOR_LEFT_OUT
+            ):
                 yield _Piece((column, row), north, _COLUMN_NAMES[column], kind)
 
 
@@ -163,7 +180,9 @@ def make() -> Town:
     angles = [_angle(nodes[key]) for key, _ in ends]
     pieces = list(_grid_pieces(nodes, rng))
     pieces += [_Piece(key, i, name, StreetClass.MAIN) for i, (key, name) in enumerate(ends)]
-    pieces += [_Piece(i, (i + 1) % len(ends), "Ring Road", StreetClass.RING) for i in range(len(ends))]
+    pieces += [
+        _Piece(i, (i + 1) % len(ends), "Ring Road", StreetClass.RING) for i in range(len(ends))
+    ]
     return _assemble(_pruned(pieces), nodes, angles, rng)
 
 
@@ -171,8 +190,15 @@ def _angle(point: Point) -> float:
     return math.atan2(point[1] / _RING_Y_M, point[0] / _RING_X_M)
 
 
-def _assemble(pieces: list[_Piece], nodes: dict[tuple[int, int], Point], angles: list[float], rng: random.Random) -> Town:
-    keys: list[tuple[int, int] | int] = sorted({key for piece in pieces for key in (piece.a, piece.b)}, key=str)
+def _assemble(
+    pieces: list[_Piece],
+    nodes: dict[tuple[int, int], Point],
+    angles: list[float],
+    rng: random.Random,
+) -> Town:
+    keys: list[tuple[int, int] | int] = sorted(
+        {key for piece in pieces for key in (piece.a, piece.b)}, key=str
+    )
     number = {key: i for i, key in enumerate(keys)}
     at = [nodes[key] if isinstance(key, tuple) else _on_ring(angles[key]) for key in keys]
     junctions = tuple((round(x, 1), round(y, 1)) for x, y in at)
@@ -184,7 +210,12 @@ def _assemble(pieces: list[_Piece], nodes: dict[tuple[int, int], Point], angles:
         else:
             before, after = _neighbour(a, street, b, plain), _neighbour(b, street, a, plain)
             p, q = junctions[a], junctions[b]
-            points = _curve(p if before is None else junctions[before], p, q, q if after is None else junctions[after])
+            points = _curve(
+                p if before is None else junctions[before],
+                p,
+                q,
+                q if after is None else junctions[after],
+            )
         points = (junctions[a], *points[1:-1], junctions[b])
         bridge = piece.bridge or (piece.kind is StreetClass.RING and _crosses_river(points))
         edges.append(Edge(a, b, piece.street, piece.kind, points, bridge))
@@ -197,7 +228,10 @@ def _assemble(pieces: list[_Piece], nodes: dict[tuple[int, int], Point], angles:
 def _arc(start: float, end: float) -> tuple[Point, ...]:
     turn = (end - start) % math.tau
     steps = max(2, round(turn / 0.06))
-    return tuple((round(x, 1), round(y, 1)) for x, y in (_on_ring(start + turn * i / steps) for i in range(steps + 1)))
+    return tuple(
+        (round(x, 1), round(y, 1))
+        for x, y in (_on_ring(start + turn * i / steps) for i in range(steps + 1))
+    )
 
 
 def _crosses_river(points: Sequence[Point]) -> bool:
@@ -205,14 +239,23 @@ def _crosses_river(points: Sequence[Point]) -> bool:
     return any(p != q for p, q in pairwise(sides))
 
 
-def _park_outline(park: tuple[str, int, int, int, int], nodes: dict[tuple[int, int], Point]) -> tuple[Point, ...]:
+def _park_outline(
+    park: tuple[str, int, int, int, int], nodes: dict[tuple[int, int], Point]
+) -> tuple[Point, ...]:
     _, west, south, wide, high = park
-    border = [(west + i, south) for i in range(wide)] + [(west + wide, south + i) for i in range(high)]
-    border += [(west + wide - i, south + high) for i in range(wide)] + [(west, south + high - i) for i in range(high)]
+    border = [(west + i, south) for i in range(wide)] + [
+        (west + wide, south + i) for i in range(high)
+    ]
+    border += [(west + wide - i, south + high) for i in range(wide)] + [
+        (west, south + high - i) for i in range(high)
+    ]
     corners = [nodes[key] for key in border]
     middle = (sum(x for x, _ in corners) / len(corners), sum(y for _, y in corners) / len(corners))
     inset = [(x + (middle[0] - x) * 0.10, y + (middle[1] - y) * 0.10) for x, y in corners]
-    return (*((round(x, 1), round(y, 1)) for x, y in inset), (round(inset[0][0], 1), round(inset[0][1], 1)))
+    return (
+        *((round(x, 1), round(y, 1)) for x, y in inset),
+        (round(inset[0][0], 1), round(inset[0][1], 1)),
+    )
 
 
 _EAST_M: Final = 5600

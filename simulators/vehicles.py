@@ -1,9 +1,14 @@
-"""One electric vehicle that drives through the town. Pure: it moves when it is told how much time has passed.
+"""One electric vehicle that drives through the town.
 
-It keeps to the streets, to their speed limits and to what its motor and brakes can do (ACCELERATION, BRAKING); it slows down for
-turns, waits at junctions, stays a while where it wanted to go, and drives to a charging station before its battery is empty.
-Vehicles do not see each other. The safe speed is Krauss's (Metastable states in a microscopic model of traffic flow, Phys. Rev. E 55,
-1997): at each step not faster than can be braked down, after that step, to what the end of the street asks for.
+Pure: it moves when it is told how much time has passed.
+
+It keeps to the streets, to their speed limits and to what its motor and brakes can do
+(ACCELERATION, BRAKING); it slows down for turns, waits at junctions, stays a while where it wanted
+to go, and drives to a charging station before its battery is empty. Vehicles do not see each other.
+The safe speed is Krauss's (Metastable states in a microscopic model of traffic flow, Phys. Rev. E
+55,
+1997): at each step not faster than can be braked down, after that step, to what the end of the
+street asks for.
 """
 
 from __future__ import annotations
@@ -35,7 +40,10 @@ CHARGED_PERCENT: Final = 88.0
 
 
 class Vehicle:
-    """Where one vehicle is and what it is about to do. `rng` is its own, so that vehicles do not change each other's story."""
+    """Where one vehicle is and what it is about to do.
+
+    `rng` is its own, so that vehicles do not change each other's story.
+    """
 
     def __init__(self, name: str, town: Town, rng: random.Random) -> None:
         self.name = name
@@ -55,7 +63,7 @@ class Vehicle:
         self._choose_destination()
         self._plan_exit()
 
-    # --- what is seen of it ---------------------------------------------------------------------------------------------------------
+    # --- what is seen of it -----------------------------------------------------------------------
 
     @property
     def head(self) -> int:
@@ -64,7 +72,9 @@ class Vehicle:
 
     def position(self) -> tuple[Point, float]:
         """Point of the plane and heading in degrees."""
-        point, bearing = self.edge.point_at(self.metres if self.forward else self.edge.length - self.metres)
+        point, bearing = self.edge.point_at(
+            self.metres if self.forward else self.edge.length - self.metres
+        )
         return point, bearing if self.forward else (bearing + 180) % 360
 
     def reading(self) -> dict[str, float | str]:
@@ -81,7 +91,7 @@ class Vehicle:
             "street": self.edge.street,
         }
 
-    # --- moving ---------------------------------------------------------------------------------------------------------------------
+    # --- moving -----------------------------------------------------------------------------------
 
     def step(self, dt: float) -> None:
         """Let `dt` seconds pass."""
@@ -104,7 +114,9 @@ class Vehicle:
     def _drive(self, dt: float) -> None:
         gap = max(self.edge.length - self.metres, 0.0)
         wanted = min(self.edge.limit, _safe_speed(gap, self._exit_speed, dt))
-        self.speed = min(max(wanted, self.speed - BRAKING_M_S2 * dt, 0.0), self.speed + ACCELERATION_M_S2 * dt)
+        self.speed = min(
+            max(wanted, self.speed - BRAKING_M_S2 * dt, 0.0), self.speed + ACCELERATION_M_S2 * dt
+        )
         moved = self.speed * dt
         self.metres += moved
         self.odometer_m += moved
@@ -149,13 +161,15 @@ class Vehicle:
     def _drain(self, kwh: float) -> None:
         self.battery = max(0.0, self.battery - kwh / BATTERY_KWH * 100)
 
-    # --- deciding -------------------------------------------------------------------------------------------------------------------
+    # --- deciding ---------------------------------------------------------------------------------
 
     def _choose_destination(self) -> None:
         start = self.head
         while True:
             if self.battery < RECHARGE_BELOW_PERCENT:
-                goals: Sequence[int] = [s for s in self.town.stations if s != start] or self.town.stations
+                goals: Sequence[int] = [
+                    s for s in self.town.stations if s != start
+                ] or self.town.stations
             else:
                 goals = (self._rng.randrange(len(self.town.junctions)),)
             if start not in goals:
@@ -174,28 +188,45 @@ class Vehicle:
         elif following.street == self.edge.street and self._passes_freely(following):
             self._exit_speed = min(self.edge.limit, following.limit)
         elif self._rng.random() < 0.55:
-            self._exit_speed = min(TURN_M_S if turn > TURN_DEG else following.limit, self.edge.limit, following.limit)
+            self._exit_speed = min(
+                TURN_M_S if turn > TURN_DEG else following.limit, self.edge.limit, following.limit
+            )
         else:
             self._wait_s = self._rng.uniform(1, 12)
 
     def _passes_freely(self, following: Edge) -> bool:
-        return following.kind is StreetClass.RING or self._rng.random() < (0.8 if following.kind is StreetClass.MAIN else 0.6)
+        return following.kind is StreetClass.RING or self._rng.random() < (
+            0.8 if following.kind is StreetClass.MAIN else 0.6
+        )
 
 
 def _safe_speed(gap: float, end_speed: float, dt: float) -> float:
-    """The highest speed from which `end_speed` can be reached within `gap` metres, one step of reaction included."""
+    """The highest speed from which `end_speed` can be reached within `gap` metres, one step of
+    reaction included.
+    """
     reaction = BRAKING_M_S2 * dt
-    return -reaction + math.sqrt(reaction * reaction + end_speed * end_speed + 2 * BRAKING_M_S2 * gap)
+    return -reaction + math.sqrt(
+        reaction * reaction + end_speed * end_speed + 2 * BRAKING_M_S2 * gap
+    )
 
 
 def _turn_deg(edge: Edge, following: Edge, junction: int) -> float:
-    coming = edge.point_at(edge.length)[1] if edge.b == junction else (edge.point_at(0.0)[1] + 180) % 360
-    going = following.point_at(0.0)[1] if following.a == junction else (following.point_at(following.length)[1] + 180) % 360
+    coming = (
+        edge.point_at(edge.length)[1] if edge.b == junction else (edge.point_at(0.0)[1] + 180) % 360
+    )
+    going = (
+        following.point_at(0.0)[1]
+        if following.a == junction
+        else (following.point_at(following.length)[1] + 180) % 360
+    )
     return abs((going - coming + 180) % 360 - 180)
 
 
 def route(town: Town, start: int, goals: Sequence[int]) -> list[int]:
-    """Numbers of the edges of the fastest way from a junction to the nearest of `goals` (Dijkstra). The town is connected."""
+    """Numbers of the edges of the fastest way from a junction to the nearest of `goals` (Dijkstra).
+
+    The town is connected.
+    """
     best = {start: 0.0}
     came: dict[int, tuple[int, int]] = {}
     queue = [(0.0, start)]

@@ -1,7 +1,10 @@
-"""One MQTT 5 connection of a plain device: bytes in and out, nothing decided. No task of its own, so a thousand cost little.
+"""One MQTT 5 connection of a plain device: bytes in and out, nothing decided.
 
-`connected` resolves with the broker's CONNACK, `lost` ends with RemoteError or OSError when the connection is gone. Publishes are QoS 1;
-a PUBACK only frees its packet id, because it proves nothing. What comes in is handed to `on_message`.
+No task of its own, so a thousand cost little.
+
+`connected` resolves with the broker's CONNACK, `lost` ends with RemoteError or OSError when the
+connection is gone. Publishes are QoS 1; a PUBACK only frees its packet id, because it proves
+nothing. What comes in is handed to `on_message`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.mqtt import PACKET_IDS_MAX, PacketReader, Unreadable
 
 KEEPALIVE_S: Final = 15
-"""Seconds between two pings; a broker that is silent for one and a half of them is given up (MQTT 5, section 3.1.2.10)."""
+"""Seconds between two pings; a broker that is silent for one and a half of them is given up (MQTT
+5, section 3.1.2.10)."""
 
 
 class Wire(asyncio.Protocol):
@@ -39,7 +43,9 @@ class Wire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._write(mqtt5.ConnectPacket(self._client_id, clean_start=True, keep_alive=KEEPALIVE_S).write())
+        self._write(
+            mqtt5.ConnectPacket(self._client_id, clean_start=True, keep_alive=KEEPALIVE_S).write()
+        )
         self._timer = self._loop.call_later(KEEPALIVE_S, self._ping)
 
     def data_received(self, data: bytes) -> None:
@@ -51,16 +57,32 @@ class Wire(asyncio.Protocol):
             self._end(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(exc if isinstance(exc, OSError) else RemoteError("the broker closed the connection"))
+        self._end(
+            exc if isinstance(exc, OSError) else RemoteError("the broker closed the connection")
+        )
 
     # packets
 
     def subscribe(self, topic: str) -> None:
-        """Ask for a topic. The broker handles packets in order, so what is published next is answered already."""
-        self._write(mqtt5.SubscribePacket(self._new_id(), [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_MOST_ONCE)]).write())
+        """Ask for a topic.
+
+        The broker handles packets in order, so what is published next is answered already.
+        """
+        self._write(
+            mqtt5.SubscribePacket(
+                self._new_id(), [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_MOST_ONCE)]
+            ).write()
+        )
 
     def publish(
-        self, topic: str, payload: bytes, *, content_type: str | None, response_topic: str, correlation_data: bytes, sent_at_ms: int
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        content_type: str | None,
+        response_topic: str,
+        correlation_data: bytes,
+        sent_at_ms: int,
     ) -> None:
         """Send one message."""
         packet = mqtt5.PublishPacket(

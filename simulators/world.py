@@ -1,6 +1,7 @@
 """A seeded world: a fleet in a town. Pure: `step` lets time pass, `readings` looks.
 
-The same seed and the same steps give the same readings. Adding a vehicle changes no other one's story.
+The same seed and the same steps give the same readings. Adding a vehicle changes no other one's
+story.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ class World:
         if not 1 <= vehicles <= VEHICLES_MAX:
             raise ValueError(f"vehicles = {vehicles}: expected 1 to {VEHICLES_MAX}")
         self.town = town or make()
-        self.vehicles = tuple(Vehicle(f"car-{i:02}", self.town, random.Random(f"{seed}/{i}")) for i in range(1, vehicles + 1))
+        self.vehicles = tuple(
+            Vehicle(f"car-{i:02}", self.town, random.Random(f"{seed}/{i}"))
+            for i in range(1, vehicles + 1)
+        )
         self.seconds = 0.0
 
     def step(self, dt: float) -> None:

@@ -1,8 +1,10 @@
-"""Archives of loaded classes for the JVMs of a test run: Kafka and Spark start dozens of times, and most of a start is loading classes.
+"""Archives of loaded classes for the JVMs of a test run: Kafka and Spark start dozens of times, and
+most of a start is loading classes.
 
-`python -m tests.class_archives` makes them (`make test` does, unless they are there), `environment()` lets every JVM below this process
-use them: those of tests, and those that `edgewake up` starts. A JVM takes an archive only for the very class path it was made for, and
-goes without it otherwise.
+`python -m tests.class_archives` makes them (`make test` does, unless they are there),
+`environment()` lets every JVM below this process use them: those of tests, and those that `edgewake
+up` starts. A JVM takes an archive only for the very class path it was made for, and goes without it
+otherwise.
 """
 
 from __future__ import annotations
@@ -35,19 +37,25 @@ SPARK_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 JAVA_CLASSES: Final = FOLDER.with_name("java-classes")
 """Our own Java classes, compiled once for all tests."""
 FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-"""No JVM of a test lives long enough to earn back what the second compiler costs: a file of Spark tests takes half the CPU without it."""
+"""No JVM of a test lives long enough to earn back what the second compiler costs: a file of Spark
+tests takes half the CPU without it."""
 SPARK_HEAP: Final = ("-Xmn96m", "-XX:MetaspaceSize=160m", "-XX:MinHeapDeltaBytes=192m")
-"""Most of the heap that a JVM starts with is for young objects, and it grows to 250 MiB at once. The analysis's own settings keep it
-small: it grows and shrinks by a little, and collects all of it each time, a sixth of the processor. Its bounds stay as they are."""
+"""Most of the heap that a JVM starts with is for young objects, and it grows to 250 MiB at once.
+The analysis's own settings keep it small: it grows and shrinks by a little, and collects all of it
+each time, a sixth of the processor. Its bounds stay as they are."""
 QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
-"""What a JVM says of an archive that does not fit, or of its heap, it says on standard output, which Spark's launcher reads."""
+"""What a JVM says of an archive that does not fit, or of its heap, it says on standard output,
+which Spark's launcher reads."""
 WRITE_S: Final = 900.0
 """Until a JVM has ended and written its archive, on a busy machine."""
 
 
 def environment() -> Mapping[str, str]:
     """Variables for all JVMs."""
-    variables = {JAVA_OPTIONS: (FIRST_COMPILER, *_use(KAFKA)), SPARK_OPTIONS: (*QUIET, *SPARK_HEAP, *_use(SPARK))}
+    variables = {
+        JAVA_OPTIONS: (FIRST_COMPILER, *_use(KAFKA)),
+        SPARK_OPTIONS: (*QUIET, *SPARK_HEAP, *_use(SPARK)),
+    }
     return {name: " ".join(options) for name, options in variables.items()}
 
 
@@ -72,22 +80,41 @@ def _ensure_spark() -> None:
 
 def fits(archive: Path, class_path: str) -> bool:
     """Does this machine's Java take it for a class path as it is now?"""
-    command = [str(java.ensure()), "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-cp", class_path, "-version"]
-    return archive.exists() and subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+    command = [
+        str(java.ensure()),
+        "-Xshare:on",
+        f"-XX:SharedArchiveFile={archive}",
+        "-cp",
+        class_path,
+        "-version",
+    ]
+    return (
+        archive.exists()
+        and subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+    )
 
 
 def make_kafka(archive: Path) -> None:
     """Run a Kafka, use it a little, and keep the classes that it had loaded when it ended."""
     written = archive.with_suffix(".new")
-    with tempfile.TemporaryDirectory() as folder, run_kafka(Path(folder), java_options=_write(written)) as kafka:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        run_kafka(Path(folder), java_options=_write(written)) as kafka,
+    ):
         use_kafka(KafkaConfig(bootstrap=kafka.bootstrap))
         kafka.process.signal(signal.SIGTERM)
-        wait_until(lambda: not kafka.process.is_running(), "Kafka has written its archive", timeout_s=WRITE_S)
+        wait_until(
+            lambda: not kafka.process.is_running(),
+            "Kafka has written its archive",
+            timeout_s=WRITE_S,
+        )
         written.rename(archive)
 
 
 def make_spark(archive: Path, class_path: Path) -> None:
-    """Run a Spark session of the analysis, and keep the classes that it had loaded when it ended."""
+    """Run a Spark session of the analysis, and keep the classes that it had loaded when it
+    ended.
+    """
     written = archive.with_suffix(".new")
     options = {SPARK_OPTIONS: " ".join(_write(written))}
     command = [sys.executable, "-m", "tests.class_archives", "use-spark", str(class_path)]
@@ -110,7 +137,9 @@ def use_kafka(config: KafkaConfig) -> None:
 
 
 def use_spark(class_path: Path) -> None:
-    """Run a stateful streaming query for two batches, write down the JVM's class path, and wait until it has ended."""
+    """Run a stateful streaming query for two batches, write down the JVM's class path, and wait
+    until it has ended.
+    """
     from edgewake.cloud.analysis.spark.session import start_session
 
     with tempfile.TemporaryDirectory() as folder:

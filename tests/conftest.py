@@ -1,4 +1,7 @@
-"""The real services that tests share. Topics have fixed names and the services live for the whole session: use names of your own."""
+"""The real services that tests share.
+
+Topics have fixed names and the services live for the whole session: use names of your own.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,28 @@ for _name, _value in class_archives.environment().items():
 
 examples.load_profile()
 
-# Each client of httpx reads the certificates of all authorities anew, for http:// too: 36 ms of processor, and tests make thousands.
+# Each client of httpx reads the certificates of all authorities anew, for http:// too: 36 ms of
+# processor, and tests make thousands.
 httpx_transport.create_ssl_context = cache(httpx_transport.create_ssl_context)
 
 
-# Until all is collected: what is imported and collected stays, and the collector of garbage would look through it again and again.
+# Until all is collected: what is imported and collected stays, and the collector of garbage would
+# look through it again and again.
 gc.disable()
 
-SERVICE_FIXTURES = frozenset({"kafka", "mosquitto", "own_kafka", "own_broker", "broker", "page_kafka", "spark", "browser", "spark_jars"})
+SERVICE_FIXTURES = frozenset(
+    {
+        "kafka",
+        "mosquitto",
+        "own_kafka",
+        "own_broker",
+        "broker",
+        "page_kafka",
+        "spark",
+        "browser",
+        "spark_jars",
+    }
+)
 """Whoever asks for one of these, through others or at once, starts a service."""
 STARTERS = (
     ("tests.services", {"Process", "part", "run_kafka", "run_mosquitto"}),
@@ -48,13 +65,19 @@ PYSPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def _starts_services(item: pytest.Item) -> bool:
-    return not SERVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or _uses_starters(item.module)  # type: ignore[attr-defined]
+    return not SERVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or _uses_starters(
+        item.module
+    )  # type: ignore[attr-defined]
 
 
 @cache
 def _uses_starters(module: ModuleType) -> bool:
     used = [(getattr(value, "__module__", ""), name) for name, value in vars(module).items()]
-    return any(module == origin and (names is None or name in names) for module, name in used for origin, names in STARTERS)
+    return any(
+        module == origin and (names is None or name in names)
+        for module, name in used
+        for origin, names in STARTERS
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -70,7 +93,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: the collector of garbage need not look through its million objects again."""
+    """What was imported and collected stays to the end: the collector of garbage need not look
+    through its million objects again.
+    """
     gc.freeze()
     gc.enable()
 
@@ -79,8 +104,9 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Begin each test with pytest's own format of logs.
 
-    A logger of PySpark makes every handler that it is given write JSON, and pytest gives its own to all that do not propagate, which
-    PySpark's are from the first wrong query on: later tests of the process that look at `caplog.text` found JSON.
+    A logger of PySpark makes every handler that it is given write JSON, and pytest gives its own to
+    all that do not propagate, which PySpark's are from the first wrong query on: later tests of the
+    process that look at `caplog.text` found JSON.
     """
     for name in PYSPARK_LOGGERS:
         if isinstance(logger := logging.root.manager.loggerDict.get(name), logging.Logger):
@@ -157,7 +183,9 @@ def query_feed(kafka_config: KafkaConfig) -> Iterator[QueryFeed]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Write half surrogates of what a test printed as `\\udce9`: pytest's processes speak UTF-8, and one ended them all."""
+    """Write half surrogates of what a test printed as `\\udce9`: pytest's processes speak UTF-8,
+    and one ended them all.
+    """
     return _in_utf8((yield))
 
 

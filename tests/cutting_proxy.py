@@ -1,4 +1,6 @@
-"""A TCP proxy that cuts answers in two: where a given text comes by, whatever the pieces it comes in."""
+"""A TCP proxy that cuts answers in two: where a given text comes by, whatever the pieces it comes
+in.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ RESET = struct.pack("ii", 1, 0)
 
 @dataclass
 class CuttingProxy:
-    """Listens on `port`. Each connection is cut right after the next text of `cuts`, by RST and FIN in turn; after the last none is."""
+    """Listens on `port`.
+
+    Each connection is cut right after the next text of `cuts`, by RST and FIN in turn; after the
+    last none is.
+    """
 
     target: int
     cuts: Sequence[bytes]

@@ -1,7 +1,8 @@
-"""How many examples hypothesis tries of each property: a share of the full number, so that a run stays short.
+"""How many examples hypothesis tries of each property: a share of the full number, so that a run
+stays short.
 
-`make test` tries half of them, `make quick` a seventh, each time others: what one run does not meet, one of the next does.
-`make test-examples` tries five times the full number.
+`make test` tries half of them, `make quick` a seventh, each time others: what one run does not
+meet, one of the next does. `make test-examples` tries five times the full number.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ def examples(full: int) -> int:
 
 
 def load_profile() -> None:
-    """Settings of all properties. A busy machine makes no example slow: what must be fast is measured by the benchmarks."""
-    settings.register_profile("edgewake", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(FULL))
+    """Settings of all properties.
+
+    A busy machine makes no example slow: what must be fast is measured by the benchmarks.
+    """
+    settings.register_profile(
+        "edgewake",
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        max_examples=examples(FULL),
+    )
     settings.load_profile("edgewake")

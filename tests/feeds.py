@@ -32,8 +32,9 @@ def unique(prefix: str) -> str:
 class VisibleCommit:
     """Ends a transaction, and waits until readers of committed records see what it wrote.
 
-    Kafka confirms a transaction when its end is decided; the markers that let readers pass are written after that. Who asks for the end of
-    the topic between the two gets the end before the transaction.
+    Kafka confirms a transaction when its end is decided; the markers that let readers pass are
+    written after that. Who asks for the end of the topic between the two gets the end before the
+    transaction.
     """
 
     def __init__(self, config: KafkaConfig, producer: Producer, topic: str) -> None:
@@ -56,7 +57,10 @@ class VisibleCommit:
         self._producer.commit_transaction(30)
         reader = self._reader = self._reader or clients.consumer(self._config, "test-visible")
         for partition, end in self._ends.items():
-            wait_until(lambda p=partition, end=end: watermarks(reader, self._topic, p)[1] >= end, "it is visible")  # type: ignore[misc]
+            wait_until(
+                lambda p=partition, end=end: watermarks(reader, self._topic, p)[1] >= end,
+                "it is visible",
+            )  # type: ignore[misc]
         self._ends.clear()
 
     def close(self) -> None:
@@ -68,18 +72,31 @@ class VisibleCommit:
 class Feed:
     """Writes a stream of its own, in transactions as the sequencer does."""
 
-    def __init__(self, config: KafkaConfig, *, partitions: int = 2, name: str | None = None) -> None:
+    def __init__(
+        self, config: KafkaConfig, *, partitions: int = 2, name: str | None = None
+    ) -> None:
         self.config = config.model_copy(update={"partitions": partitions})
         self.name = name or unique("feed")
         self.topic = topics.stream_topic(self.name)
         self._seq: dict[str, int] = {}
         topic_admin.ensure_topics(self.config, [self.topic])
-        self._producer = clients.transactional_producer(self.config, f"tx-{self.name}-{secrets.token_hex(3)}")
+        self._producer = clients.transactional_producer(
+            self.config, f"tx-{self.name}-{secrets.token_hex(3)}"
+        )
         clients.fence(self._producer, 30)
         self._commit = VisibleCommit(config, self._producer, self.topic)
 
-    def send(self, device: str = "dev-1", n: int = 1, *, frames: int = 1, fields: Mapping[str, list[Any]] | None = None) -> None:
-        """One transaction of `frames` frames of `n` readings: field `n` is the reading's number, unless `fields` are given."""
+    def send(
+        self,
+        device: str = "dev-1",
+        n: int = 1,
+        *,
+        frames: int = 1,
+        fields: Mapping[str, list[Any]] | None = None,
+    ) -> None:
+        """One transaction of `frames` frames of `n` readings: field `n` is the reading's number,
+        unless `fields` are given.
+        """
         self._producer.begin_transaction()
         for _ in range(frames):
             self._produce(device, n, fields)
@@ -111,17 +128,29 @@ class Feed:
     def trim(self, partition: int, before: int) -> None:
         """Make retention pass: what is before `before` is gone."""
         client = clients.admin(self.config)  # must live until the answer comes
-        for future in client.delete_records([TopicPartition(self.topic, partition, before)]).values():
+        for future in client.delete_records(
+            [TopicPartition(self.topic, partition, before)]
+        ).values():
             future.result(30)
 
     def _produce(self, device: str, n: int, fields: Mapping[str, list[Any]] | None) -> None:
         first = self._seq.get(device, 1)
         self._seq[device] = first + n
         columns = fields or {"n": [float(first + i) for i in range(n)]}
-        self._put(device, frame.encode(Frame(1, first, first, [NOW_MS + first + i for i in range(n)], columns)))
+        self._put(
+            device,
+            frame.encode(Frame(1, first, first, [NOW_MS + first + i for i in range(n)], columns)),
+        )
 
     def _put(self, device: str, frame_bytes: bytes) -> None:
-        value = record.encode(device=device, stream=self.name, mode=Mode.ACK, sent_at=NOW_MS, received_at=NOW_MS, frame_bytes=frame_bytes)
+        value = record.encode(
+            device=device,
+            stream=self.name,
+            mode=Mode.ACK,
+            sent_at=NOW_MS,
+            received_at=NOW_MS,
+            frame_bytes=frame_bytes,
+        )
         self._producer.produce(self.topic, value, key=device, on_delivery=self._commit.written)
 
 
@@ -148,7 +177,9 @@ class QueryFeed:
             value = orjson.dumps({"query": self.name, "revision": revision, "final": False, **row})
             self._producer.produce(self.topic, value, key=b"k", on_delivery=self._commit.written)
         mark = result.watermark_value(self.name, watermark, revision)
-        self._producer.produce(self.topic, mark, key=result.WATERMARK_KEY, on_delivery=self._commit.written)
+        self._producer.produce(
+            self.topic, mark, key=result.WATERMARK_KEY, on_delivery=self._commit.written
+        )
         self._commit()
 
 

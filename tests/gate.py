@@ -1,4 +1,6 @@
-"""A TCP proxy that can be shut: nothing passes then, and neither side is told, as where a network is cut. Threads, so no event loop."""
+"""A TCP proxy that can be shut: nothing passes then, and neither side is told, as where a network
+is cut. Threads, so no event loop.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from contextlib import contextmanager, suppress
 
 
 class Gate:
-    """Listens on `port`. What comes while it is shut is held, with its connections, until it is opened."""
+    """Listens on `port`.
+
+    What comes while it is shut is held, with its connections, until it is opened.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -60,7 +65,9 @@ class Gate:
             client.close()
             return
         self._sockets |= {client, server}
-        back = threading.Thread(target=self._pass_on, args=(server, client), name="gate", daemon=True)
+        back = threading.Thread(
+            target=self._pass_on, args=(server, client), name="gate", daemon=True
+        )
         back.start()
         self._pass_on(client, server)
         back.join()

@@ -1,7 +1,7 @@
 """Checks our Java sources: javac with every lint as an error, and lines of at most 100 characters.
 
-`python -m tests.java_lint` (`make lint` runs it). Installs a JDK where there is none and we are root
-with apt; elsewhere one line says what to install.
+`python -m tests.java_lint` (`make lint` runs it). Installs a JDK where there is none and we are
+root with apt; elsewhere one line says what to install.
 """
 
 from __future__ import annotations
@@ -55,7 +55,15 @@ def faults(javac: Path, sources: Sequence[Path]) -> str:
     class_path = os.pathsep.join(map(str, spark_class_path()))
     with tempfile.TemporaryDirectory() as classes:
         options = ["--release", RELEASE, LINTS, "-Werror", "-proc:none", "-encoding", "UTF-8"]
-        command = [str(javac), *options, "-classpath", class_path, "-d", classes, *map(str, sources)]
+        command = [
+            str(javac),
+            *options,
+            "-classpath",
+            class_path,
+            "-d",
+            classes,
+            *map(str, sources),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else (done.stdout + done.stderr).strip()
 
@@ -66,7 +74,9 @@ def long_lines(sources: Iterable[Path]) -> list[str]:
     for path in sources:
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             if len(line) > LINE_CHARS_MAX:
-                found.append(f"{path}:{number}: {len(line)} characters, expected at most {LINE_CHARS_MAX}")
+                found.append(
+                    f"{path}:{number}: {len(line)} characters, expected at most {LINE_CHARS_MAX}"
+                )
     return found
 
 

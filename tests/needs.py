@@ -1,6 +1,8 @@
-"""Installs what tests and benchmarks need beyond Python: Java, Mosquitto, nginx with nchan, Chromium, Node with its packages, the jars.
+"""Installs what tests and benchmarks need beyond Python: Java, Mosquitto, nginx with nchan,
+Chromium, Node with its packages, the jars.
 
-It makes the archives of classes, too. Where the disk has no room for all this and for what tests write, it says so at once.
+It makes the archives of classes, too. Where the disk has no room for all this and for what tests
+write, it says so at once.
 
 `python -m tests.needs`; with apt where we are root, elsewhere one line says what to install.
 """
@@ -29,16 +31,20 @@ JS = Path(__file__).with_name("js")
 NGINX_MODULES = Path("/usr/lib/nginx/modules")
 """Where Debian's packages put them."""
 DISK_BYTES_MIN: Final = 3 << 30
-"""Free bytes wanted: tests fill up to 2 GiB, most of it with Kafkas, and each `edgewake up` among them wants one to be free."""
+"""Free bytes wanted: tests fill up to 2 GiB, most of it with Kafkas, and each `edgewake up` among
+them wants one to be free."""
 
 
 def room(folders: Iterable[Path], *, free: FreeBytes = free_bytes) -> None:
-    """Have the disks of these folders room? Otherwise hundreds of tests fail after ten minutes, each in another way. Raises LocalError."""
+    """Have the disks of these folders room? Otherwise hundreds of tests fail after ten minutes,
+    each in another way. Raises LocalError.
+    """
     for folder in folders:
         if (bytes_free := free(folder)) < DISK_BYTES_MIN:
             raise LocalError(
-                f"the disk of {folder} has {bytes_free >> 20} MiB free, tests need {DISK_BYTES_MIN >> 20} MiB; "
-                "make room, or name a folder on another disk for what tests write: TMPDIR=/path make test"
+                f"the disk of {folder} has {bytes_free >> 20} MiB free, tests need "
+                f"{DISK_BYTES_MIN >> 20} MiB; make room, or name a folder on another disk for "
+                "what tests write: TMPDIR=/path make test"
             )
 
 
@@ -53,7 +59,9 @@ def program(names: tuple[str, ...], packages: tuple[str, ...], what: str) -> Pat
     if found(names) is None:
         apt.install(packages, what=what)
     if (installed := found(names)) is None:
-        raise LocalError(f"{what} was installed and none of {', '.join(names)} is on PATH or in /usr/sbin")
+        raise LocalError(
+            f"{what} was installed and none of {', '.join(names)} is on PATH or in /usr/sbin"
+        )
     return installed
 
 
@@ -74,7 +82,11 @@ def nginx_module(name: str, package: str, what: str) -> None:
 def nginx_with_nchan() -> Path:
     """nginx, and the module nchan for it. Raises LocalError."""
     nginx = program(("nginx",), ("nginx-light",), "nginx")
-    nginx_module("ngx_nchan_module.so", "libnginx-mod-nchan", "nchan, a rival in the benchmark of event streams")
+    nginx_module(
+        "ngx_nchan_module.so",
+        "libnginx-mod-nchan",
+        "nchan, a rival in the benchmark of event streams",
+    )
     return nginx
 
 
@@ -83,14 +95,25 @@ def javascript() -> None:
     lock, stamp = JS / "package-lock.json", JS / "node_modules" / ".package-lock.json"
     if not lock.exists() or (stamp.exists() and stamp.stat().st_mtime >= lock.stat().st_mtime):
         return
-    done = subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=JS, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["npm", "ci", "--silent", "--no-audit", "--no-fund"],
+        cwd=JS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
-        raise LocalError(f"npm ci in {JS} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+        raise LocalError(
+            f"npm ci in {JS} ended with {done.returncode}: "
+            f"{(done.stderr or done.stdout).strip()[-300:]}"
+        )
     stamp.touch()
 
 
 def characters() -> None:
-    """Hypothesis's tables of characters, which it keeps in .hypothesis: otherwise each test process works them out at the same time."""
+    """Hypothesis's tables of characters, which it keeps in .hypothesis: otherwise each test process
+    works them out at the same time.
+    """
     st.text().validate()
 
 

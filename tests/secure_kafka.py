@@ -1,4 +1,6 @@
-"""A real Kafka that speaks TLS only: one listener wants a user and a password, the other a certificate."""
+"""A real Kafka that speaks TLS only: one listener wants a user and a password, the other a
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.ca_file = folder / f"{name}.ca.pem"
         constraints = x509.BasicConstraints(ca=True, path_length=None)
-        certificate = self._builder(self._name, self._key).add_extension(constraints, critical=True).sign(self._key, hashes.SHA256())
+        certificate = (
+            self._builder(self._name, self._key)
+            .add_extension(constraints, critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
         self.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str) -> tuple[Path, Path]:
@@ -41,13 +47,25 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = self._builder(subject, key).add_extension(address, critical=False).sign(self._key, hashes.SHA256())
+        certificate = (
+            self._builder(subject, key)
+            .add_extension(address, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
         cert_file, key_file = self._folder / f"{name}.crt", self._folder / f"{name}.key"
         cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+        key_file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
         return cert_file, key_file
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
@@ -69,7 +87,9 @@ class SecureKafka:
     certificates_port: int
     authority: Authority
 
-    def with_password(self, mechanism: SaslMechanism, password: str = PASSWORD, *, ca_file: Path | None = None) -> KafkaConfig:
+    def with_password(
+        self, mechanism: SaslMechanism, password: str = PASSWORD, *, ca_file: Path | None = None
+    ) -> KafkaConfig:
         """As a user."""
         file = self.folder / f"password-{abs(hash(password))}"
         file.write_text(password + "\n")
@@ -85,7 +105,12 @@ class SecureKafka:
     def with_certificate(self, pair: tuple[Path, Path] | None = None) -> KafkaConfig:
         """By a certificate, of the trusted authority unless given."""
         cert_file, key_file = pair or self.authority.issue("client")
-        security = SecurityConfig(protocol=SecurityProtocol.SSL, ca_file=self.authority.ca_file, cert_file=cert_file, key_file=key_file)
+        security = SecurityConfig(
+            protocol=SecurityProtocol.SSL,
+            ca_file=self.authority.ca_file,
+            cert_file=cert_file,
+            key_file=key_file,
+        )
         return KafkaConfig(bootstrap=f"127.0.0.1:{self.certificates_port}", security=security)
 
 
@@ -103,19 +128,35 @@ def run_secure_kafka(folder: Path) -> Iterator[SecureKafka]:
     users, certificates, controller = free_ports(3)
     authority = Authority(folder, "test-authority")
     node = kafka_node.KafkaNode(
-        java=java.ensure(), jars=jars.ensure("kafka"), directory=folder / "kafka", port=users, controller_port=controller
+        java=java.ensure(),
+        jars=jars.ensure("kafka"),
+        directory=folder / "kafka",
+        port=users,
+        controller_port=controller,
     )
     properties = folder / "kafka" / "server.properties"
     (folder / "kafka" / "data").mkdir(parents=True)
     marker = folder / "kafka" / "data" / "meta.properties"
-    marker.write_text("")  # so that `prepare` writes its files and leaves the formatting to us: with the user in it
+    marker.write_text(
+        ""
+    )  # so that `prepare` writes its files and leaves the formatting to us: with the user in it
     kafka_node.prepare(node)
     marker.unlink()
-    settings = dict(kafka_node.properties(node)) | _secured(folder, authority, users, certificates, controller)
+    settings = dict(kafka_node.properties(node)) | _secured(
+        folder, authority, users, certificates, controller
+    )
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     command = kafka_node.command(node)
     scram = ["--add-scram", f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"]
-    storage = ["kafka.tools.StorageTool", "format", "-t", kafka_node.new_cluster_id(), "-c", str(properties), *scram]
+    storage = [
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        kafka_node.new_cluster_id(),
+        "-c",
+        str(properties),
+        *scram,
+    ]
     subprocess.run([*command[:-2], *storage], check=True, capture_output=True)
     process = Process(command, folder / "kafka.log")
     try:
@@ -127,13 +168,16 @@ def run_secure_kafka(folder: Path) -> Iterator[SecureKafka]:
         process.stop()
 
 
-def _secured(folder: Path, authority: Authority, users: int, certificates: int, controller: int) -> dict[str, str]:
+def _secured(
+    folder: Path, authority: Authority, users: int, certificates: int, controller: int
+) -> dict[str, str]:
     cert_file, key_file = authority.issue("broker")
     keystore = folder / "broker.pem"
     keystore.write_bytes(key_file.read_bytes() + cert_file.read_bytes())
     module = "org.apache.kafka.common.security"
     return {
-        "listeners": f"SASL_SSL://127.0.0.1:{users},SSL://127.0.0.1:{certificates},CONTROLLER://127.0.0.1:{controller}",
+        "listeners": f"SASL_SSL://127.0.0.1:{users},SSL://127.0.0.1:{certificates},CONTROLLER://"
+        f"127.0.0.1:{controller}",
         "advertised.listeners": f"SASL_SSL://127.0.0.1:{users},SSL://127.0.0.1:{certificates}",
         "listener.security.protocol.map": "SASL_SSL:SASL_SSL,SSL:SSL,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "SSL",

@@ -1,7 +1,8 @@
 """How the files of tests are shared out to the processes of a run, and in which order.
 
-The longest come first and those that start no service last: what is left at the end is short, so no process works alone for long.
-Tests that share a Spark session stay in one process: a session of each process would load and compile all of Spark again.
+The longest come first and those that start no service last: what is left at the end is short, so no
+process works alone for long. Tests that share a Spark session stay in one process: a session of
+each process would load and compile all of Spark again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ SECOND_SPARK: Final = (
     "tests/analysis/repair/test_repairs.py",
     "tests/analysis/test_run.py",
 )
-"""Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
+"""Half of the time that files with a shared session take: one process for all of them would be at
+work long after the others."""
 SPARK: Final = "tests/analysis/"
 PARSING: Final = ("tests/house/test_imports.py", "tests/house/test_layout.py")
 """They start no service, and both parse all our modules: together they do it once."""
@@ -35,12 +37,14 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         *(f"tests/deploy/test_{name}.py" for name in ("doctor", "services", "signs_of_life")),
         "tests/simulators/test_devices_real.py",
     ),
-    # Where a part that starts with a key of its own meets no leases that tests/push and tests/access sealed with others.
+    # Where a part that starts with a key of its own meets no leases that tests/push and
+    # tests/access sealed with others.
     SPARK: (SPARK, "tests/deploy/test_nameless_uid.py"),
     **{folder: (folder,) for folder in ("tests/bridge/", "tests/sequencer/", "tests/page/")},
 }
-"""Bundle → how the names of its files begin; the first that fits counts. Files of a folder share servers that are started for the folder,
-and those of the first two bundles the session's Kafka: each process with one of them starts them, and what is idle costs time, too."""
+"""Bundle → how the names of its files begin; the first that fits counts. Files of a folder share
+servers that are started for the folder, and those of the first two bundles the session's Kafka:
+each process with one of them starts them, and what is idle costs time, too."""
 LONGEST: Final = (
     SPARK,
     SECOND_SPARK[0],
@@ -54,11 +58,14 @@ LONGEST: Final = (
     "tests/page/",
     "tests/deploy/test_up.py",
 )
-"""Bundles that take half a minute and more. A bundle of a test or two is given out together with the next one."""
+"""Bundles that take half a minute and more. A bundle of a test or two is given out together with
+the next one."""
 
 
 def bundle(test: str) -> str:
-    """The files that stay together with a test's: a test or a file as `tests/log/test_hub.py::test_name` → a name."""
+    """The files that stay together with a test's: a test or a file as
+    `tests/log/test_hub.py::test_name` → a name.
+    """
     file = test.split("::", 1)[0]
     if file in PARSING:
         return PARSING[0]
@@ -66,11 +73,16 @@ def bundle(test: str) -> str:
         return SECOND_SPARK[0]
     if file in OWN_SPARK:
         return file
-    return next((name for name, beginnings in TOGETHER.items() if file.startswith(beginnings)), file)
+    return next(
+        (name for name, beginnings in TOGETHER.items() if file.startswith(beginnings)), file
+    )
 
 
 def rank(file: str, with_services: Collection[str]) -> int:
-    """Files of a lower rank are given out earlier. `with_services`: the files with a test that starts one."""
+    """Files of a lower rank are given out earlier.
+
+    `with_services`: the files with a test that starts one.
+    """
     name = bundle(file)
     if name in LONGEST:
         return LONGEST.index(name)

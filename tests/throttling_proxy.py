@@ -1,4 +1,6 @@
-"""A TCP proxy with the speed of a bad link: one way carries so many bytes a second, and holds next to nothing on its way."""
+"""A TCP proxy with the speed of a bad link: one way carries so many bytes a second, and holds next
+to nothing on its way.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Access: streams and results over HTTP, to any number of readers, each with a cursor of its own."""
+"""Access: streams and results over HTTP, to any number of readers, each with a cursor of its
+own.
+"""

@@ -1,6 +1,9 @@
-"""Decides who is let in, by what a client's address has open already. Pure; raises Full with the reason.
+"""Decides who is let in, by what a client's address has open already.
 
-What everybody uses, a single stream without a filter, is never refused for its view: it has a reserve that no filter can take.
+Pure; raises Full with the reason.
+
+What everybody uses, a single stream without a filter, is never refused for its view: it has a
+reserve that no filter can take.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ class Admission:
     def __init__(self, config: AccessConfig) -> None:
         views_max = config.hub.views_max
         self._streams = Bound("streams", config.clients_max, config.address_share)
-        self._filters = Bound("different subscriptions", views_max - int(views_max * RESERVE), config.address_share)
+        self._filters = Bound(
+            "different subscriptions", views_max - int(views_max * RESERVE), config.address_share
+        )
         self._replays = Bound("readings of older records", config.replays_max, config.address_share)
         self._names = Bound("followed streams", config.hub.followed_max, config.address_share)
 
@@ -57,8 +62,12 @@ class Admission:
         """One more open stream."""
         _refuse(self._streams.refusal(total=total, held=held))
 
-    def names(self, names: Collection[str], *, followed: FollowedStreams, held: Callable[[], Set[str]]) -> None:
-        """Streams that are followed for it from now on: those that are already cost nothing, and what nobody reads gives way."""
+    def names(
+        self, names: Collection[str], *, followed: FollowedStreams, held: Callable[[], Set[str]]
+    ) -> None:
+        """Streams that are followed for it from now on: those that are already cost nothing, and
+        what nobody reads gives way.
+        """
         new = set(names) - followed.by_name.keys()
         if not new:
             return
@@ -66,14 +75,26 @@ class Admission:
         for number in range(len(new)):
             _refuse(self._names.refusal(total=total + number, held=own + number))
 
-    def view(self, subscription: Subscription, *, is_served: bool, total: int, held: Callable[[], int]) -> None:
-        """A subscription: one that is served already costs nothing more. `total` and `held` are those that not everybody uses."""
+    def view(
+        self, subscription: Subscription, *, is_served: bool, total: int, held: Callable[[], int]
+    ) -> None:
+        """A subscription: one that is served already costs nothing more.
+
+        `total` and `held` are those that not everybody uses.
+        """
         if not is_served and not is_common(subscription):
             _refuse(self._filters.refusal(total=total, held=held()))
 
     def replay(self, *, total: int, held: Callable[[], int]) -> None:
-        """One that begins in the past. `total` and `held` are places at which chunks are made, so nobody has more than there are."""
-        own = held() if total >= self._replays.own_max or total >= self._replays.most - self._replays.reserve else 0
+        """One that begins in the past.
+
+        `total` and `held` are places at which chunks are made, so nobody has more than there are.
+        """
+        own = (
+            held()
+            if total >= self._replays.own_max or total >= self._replays.most - self._replays.reserve
+            else 0
+        )
         _refuse(self._replays.refusal(total=total, held=own))
 
 

@@ -3,12 +3,14 @@
     GET /v1/streams                          streams and queries there are
     GET /v1/streams/{name}/events            one of them as SSE, or a page of it
     GET /v1/events?stream=a&stream=b         several in one
-    GET /v1/latest/{name}                    the latest of each device or group, with the cursor to go on from
+    GET /v1/latest/{name}                    the latest of each device or group, with the cursor to
+                                             go on from
     GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
 
-Reading needs no key yet. A server listens on the loopback by default; whoever makes it listen elsewhere lets everybody there read. What
-the operations API guards is not shown here (`edgewake.protocol.readable`). Errors are problem+json.
+Reading needs no key yet. A server listens on the loopback by default; whoever makes it listen
+elsewhere lets everybody there read. What the operations API guards is not shown here
+(`edgewake.protocol.readable`). Errors are problem+json.
 """
 
 from __future__ import annotations
@@ -35,16 +37,39 @@ from edgewake.cloud.web_app import application
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
-EXPOSED: Final = ["ETag", "Edgewake-Cursor", "Edgewake-Heartbeat", "Edgewake-Live", "Edgewake-Start", "Retry-After"]
-ASKED: Final = ["Authorization", "Cache-Control", "Edgewake-Lease", "If-None-Match", "Last-Event-ID"]
+EXPOSED: Final = [
+    "ETag",
+    "Edgewake-Cursor",
+    "Edgewake-Heartbeat",
+    "Edgewake-Live",
+    "Edgewake-Start",
+    "Retry-After",
+]
+ASKED: Final = [
+    "Authorization",
+    "Cache-Control",
+    "Edgewake-Lease",
+    "If-None-Match",
+    "Last-Event-ID",
+]
 """Headers that pages of other sites may send."""
 
 
 def build(
-    config: AccessConfig, *, hub: Hub, streams: OpenStreams, latest: LatestStores, leases: LeaseReports, metrics: Metrics, clock: Clock
+    config: AccessConfig,
+    *,
+    hub: Hub,
+    streams: OpenStreams,
+    latest: LatestStores,
+    leases: LeaseReports,
+    metrics: Metrics,
+    clock: Clock,
 ) -> FastAPI:
     """The application; `hub`, `streams`, `latest` and `leases` are run by the caller."""
-    app = application("Edgewake access", description="Streams and results of continuous queries, exactly once, with a cursor.")
+    app = application(
+        "Edgewake access",
+        description="Streams and results of continuous queries, exactly once, with a cursor.",
+    )
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -55,24 +80,32 @@ def build(
             max_age=3600,
         )
     clients = Clients(config.trusted_proxies)
-    EventRoutes(hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock).add_to(app)
+    EventRoutes(
+        hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
+    ).add_to(app)
     app.include_router(latest_routes.router(latest, clients))
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
     return app
 
 
-def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics) -> None:
+def _add_operations(
+    app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics
+) -> None:
     @app.get("/v1/streams")
     async def catalogue() -> Response:
         """Lists all streams and queries."""
         if why := hub.catalogue.why_unreachable:
             raise Unavailable(why)
-        return JSONResponse({"streams": hub.catalogue.describe()}, headers={"Cache-Control": "no-store"})
+        return JSONResponse(
+            {"streams": hub.catalogue.describe()}, headers={"Cache-Control": "no-store"}
+        )
 
     @app.get("/v1/server", include_in_schema=False)
     async def server() -> Response:
         """Server name and address of the operations API (used by the page)."""
-        return JSONResponse({"name": config.name, "ops_url": config.ops_url}, headers={"Cache-Control": "no-store"})
+        return JSONResponse(
+            {"name": config.name, "ops_url": config.ops_url}, headers={"Cache-Control": "no-store"}
+        )
 
     @app.get("/healthz")
     async def healthz() -> Response:

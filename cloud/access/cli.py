@@ -10,7 +10,12 @@ from edgewake.cloud.loading import without_collections
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="TOML file; without it the defaults serve.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="TOML file; without it the defaults serve.",
+)
 @click.option("--host", help="Overrides the file's.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Overrides the file's.")
 @click.option("--verbose", is_flag=True, help="Log details, too.")

@@ -13,7 +13,8 @@ from edgewake.cloud.log.config import HubConfig
 from edgewake.protocol.config import Config
 
 CLIENT_BYTES: Final = 144 * 1024
-"""What waits for a client that does not read: less than WRITE_HIGH_BYTES and one piece of 64 KB; and its connection, 16 KB."""
+"""What waits for a client that does not read: less than WRITE_HIGH_BYTES and one piece of 64 KB;
+and its connection, 16 KB."""
 
 
 class AccessConfig(Config):
@@ -26,38 +27,52 @@ class AccessConfig(Config):
     port: int = Field(default=8700, ge=0, le=65535)
     """TCP port; 0 takes any that is free."""
     public_names: tuple[str, ...] = ()
-    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
+    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and
+    localhost are always right."""
     trusted_proxies: tuple[NetworkText, ...] = ()
-    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may say in X-Forwarded-For for whom they ask."""
+    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may say in X-Forwarded-For
+    for whom they ask."""
     address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
-    """The part of each bound (streams, subscriptions, readers of the past, connections) that one client address may hold; an IPv6 network
-    of 64 bits is one. 1 where all clients come from one address."""
+    """The part of each bound (streams, subscriptions, readers of the past, connections) that one
+    client address may hold; an IPv6 network of 64 bits is one. 1 where all clients come from one
+    address."""
     cursor_key_file: Path | None = None
-    """Lines `kid hexkey [sign | verify]`, the same for all access servers and push proxies, read again when it changes. Without it one
-    is made and kept in the user's state folder (cloud/log/cursor_keys.py)."""
+    """Lines `kid hexkey [sign | verify]`, the same for all access servers and push proxies, read
+    again when it changes. Without it one is made and kept in the user's state folder
+    (cloud/log/cursor_keys.py)."""
     kafka: KafkaConfig = KafkaConfig()
     hub: HubConfig = HubConfig()
     ops_url: str | None = None
     """Where the operations API is, for the page's links."""
     allow_origins: tuple[str, ...] = ()
-    """Other sites whose pages may read here, e.g. "https://dash.example.org"; none by default. "*" allows all."""
+    """Other sites whose pages may read here, e.g. "https://dash.example.org"; none by default. "*"
+    allows all."""
     clients_max: int = Field(default=5000, ge=1)
-    """Streams open at the same time. One more is refused with 503 (a browser: 200, `retry`, end)."""
+    """Streams open at the same time. One more is refused with 503 (a browser: 200, `retry`,
+    end)."""
     replays_max: int = Field(default=500, ge=1)
-    """Clients that read older records at the same time. One more is refused with 503 (a browser: 200, `retry`, end)."""
+    """Clients that read older records at the same time. One more is refused with 503 (a browser:
+    200, `retry`, end)."""
     heartbeat_s: float = Field(default=15, gt=0)
-    """A comment is sent after so many silent seconds: less than the idle time-outs of proxies and mobile networks."""
+    """A comment is sent after so many silent seconds: less than the idle time-outs of proxies and
+    mobile networks."""
     stall_s: float = Field(default=30, gt=0)
     """A client that takes not one byte for so long while bytes wait is cut off."""
     send_buffer_bytes: int = Field(default=128 * 1024, ge=4096)
-    """SO_SNDBUF of each connection (the kernel doubles it): what a reader that never reads may hold in the kernel."""
+    """SO_SNDBUF of each connection (the kernel doubles it): what a reader that never reads may hold
+    in the kernel."""
     retry_ms: int = Field(default=1500, ge=100)
     """`retry` told to clients, with a jitter of half of it up and down."""
 
     def memory_bytes_max(self, *, clients: int | None = None, views: int | None = None) -> int:
-        """Memory at most, beside the process itself: the hub's, and `clients` × CLIENT_BYTES (None: as many as are allowed).
+        """Memory at most, beside the process itself: the hub's, and `clients` × CLIENT_BYTES (None:
+        as many as are allowed).
 
-        A client that reads as fast as is written to it takes a tenth of that: its share is the buffer of one that does not read.
+        A client that reads as fast as is written to it takes a tenth of that: its share is the
+        buffer of one that does not read.
         """
         open_clients = self.clients_max if clients is None else clients
-        return self.hub.memory_bytes_max(views=views, places=self.replays_max) + open_clients * CLIENT_BYTES
+        return (
+            self.hub.memory_bytes_max(views=views, places=self.replays_max)
+            + open_clients * CLIENT_BYTES
+        )

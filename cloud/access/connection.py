@@ -1,6 +1,7 @@
 """The connection under a request: what ASGI hides and a server of endless answers must know.
 
-`Protocol` is that of all HTTP parts, with a Connection put into each request's scope (`scope["extensions"]["edgewake.connection"]`).
+`Protocol` is that of all HTTP parts, with a Connection put into each request's scope
+(`scope["extensions"]["edgewake.connection"]`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Connection:
         return int(struct.unpack("i", answer)[0])
 
     def abort(self) -> None:
-        """Close at once; what is buffered is dropped. The client ignores the torn event and resumes."""
+        """Close at once; what is buffered is dropped.
+
+        The client ignores the torn event and resumes.
+        """
         self._transport.abort()
 
     def is_lost(self) -> bool:
@@ -65,7 +69,10 @@ def connection_of(scope: Scope) -> Connection:
 
 
 def http_chunk(data: bytes) -> bytes:
-    """A piece of a chunked body (RFC 9112 7.1). Framed once, the same bytes go to all connections."""
+    """A piece of a chunked body (RFC 9112 7.1).
+
+    Framed once, the same bytes go to all connections.
+    """
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -99,9 +106,11 @@ class Protocol(LimitedProtocol):
 
 
 def tune(listener: socket.socket, *, send_buffer_bytes: int, stall_s: float) -> None:
-    """Set what accepted sockets inherit (Linux): a bounded send buffer, and the end of peers that vanished without a word.
+    """Set what accepted sockets inherit (Linux): a bounded send buffer, and the end of peers that
+    vanished without a word.
 
-    The kernel waits twice as long as we do for a reader that stalled, so that it is us who see and count it.
+    The kernel waits twice as long as we do for a reader that stalled, so that it is us who see and
+    count it.
     """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,7 +1,8 @@
 """The routes of events: streams without end, and pages of them.
 
-What a client could mend by trying again is 503 with Retry-After; a browser's EventSource (it sends Sec-Fetch-Mode) gets 200 with `retry`
-and the end instead, because any other status stops it for ever (WHATWG HTML 9.2.2).
+What a client could mend by trying again is 503 with Retry-After; a browser's EventSource (it sends
+Sec-Fetch-Mode) gets 200 with `retry` and the end instead, because any other status stops it for
+ever (WHATWG HTML 9.2.2).
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ ALLOW: Final = {"Allow": "GET, HEAD, OPTIONS"}
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "content": {"text/event-stream": {}, Form.JSON.value: {}, Form.NDJSON.value: {}},
-        "description": "Events without end. `id` is the cursor; named events: `gap`, `watermark`, `checkpoint`, `warning`, `heartbeat`, "
-        "`problem`. With `limit`, `wait` or `after`, or where JSON is accepted: a page of events, its cursor, and whether it is live.",
+        "description": "Events without end. `id` is the cursor; named events: `gap`, `watermark`, "
+        "`checkpoint`, `warning`, `heartbeat`, "
+        "`problem`. With `limit`, `wait` or `after`, or where JSON is accepted: a page of events, "
+        "its cursor, and whether it is live.",
     },
     304: {"description": "A page: nothing came since the answer with this ETag."},
     **problems(400, 404, 422),
@@ -63,47 +66,106 @@ class Words:
     """The parameters of both routes."""
 
     where: Annotated[
-        str | None, Query(description="SQL condition on the event's fields, e.g. `speed_kmh > 50 AND device LIKE 'car-%'`.")
+        str | None,
+        Query(
+            description=(
+                "SQL condition on the event's fields, e.g. `speed_kmh > 50 AND device LIKE "
+                "'car-%'`."
+            )
+        ),
     ] = None
-    select: Annotated[str | None, Query(description="SQL columns to send, e.g. `device, speed_kmh / 3.6 AS speed_ms`.")] = None
+    select: Annotated[
+        str | None,
+        Query(description="SQL columns to send, e.g. `device, speed_kmh / 3.6 AS speed_ms`."),
+    ] = None
     start: Annotated[
         str | None,
-        Query(alias="from", description="earliest, latest (default), an ISO 8601 time, a time ago such as -15m, or ms since 1970."),
+        Query(
+            alias="from",
+            description=(
+                "earliest, latest (default), an ISO 8601 time, a time ago such as -15m, or ms "
+                "since 1970."
+            ),
+        ),
     ] = None
-    on_gap: Annotated[str | None, Query(description="After a gap go on at: earliest (default), latest; or stop.")] = None
+    on_gap: Annotated[
+        str | None, Query(description="After a gap go on at: earliest (default), latest; or stop.")
+    ] = None
     checkpoint: Annotated[
-        str | None, Query(description="Progress without an event: `event: checkpoint` with data (event, default), or an id alone (id).")
+        str | None,
+        Query(
+            description=(
+                "Progress without an event: `event: checkpoint` with data (event, default), or an "
+                "id alone (id)."
+            )
+        ),
     ] = None
     heartbeat: Annotated[
         str | None,
-        Query(description="Seconds of silence after which a sign of life or the progress is sent, 5 to 300: longer lets a radio sleep."),
+        Query(
+            description=(
+                "Seconds of silence after which a sign of life or the progress is sent, 5 to 300: "
+                "longer lets a radio sleep."
+            )
+        ),
     ] = None
     beat: Annotated[
         str | None,
-        Query(description="A sign of life is a comment (comment, default), or an event `heartbeat` that a browser sees (event)."),
+        Query(
+            description=(
+                "A sign of life is a comment (comment, default), or an event `heartbeat` that a "
+                "browser sees (event)."
+            )
+        ),
     ] = None
     absent: Annotated[
         str | None,
         Query(
-            description="A stream that is not there yet is refused with 404 (refuse, default), or waited for from its first event (wait)."
+            description=(
+                "A stream that is not there yet is refused with 404 (refuse, default), or waited "
+                "for from its first event (wait)."
+            )
         ),
     ] = None
-    limit: Annotated[str | None, Query(description="A page: events at most, 1 to 10000 (default 1000).")] = None
-    wait: Annotated[str | None, Query(description="A page: seconds to wait for its first event at the live end, 0 (default) to 60.")] = None
+    limit: Annotated[
+        str | None, Query(description="A page: events at most, 1 to 10000 (default 1000).")
+    ] = None
+    wait: Annotated[
+        str | None,
+        Query(
+            description="A page: seconds to wait for its first event at the live end, 0 (default) to 60."
+        ),
+    ] = None
     after: Annotated[str | None, Query(description="A page: the cursor of the one before.")] = None
     last_event_id: Annotated[str | None, Header(description="The cursor to go on from.")] = None
     cursor: Annotated[
-        str | None, Query(alias="last_event_id", description="As the header Last-Event-ID, which wins. Also lastEventId, lastEventID.")
+        str | None,
+        Query(
+            alias="last_event_id",
+            description="As the header Last-Event-ID, which wins. Also lastEventId, lastEventID.",
+        ),
     ] = None
-    foreign_cursor: Annotated[str | None, Query(alias="lastEventId", include_in_schema=False)] = None
+    foreign_cursor: Annotated[str | None, Query(alias="lastEventId", include_in_schema=False)] = (
+        None
+    )
     other_cursor: Annotated[str | None, Query(alias="lastEventID", include_in_schema=False)] = None
     lease: Annotated[
         str | None,
-        Query(description="As the header Edgewake-Lease, `ID.TOKEN`: the push proxy wakes you no more while you read here."),
+        Query(
+            description=(
+                "As the header Edgewake-Lease, `ID.TOKEN`: the push proxy wakes you no more while "
+                "you read here."
+            )
+        ),
     ] = None
-    lease_header: Annotated[str | None, Header(alias="Edgewake-Lease", description="Your lease at the push proxy, `ID.TOKEN`.")] = None
+    lease_header: Annotated[
+        str | None,
+        Header(alias="Edgewake-Lease", description="Your lease at the push proxy, `ID.TOKEN`."),
+    ] = None
     accept: Annotated[str, Header(include_in_schema=False)] = ""
-    if_none_match: Annotated[str, Header(description="A page: the ETag of an answer that you have.")] = ""
+    if_none_match: Annotated[
+        str, Header(description="A page: the ETag of an answer that you have.")
+    ] = ""
 
 
 WordsAsked = Annotated[Words, Depends()]
@@ -112,29 +174,62 @@ WordsAsked = Annotated[Words, Depends()]
 class EventRoutes:
     """The event streams of one server."""
 
-    def __init__(self, *, hub: Hub, streams: OpenStreams, leases: LeaseReports, metrics: Metrics, clients: Clients, clock: Clock) -> None:
-        self._hub, self._streams, self._leases, self._metrics, self._clock = hub, streams, leases, metrics, clock
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        streams: OpenStreams,
+        leases: LeaseReports,
+        metrics: Metrics,
+        clients: Clients,
+        clock: Clock,
+    ) -> None:
+        self._hub, self._streams, self._leases, self._metrics, self._clock = (
+            hub,
+            streams,
+            leases,
+            metrics,
+            clock,
+        )
         self._clients = clients
 
     def add_to(self, app: FastAPI) -> None:
         """Serve them."""
-        # FastAPI looks for the status in the arguments of the class, where it is not, and would fail to make the document.
-        shown: Mapping[str, Any] = {"response_class": EventStream, "status_code": 200, "responses": SSE_ANSWERS}
+        # FastAPI looks for the status in the arguments of the class, where it is not, and would
+        # fail to make the document.
+        shown: Mapping[str, Any] = {
+            "response_class": EventStream,
+            "status_code": 200,
+            "responses": SSE_ANSWERS,
+        }
         app.add_api_route("/v1/streams/{name}/events", self.one, methods=["GET"], **shown)
         app.add_api_route("/v1/events", self.several, methods=["GET"], **shown)
-        for path, endpoint in (("/v1/streams/{name}/events", self.one), ("/v1/events", self.several)):
+        for path, endpoint in (
+            ("/v1/streams/{name}/events", self.one),
+            ("/v1/events", self.several),
+        ):
             app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
             app.add_route(path, _options, methods=["OPTIONS"], include_in_schema=False)
-            app.add_route(path, _not_allowed, methods=["POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+            app.add_route(
+                path,
+                _not_allowed,
+                methods=["POST", "PUT", "PATCH", "DELETE"],
+                include_in_schema=False,
+            )
 
     async def one(self, http: Request, name: str, words: WordsAsked) -> Response:
         """Follow one stream or query, or read a page of it."""
         return await self._answer(http, [name], words)
 
     async def several(
-        self, http: Request, stream: Annotated[list[str], Query(description="A stream or a query; up to 16.")], words: WordsAsked
+        self,
+        http: Request,
+        stream: Annotated[list[str], Query(description="A stream or a query; up to 16.")],
+        words: WordsAsked,
     ) -> Response:
-        """Follow several streams and queries in one connection, with one cursor, or read a page of them."""
+        """Follow several streams and queries in one connection, with one cursor, or read a page of
+        them.
+        """
         return await self._answer(http, stream, words)
 
     async def _answer(self, http: Request, names: list[str], words: Words) -> Response:
@@ -147,9 +242,15 @@ class EventRoutes:
             if form is None:
                 return await self._stream(http, asked, lease)
             bounds = answer.bounds_of(words.limit, words.wait)
-            return await self._page(http, asked, lease, bounds, form, if_none_match=words.if_none_match)
+            return await self._page(
+                http, asked, lease, bounds, form, if_none_match=words.if_none_match
+            )
         except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
-            if isinstance(error, UnknownStream) and asked is not None and self._hub.has_stream(asked.cursor, error.name):
+            if (
+                isinstance(error, UnknownStream)
+                and asked is not None
+                and self._hub.has_stream(asked.cursor, error.name)
+            ):
                 error = Unavailable(f"stream {error.name!r} is not there at the moment")
             problem = problem_of(error, retry_after_s=self._streams.retry_after_s())
         except Exception as error:  # our own fault, which must not end a browser's stream either
@@ -160,8 +261,12 @@ class EventRoutes:
             return Later(LATER * self._streams.retry_ms())
         return problem.response()
 
-    async def _stream(self, http: Request, asked: subscription.Request, lease: tuple[str, str] | None) -> Response:
-        """Open a stream; given up at once when the client hangs up meanwhile, so that nothing is left of it."""
+    async def _stream(
+        self, http: Request, asked: subscription.Request, lease: tuple[str, str] | None
+    ) -> Response:
+        """Open a stream; given up at once when the client hangs up meanwhile, so that nothing is
+        left of it.
+        """
         stream = self._place(http, asked)
         found = await self._while_there(stream, self._open(stream, asked, lease), within_s=OPEN_S)
         return found or Response(status_code=204)  # nobody is there to read it
@@ -179,21 +284,32 @@ class EventRoutes:
         stream = self._place(http, asked)
         try:
             work = self._read(stream, asked, lease, bounds)
-            page = await self._while_there(stream, work, within_s=OPEN_S + bounds.wait_s + answer.WAIT_S_MAX)
+            page = await self._while_there(
+                stream, work, within_s=OPEN_S + bounds.wait_s + answer.WAIT_S_MAX
+            )
         finally:
             stream.close()
         if page is None:
             return Response(status_code=204)
-        return answer.response(page, form, resumes=asked.cursor is not None, if_none_match=if_none_match)
+        return answer.response(
+            page, form, resumes=asked.cursor is not None, if_none_match=if_none_match
+        )
 
     def _place(self, http: Request, asked: subscription.Request) -> OpenStream:
         client = self._clients.of_request(http)
-        stream = self._streams.add(connection_of(http.scope), client=client, heartbeat_s=asked.heartbeat_s)
+        stream = self._streams.add(
+            connection_of(http.scope), client=client, heartbeat_s=asked.heartbeat_s
+        )
         stream.sees_heartbeats = asked.heartbeat_events
         return stream
 
-    async def _while_there(self, stream: OpenStream, work: Coroutine[Any, Any, T], *, within_s: float) -> T | None:
-        """Work for a client while it is connected; None where it has hung up. Raises Unavailable after `within_s`."""
+    async def _while_there(
+        self, stream: OpenStream, work: Coroutine[Any, Any, T], *, within_s: float
+    ) -> T | None:
+        """Work for a client while it is connected; None where it has hung up.
+
+        Raises Unavailable after `within_s`.
+        """
         working: asyncio.Task[T] = asyncio.create_task(work)
         try:
             waited: set[asyncio.Future[Any]] = {working, stream.lost}
@@ -210,7 +326,9 @@ class EventRoutes:
             return None
         raise Unavailable(f"Kafka did not say within {within_s:.0f} s where to begin")
 
-    async def _open(self, stream: OpenStream, asked: subscription.Request, lease: tuple[str, str] | None) -> Response:
+    async def _open(
+        self, stream: OpenStream, asked: subscription.Request, lease: tuple[str, str] | None
+    ) -> Response:
         opener = _OneClient(self._hub, self._streams, stream, asked, ANYBODY, self._clock)
         there = asked.subscription.streams
         if asked.waits:
@@ -224,23 +342,44 @@ class EventRoutes:
         opened = await opener.open(there, cursor=asked.cursor) if there else None
         if opened is None and there:
             stream.close()
-            return Response(status_code=204, headers={"Edgewake-Start": "stopped"})  # the standard's word for "do not come back"
+            return Response(
+                status_code=204, headers={"Edgewake-Start": "stopped"}
+            )  # the standard's word for "do not come back"
         cursor = "" if opened is None else opened.session.cursor()
         report = None if lease is None else LeaseReport(self._leases, lease, there, cursor)
         return EventStream(
-            stream, opened, absent=absent, opener=opener, hub=self._hub, streams=self._streams, metrics=self._metrics, lease=report
+            stream,
+            opened,
+            absent=absent,
+            opener=opener,
+            hub=self._hub,
+            streams=self._streams,
+            metrics=self._metrics,
+            lease=report,
         )
 
-    async def _read(self, stream: OpenStream, asked: subscription.Request, lease: tuple[str, str] | None, bounds: Bounds) -> answer.Page:
+    async def _read(
+        self,
+        stream: OpenStream,
+        asked: subscription.Request,
+        lease: tuple[str, str] | None,
+        bounds: Bounds,
+    ) -> answer.Page:
         self._streams.claim(stream, asked.subscription)
         async with _planned(self._hub, asked) as (plan, start):
             self._streams.admit(stream, replays=start.how != "latest")
             if start.how == "stopped":
                 return answer.Page((), asked.cursor or "", live=False)
-            reading = BoundedRead(self._hub, plan, start, asked.on_gap, bounds=bounds, clock=self._clock)
+            reading = BoundedRead(
+                self._hub, plan, start, asked.on_gap, bounds=bounds, clock=self._clock
+            )
             stream.on_end = reading.end
             cursor = self._hub.codec.encode(plan.cursor(start.positions))
-            report = None if lease is None else LeaseReport(self._leases, lease, plan.subscription.streams, cursor)
+            report = (
+                None
+                if lease is None
+                else LeaseReport(self._leases, lease, plan.subscription.streams, cursor)
+            )
             if report is not None:
                 report.start()
             try:
@@ -254,19 +393,41 @@ class _OneClient:
     """Opens a client's streams: all, or those of them that are there."""
 
     def __init__(
-        self, hub: Hub, streams: OpenStreams, stream: OpenStream, asked: subscription.Request, reader: Reader, clock: Clock
+        self,
+        hub: Hub,
+        streams: OpenStreams,
+        stream: OpenStream,
+        asked: subscription.Request,
+        reader: Reader,
+        clock: Clock,
     ) -> None:
-        self._hub, self._streams, self._stream, self._asked, self._reader, self._clock = hub, streams, stream, asked, reader, clock
+        self._hub, self._streams, self._stream, self._asked, self._reader, self._clock = (
+            hub,
+            streams,
+            stream,
+            asked,
+            reader,
+            clock,
+        )
 
     def arrived(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Which of these streams are there now."""
         there = self._hub.catalogue.seen_by(self._reader)
         return tuple(name for name in names if name in there)
 
-    async def open(self, names: tuple[str, ...], *, cursor: str | None, has_waited: bool = False) -> Opened | None:
-        """See `stream_response.Opener`. None where the client asked to stop at a gap and comes back with its cursor."""
+    async def open(
+        self, names: tuple[str, ...], *, cursor: str | None, has_waited: bool = False
+    ) -> Opened | None:
+        """See `stream_response.Opener`.
+
+        None where the client asked to stop at a gap and comes back with its cursor.
+        """
         asked = replace(
-            self._asked, subscription=self._asked.subscription.model_copy(update={"streams": tuple(sorted(names))}), cursor=cursor
+            self._asked,
+            subscription=self._asked.subscription.model_copy(
+                update={"streams": tuple(sorted(names))}
+            ),
+            cursor=cursor,
         )
         if has_waited or (asked.waits and cursor is not None):
             asked = replace(asked, start=LogEnd.EARLIEST)  # all of what was waited for came since
@@ -305,7 +466,13 @@ def _asked(names: list[str], words: Words, *, now_ms: int) -> subscription.Reque
         heartbeat=words.heartbeat,
         beat=words.beat,
         absent=words.absent,
-        cursors=(words.last_event_id, words.after, words.cursor, words.foreign_cursor, words.other_cursor),
+        cursors=(
+            words.last_event_id,
+            words.after,
+            words.cursor,
+            words.foreign_cursor,
+            words.other_cursor,
+        ),
     )
 
 
@@ -342,7 +509,9 @@ def problem_of(error: Exception, *, retry_after_s: int) -> Problem:
         case Full():
             return Problem(503, "full", str(error), headers={"Retry-After": str(retry_after_s)})
         case _:
-            return Problem(503, "unavailable", str(error), headers={"Retry-After": str(retry_after_s)})
+            return Problem(
+                503, "unavailable", str(error), headers={"Retry-After": str(retry_after_s)}
+            )
 
 
 async def _options(_: Request) -> Response:

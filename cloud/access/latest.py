@@ -1,9 +1,11 @@
-"""The latest of a stream or a query: the last reading of each device, or the newest window of each group. Pure.
+"""The latest of a stream or a query: the last reading of each device, or the newest window of each
+group. Pure.
 
-Of a device counts the highest (epoch, seq), so that a reading that came late replaces none that is newer; without them, what came last. Of
-a group counts the newest window, and of that the last revision; a row that was withdrawn is none, and one whose window the query's
-watermark has passed says that it is final. All rows are kept up to BYTES_MAX; past it the one that was heard of least lately is dropped,
-and counted.
+Of a device counts the highest (epoch, seq), so that a reading that came late replaces none that is
+newer; without them, what came last. Of a group counts the newest window, and of that the last
+revision; a row that was withdrawn is none, and one whose window the query's watermark has passed
+says that it is final. All rows are kept up to BYTES_MAX; past it the one that was heard of least
+lately is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Any, Final
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the rows of one stream or query: 40,000 of 200 bytes, which is also what one answer may have."""
+"""Of the rows of one stream or query: 40,000 of 200 bytes, which is also what one answer may
+have."""
 ROW_BYTES: Final = 200
 """Memory of a row beside its data, roughly."""
 _WITHDRAWN: Final = b""
@@ -42,7 +45,8 @@ class Latest:
         self._rows: OrderedDict[str, _Row] = OrderedDict()
         """The one that was heard of least lately first."""
         self._older: set[str] = set()
-        """Keys of which only older events are known yet: of those the last one counts where nothing else tells."""
+        """Keys of which only older events are known yet: of those the last one counts where nothing
+        else tells."""
         self._bytes = 0
         self._passed = 0
         """Event time in ms up to which the query's windows are final, as far as it was said."""
@@ -50,7 +54,9 @@ class Latest:
         """Rows that were dropped because there are too many."""
 
     def take(self, event: Event, *, is_older: bool = False) -> None:
-        """Take in the next event of the log; `is_older`: of what lies before all that was taken otherwise."""
+        """Take in the next event of the log; `is_older`: of what lies before all that was taken
+        otherwise.
+        """
         if event.kind == WATERMARK:
             said = event.fields.get("watermark")
             self._passed = max(self._passed, said) if isinstance(said, int) else self._passed
@@ -89,9 +95,15 @@ class Latest:
     def _open_to(self, fields: Mapping[str, Any]) -> int | None:
         """Where the window of a row ends that was not final when it was told."""
         end = fields.get("window_end")
-        return end if self._keys is not None and fields.get("final") is False and isinstance(end, int) else None
+        return (
+            end
+            if self._keys is not None and fields.get("final") is False and isinstance(end, int)
+            else None
+        )
 
-    def _is_newer(self, known: _Row, key: str, rank: tuple[Any, ...] | None, *, is_older: bool) -> bool:
+    def _is_newer(
+        self, known: _Row, key: str, rank: tuple[Any, ...] | None, *, is_older: bool
+    ) -> bool:
         """Is what is known newer than what comes?"""
         if known.rank is not None and rank is not None:
             return rank < known.rank

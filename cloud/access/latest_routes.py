@@ -24,12 +24,15 @@ class LatestView(BaseModel):
     complete: bool
     """Are these all rows there are?"""
     missing: list[Missing]
-    """Why they are not: reading (older records are still being read: ask again), records (so far back is not read), retention (what came
-    before is no longer kept), bytes (`left_out` rows were dropped)."""
+    """Why they are not: reading (older records are still being read: ask again), records (so far
+    back is not read), retention (what came before is no longer kept), bytes (`left_out` rows were
+    dropped)."""
     left_out: int
-    """Rows that were dropped because there are too many; those that were heard of least lately go first."""
+    """Rows that were dropped because there are too many; those that were heard of least lately go
+    first."""
     cursor: str
-    """Where the stream goes on behind exactly this: `last_event_id` of `/v1/streams/{name}/events`."""
+    """Where the stream goes on behind exactly this: `last_event_id` of
+    `/v1/streams/{name}/events`."""
     rows: list[dict[str, Any]]
     """The last reading of each device, or the newest window of each group."""
 
@@ -40,10 +43,14 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
 
     @routes.get("/v1/latest/{name}", response_model=LatestView, responses=problems(404))
     async def latest(http: Request, name: str) -> Response:
-        """The last reading of each device, or the newest window of each group; its cursor goes on as a stream."""
+        """The last reading of each device, or the newest window of each group; its cursor goes on
+        as a stream.
+        """
         client = clients.of_request(http)
         try:
-            return Response(await stores.answer(name, client), media_type="application/json", headers=NO_STORE)
+            return Response(
+                await stores.answer(name, client), media_type="application/json", headers=NO_STORE
+            )
         except UnknownStream as error:
             raise Problem(404, "unknown_stream", str(error), near=error.near) from error
 

@@ -1,8 +1,10 @@
-"""The latest of streams that somebody asks for, kept up to date from the hub, each with the cursor of exactly what it has.
+"""The latest of streams that somebody asks for, kept up to date from the hub, each with the cursor
+of exactly what it has.
 
-The first question about a stream reads back `NEAR_S` of it, RECORDS_MAX of each partition at most, and follows it from there on; what is
-older is read beside it. Each answer says whether it is complete, and if not, why. After IDLE_S without a question a store is dropped. So a
-question costs nothing but its answer, and a stream that nobody asks for costs nothing.
+The first question about a stream reads back `NEAR_S` of it, RECORDS_MAX of each partition at most,
+and follows it from there on; what is older is read beside it. Each answer says whether it is
+complete, and if not, why. After IDLE_S without a question a store is dropped. So a question costs
+nothing but its answer, and a stream that nobody asks for costs nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ NEAR_S: Final = 3600.0
 OLDER_RECORDS_MAX: Final = 50_000
 """Records of a partition that are read before those, after the first answer."""
 RECORDS_MAX: Final = 20_000
-"""Records of a partition that a store begins before the live end at most: some seconds of reading."""
+"""Records of a partition that a store begins before the live end at most: some seconds of
+reading."""
 STORES_MAX: Final = 16
-"""Streams and queries at a time: each decodes all that comes of it, and holds up to latest.BYTES_MAX of rows."""
+"""Streams and queries at a time: each decodes all that comes of it, and holds up to
+latest.BYTES_MAX of rows."""
 IDLE_S: Final = 60.0
 FIRST_S: Final = 12.0
 """How long the first question waits until the store has read up to the live end."""
@@ -118,7 +122,9 @@ class LatestStores:
         return store
 
     async def _follow(self, store: _Store) -> None:
-        """What ends a store, a stream made anew or Kafka away, is met by a new one at the next question."""
+        """What ends a store, a stream made anew or Kafka away, is met by a new one at the next
+        question.
+        """
         try:
             await store.run()
         except (Unavailable, LookupError, ViewEnded) as error:
@@ -152,7 +158,9 @@ class _Store:
             bounds = (await self._hub.bounds(plan))[0]
             begin = self._taken = await self._begin(plan, bounds)
             self._subscriber = self._hub.subscribe(plan, _Steps(), begin, news.set)
-            older = asyncio.create_task(self._take_older(plan, bounds, begin), name=f"older-{self.name}")
+            older = asyncio.create_task(
+                self._take_older(plan, bounds, begin), name=f"older-{self.name}"
+            )
             try:
                 await self._take_all(self._subscriber, news)
             finally:
@@ -183,7 +191,9 @@ class _Store:
 
     async def _begin(self, plan: Plan, bounds: Sequence[Bounds]) -> Positions:
         since = self._clock.now_ms() - int(NEAR_S * 1000)
-        start = await self._hub.start(plan, Request(plan.subscription, start=since if since > 0 else LogEnd.EARLIEST))
+        start = await self._hub.start(
+            plan, Request(plan.subscription, start=since if since > 0 else LogEnd.EARLIEST)
+        )
         live = self._hub.live(plan)[0]
         return (
             tuple(
@@ -194,15 +204,22 @@ class _Store:
 
     async def _take_older(self, plan: Plan, bounds: Sequence[Bounds], to: Positions) -> None:
         """Read what lies before `to`, as far back as is read at all."""
-        firsts = [max(kept.earliest, at[0] - OLDER_RECORDS_MAX) for kept, at in zip(bounds, to[0], strict=True)]
+        firsts = [
+            max(kept.earliest, at[0] - OLDER_RECORDS_MAX)
+            for kept, at in zip(bounds, to[0], strict=True)
+        ]
         if any(kept.earliest > 0 for kept in bounds):
             self._missing.add(Missing.RETENTION)
         if any(first > kept.earliest for first, kept in zip(firsts, bounds, strict=True)):
             self._missing.add(Missing.RECORDS)
         news = asyncio.Event()
-        subscriber = self._hub.subscribe(plan, _Steps(), (tuple((first, 0) for first in firsts),), news.set)
+        subscriber = self._hub.subscribe(
+            plan, _Steps(), (tuple((first, 0) for first in firsts),), news.set
+        )
         try:
-            while any(position < end for position, end in zip(subscriber.positions[0], to[0], strict=True)):
+            while any(
+                position < end for position, end in zip(subscriber.positions[0], to[0], strict=True)
+            ):
                 news.clear()
                 item = subscriber.next()
                 if isinstance(item, Chunk):
@@ -230,10 +247,15 @@ class _Store:
             if item is not None:
                 await self._hub.gap(subscriber, item, OnGap.EARLIEST)
             self._taken = subscriber.positions
-            if subscriber.is_at_end and self._plan is not None and self._hub.has_caught_up(self._plan):
+            if (
+                subscriber.is_at_end
+                and self._plan is not None
+                and self._hub.has_caught_up(self._plan)
+            ):
                 self.ready.set()
             with contextlib.suppress(TimeoutError):
-                # What the stream's last transaction ends with is no record, so nobody is woken for it.
+                # What the stream's last transaction ends with is no record, so nobody is woken for
+                # it.
                 async with asyncio.timeout(IDLE_S / 10 if self.ready.is_set() else FIRST_LOOK_S):
                     await news.wait()
 

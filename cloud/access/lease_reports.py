@@ -1,7 +1,9 @@
-"""Tells the push proxies which clients with a lease read here (`edgewake.protocol.lease_read`), so that nobody wakes them meanwhile.
+"""Tells the push proxies which clients with a lease read here (`edgewake.protocol.lease_read`), so
+that nobody wakes them meanwhile.
 
-One record when such a stream is opened, then one every REPEAT_S while it is open. Kafka's absence delays no stream: the news is sent when
-it is back. A server that no such client comes to makes no producer.
+One record when such a stream is opened, then one every REPEAT_S while it is open. Kafka's absence
+delays no stream: the news is sent when it is back. A server that no such client comes to makes no
+producer.
 """
 
 from __future__ import annotations
@@ -83,7 +85,12 @@ class LeaseReports:
     async def _connect(self) -> Producer:
         while True:
             try:
-                await asyncio.to_thread(topic_admin.ensure_partitions, self._config, [topics.LEASE_READS], lease_record.PARTITIONS)
+                await asyncio.to_thread(
+                    topic_admin.ensure_partitions,
+                    self._config,
+                    [topics.LEASE_READS],
+                    lease_record.PARTITIONS,
+                )
                 return clients.producer(self._config, f"{self._name}-leases")
             except Unavailable as error:
                 log.warning("leases: %s", error, extra={"event": "access.leases_away"})
@@ -97,10 +104,14 @@ class LeaseReports:
         producer.poll(0)
 
     def _send(self, producer: Producer, read: OpenRead) -> None:
-        value = lease_read.encode(LeaseRead(read.token_hash, self._clock.now_ms(), read.streams, read.cursor))
+        value = lease_read.encode(
+            LeaseRead(read.token_hash, self._clock.now_ms(), read.streams, read.cursor)
+        )
         partition = lease_record.partition_of(read.lease_id)
         try:
-            producer.produce(topics.LEASE_READS, key=read.lease_id, value=value, partition=partition)
+            producer.produce(
+                topics.LEASE_READS, key=read.lease_id, value=value, partition=partition
+            )
         except (BufferError, KafkaException) as error:  # Kafka is away: again at the next look
             log.debug("leases: %s", error)
             return
@@ -110,7 +121,9 @@ class LeaseReports:
 class LeaseReport:
     """One stream's part in it: `start` when it is served, `end` when it is over."""
 
-    def __init__(self, reports: LeaseReports, lease: tuple[str, str], streams: tuple[str, ...], cursor: str) -> None:
+    def __init__(
+        self, reports: LeaseReports, lease: tuple[str, str], streams: tuple[str, ...], cursor: str
+    ) -> None:
         self._reports, self._lease, self._streams, self._cursor = reports, lease, streams, cursor
         self._read: OpenRead | None = None
 

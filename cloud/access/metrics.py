@@ -1,4 +1,7 @@
-"""What an access server counts, for Prometheus. Names begin with `edgewake_access_`; labels come from closed lists."""
+"""What an access server counts, for Prometheus.
+
+Names begin with `edgewake_access_`; labels come from closed lists.
+"""
 
 from __future__ import annotations
 
@@ -35,23 +38,64 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.clients = Gauge("edgewake_access_clients", "Streams open now", registry=self.registry)
-        self.behind = Gauge("edgewake_access_clients_behind", "Open streams that catch up", registry=self.registry)
-        self.views = Gauge("edgewake_access_views", "Different subscriptions open now", registry=self.registry)
-        self.followed = Gauge("edgewake_access_followed", "Streams and queries read from Kafka", registry=self.registry)
-        self.tail_bytes = Gauge("edgewake_access_tail_bytes", "Bytes of records kept in memory", registry=self.registry)
-        self.chunk_bytes = Gauge("edgewake_access_chunk_bytes", "Bytes made ready for clients and kept", registry=self.registry)
-        self.cohorts = Gauge("edgewake_access_cohorts", "Different places at which chunks are being made", registry=self.registry)
-        self.writes = Counter("edgewake_access_writes", "Writes to connections", registry=self.registry)
-        self.records = Total("edgewake_access_records", "Records read", self.registry)
-        self.unreadable = Total("edgewake_access_unreadable_records", "Records that could not be read", self.registry)
-        self.replayed = Total("edgewake_access_replayed_blocks", "Blocks of older records read", self.registry)
-        self.started = Counter("edgewake_access_started", "Streams opened, by where they began", ["how"], registry=self.registry)
-        self.ended = Counter("edgewake_access_ended", "Streams ended, by reason", ["why"], registry=self.registry)
-        self.refused = Counter("edgewake_access_refused", "Requests refused, by reason", ["code"], registry=self.registry)
-        self.gaps = Counter(
-            "edgewake_access_gaps", "Cursors that could not be continued exactly, by reason", ["reason"], registry=self.registry
+        self.behind = Gauge(
+            "edgewake_access_clients_behind", "Open streams that catch up", registry=self.registry
         )
-        self.sent_bytes = Counter("edgewake_access_sent_bytes", "Bytes of streams written", registry=self.registry)
+        self.views = Gauge(
+            "edgewake_access_views", "Different subscriptions open now", registry=self.registry
+        )
+        self.followed = Gauge(
+            "edgewake_access_followed",
+            "Streams and queries read from Kafka",
+            registry=self.registry,
+        )
+        self.tail_bytes = Gauge(
+            "edgewake_access_tail_bytes", "Bytes of records kept in memory", registry=self.registry
+        )
+        self.chunk_bytes = Gauge(
+            "edgewake_access_chunk_bytes",
+            "Bytes made ready for clients and kept",
+            registry=self.registry,
+        )
+        self.cohorts = Gauge(
+            "edgewake_access_cohorts",
+            "Different places at which chunks are being made",
+            registry=self.registry,
+        )
+        self.writes = Counter(
+            "edgewake_access_writes", "Writes to connections", registry=self.registry
+        )
+        self.records = Total("edgewake_access_records", "Records read", self.registry)
+        self.unreadable = Total(
+            "edgewake_access_unreadable_records", "Records that could not be read", self.registry
+        )
+        self.replayed = Total(
+            "edgewake_access_replayed_blocks", "Blocks of older records read", self.registry
+        )
+        self.started = Counter(
+            "edgewake_access_started",
+            "Streams opened, by where they began",
+            ["how"],
+            registry=self.registry,
+        )
+        self.ended = Counter(
+            "edgewake_access_ended", "Streams ended, by reason", ["why"], registry=self.registry
+        )
+        self.refused = Counter(
+            "edgewake_access_refused",
+            "Requests refused, by reason",
+            ["code"],
+            registry=self.registry,
+        )
+        self.gaps = Counter(
+            "edgewake_access_gaps",
+            "Cursors that could not be continued exactly, by reason",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.sent_bytes = Counter(
+            "edgewake_access_sent_bytes", "Bytes of streams written", registry=self.registry
+        )
         self.tick = Histogram(
             "edgewake_access_tick_seconds",
             "Longest turn of reading, filtering and writing since the tick before",

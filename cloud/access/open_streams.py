@@ -1,9 +1,11 @@
-"""All open event streams of a server: writing, heartbeats, the end of those that stalled, and the drain at the stop.
+"""All open event streams of a server: writing, heartbeats, the end of those that stalled, and the
+drain at the stop.
 
 Who is let in is decided by `admission`, by what each client has open.
 
-Chunks are written straight to the connection, the same framed bytes for everybody, whenever a session has some and the connection takes
-them: no task has to run for a chunk. A client that does not read is not written to.
+Chunks are written straight to the connection, the same framed bytes for everybody, whenever a
+session has some and the connection takes them: no task has to run for a chunk. A client that does
+not read is not written to.
 """
 
 from __future__ import annotations
@@ -29,17 +31,29 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.lease import Subscription
 
 WATCH_S: Final = 1.0
-"""How often heartbeats and stalled clients are looked for; heartbeats are late by so much at most."""
+"""How often heartbeats and stalled clients are looked for; heartbeats are late by so much at
+most."""
 ENCODINGS: Final = (sse.Encoder.name, read.NAME)
 """What views of clients are encoded as."""
 RETRY_AFTER_S: Final = 2.0
-"""Shortest wait asked of a program that is refused; the longest is three times as long, so that they do not all come back at once."""
+"""Shortest wait asked of a program that is refused; the longest is three times as long, so that
+they do not all come back at once."""
 
 
 class OpenStream:
-    """A place for one stream on one connection, from the request on; its session comes when the stream is opened. `close` it."""
+    """A place for one stream on one connection, from the request on; its session comes when the
+    stream is opened. `close` it.
+    """
 
-    def __init__(self, streams: OpenStreams, connection: Connection, *, client: str, heartbeat_s: float, now: float) -> None:
+    def __init__(
+        self,
+        streams: OpenStreams,
+        connection: Connection,
+        *,
+        client: str,
+        heartbeat_s: float,
+        now: float,
+    ) -> None:
         self.connection = connection
         self.client = client
         self.subscription: Subscription | None = None
@@ -88,7 +102,10 @@ class OpenStream:
         self._write(http_chunk(sse.HEARTBEAT + sse.retry(retry_ms)))
 
     def write(self) -> None:
-        """Write what there is. Who is behind gets one piece a turn, so that nobody's past holds up the others."""
+        """Write what there is.
+
+        Who is behind gets one piece a turn, so that nobody's past holds up the others.
+        """
         if self.session is None or self.ended.done() or self.connection.is_paused or self._has_turn:
             return
         while not self.connection.is_paused:
@@ -108,9 +125,21 @@ class OpenStream:
         """Send a heartbeat when it is due; cut off a reader that takes nothing."""
         if self.session is not None and now - self.written_at >= self.heartbeat_s:
             self.session.beat()
-        elif self.is_waiting and now - self.written_at >= self.heartbeat_s and not self.connection.is_paused:
-            self._write(http_chunk(sse.heartbeat_event(self._streams.clock.now_ms()) if self.sees_heartbeats else sse.HEARTBEAT))
-        self.progress = observe(self.progress, written=self.written, waiting=self.connection.waiting(), now=now)
+        elif (
+            self.is_waiting
+            and now - self.written_at >= self.heartbeat_s
+            and not self.connection.is_paused
+        ):
+            self._write(
+                http_chunk(
+                    sse.heartbeat_event(self._streams.clock.now_ms())
+                    if self.sees_heartbeats
+                    else sse.HEARTBEAT
+                )
+            )
+        self.progress = observe(
+            self.progress, written=self.written, waiting=self.connection.waiting(), now=now
+        )
         if is_stalled(self.progress, now=now, stall_s=stall_s):
             self.is_stalled = True
             self.connection.abort()
@@ -161,7 +190,9 @@ class OpenStream:
 class OpenStreams:
     """The streams of one server."""
 
-    def __init__(self, config: AccessConfig, metrics: Metrics, hub: Hub, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, config: AccessConfig, metrics: Metrics, hub: Hub, *, clock: Clock, rng: random.Random
+    ) -> None:
         self.config = config
         self.metrics = metrics
         self.hub = hub
@@ -181,14 +212,18 @@ class OpenStreams:
         return len(self._streams)
 
     def add(self, connection: Connection, *, client: str, heartbeat_s: float | None) -> OpenStream:
-        """A place for one more, which counts from now on, while it is being opened too. Raises Full.
+        """A place for one more, which counts from now on, while it is being opened too.
+
+        Raises Full.
 
         `heartbeat_s` is what its client asks for; None: the server's own.
         """
         self._refuse_while_draining()
         self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
         heartbeat_s = heartbeat_s or self.config.heartbeat_s
-        stream = OpenStream(self, connection, client=client, heartbeat_s=heartbeat_s, now=self.clock.monotonic_s())
+        stream = OpenStream(
+            self, connection, client=client, heartbeat_s=heartbeat_s, now=self.clock.monotonic_s()
+        )
         self._streams.add(stream)
         self._of_client.setdefault(client, set()).add(stream)
         self._holdings.setdefault(client, Holding())
@@ -196,10 +231,19 @@ class OpenStreams:
         return stream
 
     def claim(self, stream: OpenStream, subscription: Subscription) -> None:
-        """May its client have this subscription? Then it counts from now on, while it is being opened too. Raises Full."""
+        """May its client have this subscription? Then it counts from now on, while it is being
+        opened too. Raises Full.
+        """
         holding = self._holdings[stream.client]
-        self._admission.names(subscription.streams, followed=self.hub.streams, held=lambda: holding.names)
-        self._admission.view(subscription, is_served=self._serves(subscription), total=self.hub.own_views, held=lambda: holding.filters)
+        self._admission.names(
+            subscription.streams, followed=self.hub.streams, held=lambda: holding.names
+        )
+        self._admission.view(
+            subscription,
+            is_served=self._serves(subscription),
+            total=self.hub.own_views,
+            held=lambda: holding.filters,
+        )
         stream.subscription = subscription
         holding.add(subscription)
 
@@ -208,9 +252,13 @@ class OpenStreams:
         self._refuse_while_draining()
         if stream.subscription is not None:
             is_served = self._serves(stream.subscription)
-            self._admission.view(stream.subscription, is_served=is_served, total=self.hub.own_views, held=lambda: 0)
+            self._admission.view(
+                stream.subscription, is_served=is_served, total=self.hub.own_views, held=lambda: 0
+            )
         if replays:
-            self._admission.replay(total=self.hub.cohorts_reading, held=lambda: self._places(stream.client))
+            self._admission.replay(
+                total=self.hub.cohorts_reading, held=lambda: self._places(stream.client)
+            )
 
     def _serves(self, subscription: Subscription) -> bool:
         return any((subscription, encoding) in self.hub.views for encoding in ENCODINGS)
@@ -241,7 +289,9 @@ class OpenStreams:
         self.behind += (after is State.BEHIND) - (before is State.BEHIND)
 
     def retry_ms(self) -> int:
-        """A client's wait after a lost connection, different for each, so that they do not all come back at once."""
+        """A client's wait after a lost connection, different for each, so that they do not all come
+        back at once.
+        """
         return int(self.config.retry_ms * self._rng.uniform(0.5, 1.5))
 
     def retry_after_s(self) -> int:
@@ -257,7 +307,9 @@ class OpenStreams:
                 stream.watch(now, stall_s=self.config.stall_s)
 
     async def drain(self, *, within_s: float) -> int:
-        """Ask all to end at their next chunk's border and cut off who did not `within_s`; how many those were."""
+        """Ask all to end at their next chunk's border and cut off who did not `within_s`; how many
+        those were.
+        """
         self.draining = True
         for stream in list(self._streams):
             stream.end()

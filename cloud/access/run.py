@@ -1,7 +1,8 @@
 """One access server from start to stop: `run` can be read as its story.
 
-Stop, in this order: no new streams, every open one ends at an event's border with a `retry` of its own, those that would not are cut off
-after DRAIN_S, then the HTTP server, then the readers of Kafka. All within 5 s.
+Stop, in this order: no new streams, every open one ends at an event's border with a `retry` of its
+own, those that would not are cut off after DRAIN_S, then the HTTP server, then the readers of
+Kafka. All within 5 s.
 """
 
 from __future__ import annotations
@@ -38,22 +39,31 @@ log = logging.getLogger("edgewake.access")
 DRAIN_S: Final = 2.0
 HTTP_GRACE_S: Final = 1
 SWITCH_S: Final = 0.001
-"""After so long a thread that computes lets a waiting one run; with Python's 5 ms each new record waits longer while others catch up."""
+"""After so long a thread that computes lets a waiting one run; with Python's 5 ms each new record
+waits longer while others catch up."""
 OTHER_CONNECTIONS_MAX: Final = 1000
 """Connections beside open streams: the page, health, questions."""
 FILES_MAX: Final = 65_536
 """File descriptors asked for; the hard limit may allow fewer."""
 
 
-def main(config_file: Path | None, *, host: str | None, port: int | None, verbose: bool) -> NoReturn:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be used)."""
+def main(
+    config_file: Path | None, *, host: str | None, port: int | None, verbose: bool
+) -> NoReturn:
+    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
+    used).
+    """
     protocol_log.set_up(verbose=verbose)
     web.run_part(lambda: run(_settings(config_file, host=host, port=port)))
 
 
 def _settings(config_file: Path | None, *, host: str | None, port: int | None) -> AccessConfig:
     settings = AccessConfig() if config_file is None else config.load(AccessConfig, config_file)
-    return settings.model_copy(update={name: value for name, value in (("host", host), ("port", port)) if value is not None})
+    return settings.model_copy(
+        update={
+            name: value for name, value in (("host", host), ("port", port)) if value is not None
+        }
+    )
 
 
 async def run(settings: AccessConfig) -> None:
@@ -65,13 +75,33 @@ async def run(settings: AccessConfig) -> None:
     _raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
     clock, metrics = SystemClock(), Metrics()
-    process_metrics.register(metrics.registry, "access", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock)
+    process_metrics.register(
+        metrics.registry,
+        "access",
+        certificates=process_metrics.of_kafka(settings.kafka.security),
+        clock=clock,
+    )
     keys = KeyFile(settings.cursor_key_file or state_key_file())
-    hub = Hub(settings.hub, settings.kafka, name=settings.name, codec=keys.codec, clock=clock, on_tick=metrics.tick.observe)
+    hub = Hub(
+        settings.hub,
+        settings.kafka,
+        name=settings.name,
+        codec=keys.codec,
+        clock=clock,
+        on_tick=metrics.tick.observe,
+    )
     streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random())
     latest = LatestStores(hub, clock, address_share=settings.address_share)
     leases = LeaseReports(settings.kafka, settings.name, clock)
-    app = application.build(settings, hub=hub, streams=streams, latest=latest, leases=leases, metrics=metrics, clock=clock)
+    app = application.build(
+        settings,
+        hub=hub,
+        streams=streams,
+        latest=latest,
+        leases=leases,
+        metrics=metrics,
+        clock=clock,
+    )
     async with asyncio.TaskGroup() as tasks:
         work = {
             "hub": hub.run(),
@@ -81,7 +111,10 @@ async def run(settings: AccessConfig) -> None:
             "cursor-keys": keys.run(clock),
             "ready": _report_ready(hub, is_listening, listener),
         }
-        background = [tasks.create_task(web.named(name, coroutine), name=name) for name, coroutine in work.items()]
+        background = [
+            tasks.create_task(web.named(name, coroutine), name=name)
+            for name, coroutine in work.items()
+        ]
         await web.serve(
             HostCheck(app, settings.public_names),
             listener,
@@ -99,13 +132,19 @@ async def run(settings: AccessConfig) -> None:
 
 def _connections(settings: AccessConfig) -> Connections:
     clients = Clients(settings.trusted_proxies)
-    return Connections(settings.clients_max + OTHER_CONNECTIONS_MAX, share=settings.address_share, clients=clients)
+    return Connections(
+        settings.clients_max + OTHER_CONNECTIONS_MAX, share=settings.address_share, clients=clients
+    )
 
 
 async def _drain(streams: OpenStreams) -> None:
     cut = await streams.drain(within_s=DRAIN_S)
     if cut:
-        log.warning("%d clients would not end and were cut off", cut, extra={"event": "access.cut", "clients": cut})
+        log.warning(
+            "%d clients would not end and were cut off",
+            cut,
+            extra={"event": "access.cut", "clients": cut},
+        )
 
 
 async def _report_ready(hub: Hub, is_listening: asyncio.Event, listener: socket.socket) -> None:
@@ -115,7 +154,12 @@ async def _report_ready(hub: Hub, is_listening: asyncio.Event, listener: socket.
     gc.collect()
     gc.freeze()  # what the start made lives for ever: the collector need not walk it
     host, port = listener.getsockname()[:2]
-    log.info("serving on http://%s:%d", host, port, extra={"event": "part.ready", "host": host, "port": port})
+    log.info(
+        "serving on http://%s:%d",
+        host,
+        port,
+        extra={"event": "part.ready", "host": host, "port": port},
+    )
 
 
 def _raise_file_limit() -> None:

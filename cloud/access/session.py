@@ -1,10 +1,12 @@
 """One client's event stream: what is written to it next.
 
-It begins with the gaps, or with the cursor where it begins, so that a client has one before its first event. Then come chunks, the same
-bytes for all who stand at the same place. `next` never waits: it gives framed bytes, or None, and `wake` is called when to ask again.
+It begins with the gaps, or with the cursor where it begins, so that a client has one before its
+first event. Then come chunks, the same bytes for all who stand at the same place. `next` never
+waits: it gives framed bytes, or None, and `wake` is called when to ask again.
 
-Progress that only filtered-out events made is announced in place of the heartbeat, so that a radio may sleep in between. A heartbeat is a
-comment, which a browser's EventSource hides, or where it is asked for an event named `heartbeat`.
+Progress that only filtered-out events made is announced in place of the heartbeat, so that a radio
+may sleep in between. A heartbeat is a comment, which a browser's EventSource hides, or where it is
+asked for an event named `heartbeat`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ AGAIN_S: Final = 0.5
 JOIN_BYTES: Final = 64 * 1024
 """Chunks that are at hand are joined up to so many bytes for one write."""
 FAILED_RETRY_MS: Final = 30_000
-"""After its subscription failed a client would fail at the same event again: it should not try each second."""
+"""After its subscription failed a client would fail at the same event again: it should not try each
+second."""
 
 
 class Session:
@@ -62,11 +65,13 @@ class Session:
         self._encoder = Encoder(hub.codec, plan)
         self._subscriber = hub.subscribe(plan, self._encoder, start.positions, self._woken)
         self._waiting: deque[bytes] = deque()
-        """Framed bytes that come before the next chunk: at most a gap for each partition, and a few events of our own."""
+        """Framed bytes that come before the next chunk: at most a gap for each partition, and a few
+        events of our own."""
         self._gap_task: asyncio.Task[None] | None = None
         self._heartbeat_is_due = False
         self._announced: Positions | None = None
-        """The position of the last cursor that the client was given; None after events, which end where they end."""
+        """The position of the last cursor that the client was given; None after events, which end
+        where they end."""
         self._start = start
 
     @property
@@ -77,14 +82,20 @@ class Session:
     @property
     def is_calm(self) -> bool:
         """Is what it announced written? Then its cursor is the client's."""
-        return not self._waiting and self._gap_task is None and self.state in (State.BEHIND, State.LIVE)
+        return (
+            not self._waiting
+            and self._gap_task is None
+            and self.state in (State.BEHIND, State.LIVE)
+        )
 
     def cursor(self) -> str:
         """Where it stands."""
         return self._encoder.cursor(self._subscriber.positions)
 
     def start(self, *, retry_ms: int) -> None:
-        """Write the first words: the retry time, then the gaps or the cursor, and what of the filters can hardly be meant."""
+        """Write the first words: the retry time, then the gaps or the cursor, and what of the
+        filters can hardly be meant.
+        """
         gaps = b"".join(self._encoder.gap(gap) for gap in self._start.gaps)
         warnings = b"".join(map(sse.warning, self._plan.warnings(self._hub.catalogue.field_kinds)))
         self._put(sse.HEARTBEAT + sse.retry(retry_ms) + (gaps or self._checkpoint()) + warnings)
@@ -151,7 +162,10 @@ class Session:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _note_where(self, parts: list[bytes]) -> None:
-        """Nothing is at hand. A client that is live from now on is given its cursor, if it was shown nothing lately."""
+        """Nothing is at hand.
+
+        A client that is live from now on is given its cursor, if it was shown nothing lately.
+        """
         if not self._subscriber.is_live:
             if self.state is State.LIVE:
                 self._change(Change.FELL_BEHIND)
@@ -183,11 +197,17 @@ class Session:
 
     def _fail(self, why: str) -> None:
         self.has_failed = True
-        self._put(sse.problem("subscription_failed", f"the subscription cannot be served: {why}") + sse.retry(FAILED_RETRY_MS))
+        self._put(
+            sse.problem("subscription_failed", f"the subscription cannot be served: {why}")
+            + sse.retry(FAILED_RETRY_MS)
+        )
         self.end()
 
     def _has_moved(self) -> bool:
-        return self._announced is not self._subscriber.positions and self._announced != self._subscriber.positions
+        return (
+            self._announced is not self._subscriber.positions
+            and self._announced != self._subscriber.positions
+        )
 
     def _checkpoint(self) -> bytes:
         self._announced = self._subscriber.positions

@@ -1,8 +1,10 @@
 """Decides whether a reader still reads. Pure: numbers and times go in, a verdict comes out.
 
-That `send` does not block proves nothing: the kernels on both sides swallow megabytes for a client that never reads. What counts is what
-the other side has taken: bytes written less those still in our buffer and in the socket's send queue. A reader that takes at least one
-byte in `stall_s` is slow and is kept (it costs only itself); one that takes none while bytes wait is stalled and is cut off.
+That `send` does not block proves nothing: the kernels on both sides swallow megabytes for a client
+that never reads. What counts is what the other side has taken: bytes written less those still in
+our buffer and in the socket's send queue. A reader that takes at least one byte in `stall_s` is
+slow and is kept (it costs only itself); one that takes none while bytes wait is stalled and is cut
+off.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ class Progress:
 
 
 def observe(progress: Progress, *, written: int, waiting: int, now: float) -> Progress:
-    """The progress after a look: `written` bytes in all, `waiting` of them not yet acknowledged by the other side."""
+    """The progress after a look: `written` bytes in all, `waiting` of them not yet acknowledged by
+    the other side.
+    """
     taken = written - waiting
     if waiting == 0 or taken > progress.taken:
         return replace(progress, taken=max(taken, progress.taken), since=now)

@@ -1,7 +1,9 @@
-"""Batches become bytes of `text/event-stream`: the one place that knows the format (WHATWG HTML 9.2).
+"""Batches become bytes of `text/event-stream`: the one place that knows the format (WHATWG HTML
+9.2).
 
-Lines end in LF, ids are ASCII, an event is always whole. A comment is `:` and one line end, because some clients take a comment with a
-blank line for an event; `retry` has no blank line either and travels with the block after it.
+Lines end in LF, ids are ASCII, an event is always whole. A comment is `:` and one line end, because
+some clients take a comment with a blank line for an event; `retry` has no blank line either and
+travels with the block after it.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from edgewake.protocol.cursor import CursorCodec, CursorWriter
 
 HEARTBEAT: Final = b":\n"
 CACHE_CONTROL: Final = "no-store, no-transform"
-"""No-transform: a proxy that compresses would hold events back until it has enough of them (RFC 9111, 5.2.2.6)."""
+"""No-transform: a proxy that compresses would hold events back until it has enough of them (RFC
+9111, 5.2.2.6)."""
 CONTENT_TYPE: Final = b"text/event-stream"
 PROBLEM: Final = "problem"
-"""Name of the event that says why a stream ends. Not `error`, which EventSource uses for a lost connection."""
+"""Name of the event that says why a stream ends. Not `error`, which EventSource uses for a lost
+connection."""
 
 
 class Encoder:
@@ -55,7 +59,9 @@ class Encoder:
         return b"".join(parts)
 
     def checkpoint(self, positions: Positions, *, as_event: bool) -> bytes:
-        """Announce a cursor without an event: as a lone id, or `as_event`, for clients that ignore lone ids."""
+        """Announce a cursor without an event: as a lone id, or `as_event`, for clients that ignore
+        lone ids.
+        """
         cursor = self.cursor(positions)
         if not as_event:
             return b"id: %b\n\n" % cursor.encode()
@@ -68,13 +74,18 @@ class Encoder:
 
 def warning(found: FilterWarning) -> bytes:
     """What its client can hardly have meant. It has no id: nothing moved."""
-    facts = {"code": found.code, "detail": found.detail} | ({"field": found.field, "near": found.near} if found.field else {})
+    facts = {"code": found.code, "detail": found.detail} | (
+        {"field": found.field, "near": found.near} if found.field else {}
+    )
     return b"event: warning\ndata: %b\n\n" % orjson.dumps(facts)
 
 
 def problem(code: str, detail: str) -> bytes:
     """Why the stream ends here. It has no id: the client keeps its cursor."""
-    return b"event: %b\ndata: %b\n\n" % (PROBLEM.encode(), orjson.dumps({"code": code, "detail": detail}))
+    return b"event: %b\ndata: %b\n\n" % (
+        PROBLEM.encode(),
+        orjson.dumps({"code": code, "detail": detail}),
+    )
 
 
 def block(event: Event, cursor: bytes) -> bytes:

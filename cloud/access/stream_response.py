@@ -1,4 +1,6 @@
-"""The answer that does not end: a Starlette response whose body is written straight to the connection (`open_streams`)."""
+"""The answer that does not end: a Starlette response whose body is written straight to the
+connection (`open_streams`).
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ HEADERS = (
 )
 
 ABSENT_LOOK_S: Final = 0.5
-"""How often it is looked whether a stream that is waited for is there; the catalogue knows it a second after it was made."""
+"""How often it is looked whether a stream that is waited for is there; the catalogue knows it a
+second after it was made."""
 CURSOR_HEADER_MAX: Final = 4096
-"""Characters of a cursor that is also told in a header: clients bound an answer's head, Node's at 16 KB. The first block has it anyway."""
+"""Characters of a cursor that is also told in a header: clients bound an answer's head, Node's at
+16 KB. The first block has it anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +51,24 @@ class Opener(Protocol):
     def arrived(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Which of these streams are there now."""
 
-    async def open(self, names: tuple[str, ...], *, cursor: str | None, has_waited: bool = False) -> Opened | None:
-        """Open these of the client's streams, at `cursor` where there is one. What it has waited for begins at its first record.
+    async def open(
+        self, names: tuple[str, ...], *, cursor: str | None, has_waited: bool = False
+    ) -> Opened | None:
+        """Open these of the client's streams, at `cursor` where there is one.
+
+        What it has waited for begins at its first record.
 
         Raises UnknownStream, Full or Unavailable.
         """
 
 
 class EventStream(Response):
-    """Serves a client until its session, its view or the server ends, or the client leaves. Owns stream, session and plan from the call on.
+    """Serves a client until its session, its view or the server ends, or the client leaves.
 
-    Streams that are not there yet are waited for: when one comes the client goes on with it and what it reads already, from its cursor.
+    Owns stream, session and plan from the call on.
+
+    Streams that are not there yet are waited for: when one comes the client goes on with it and
+    what it reads already, from its cursor.
     """
 
     media_type = "text/event-stream"
@@ -74,8 +85,8 @@ class EventStream(Response):
         metrics: Metrics,
         lease: LeaseReport | None = None,
     ) -> None:
-        """`opened`: None where none of the streams is there yet; `absent`: those that are waited for. `lease`: what is reported to the push
-        proxies while the stream is open.
+        """`opened`: None where none of the streams is there yet; `absent`: those that are waited
+        for. `lease`: what is reported to the push proxies while the stream is open.
         """
         self.status_code = 200
         self.background = None
@@ -103,7 +114,9 @@ class EventStream(Response):
                 else:
                     self._stream.wait(retry_ms=self._streams.retry_ms())
                 if self._absent:
-                    self._waiting = asyncio.create_task(self._wait_for_absent(), name="absent-streams")
+                    self._waiting = asyncio.create_task(
+                        self._wait_for_absent(), name="absent-streams"
+                    )
                 await self._stream.ended
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -146,10 +159,14 @@ class EventStream(Response):
         if before is None:
             opened = await self._opener.open(arrived, cursor=None, has_waited=True)
         else:
-            self._stream.session = None  # nothing is written meanwhile: what the client has ends at this cursor
+            self._stream.session = (
+                None  # nothing is written meanwhile: what the client has ends at this cursor
+            )
             try:
                 names = (*before.plan.subscription.streams, *arrived)
-                opened = await self._opener.open(names, cursor=before.session.cursor(), has_waited=True)
+                opened = await self._opener.open(
+                    names, cursor=before.session.cursor(), has_waited=True
+                )
             finally:
                 self._stream.session = before.session
             if opened is not None:
@@ -170,7 +187,9 @@ class EventStream(Response):
 
 
 class Later(Response):
-    """For a browser's EventSource, which any other status than 200 stops for ever: come again after `retry_ms`."""
+    """For a browser's EventSource, which any other status than 200 stops for ever: come again after
+    `retry_ms`.
+    """
 
     def __init__(self, retry_ms: int) -> None:
         super().__init__(sse.retry(retry_ms) + b"\n", 200, media_type="text/event-stream")

@@ -10,8 +10,12 @@ from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.queries.lane_kind import LaneKind
 
 
-def gather(lanes: Mapping[tuple[str, LaneKind], tuple[Counters, bool]], summary: Counters, *, left_out: int) -> Iterable[Metric]:
-    """`lanes`: stream and kind → what was counted, and whether it runs; `summary`: of the minutes; `left_out`: streams without them."""
+def gather(
+    lanes: Mapping[tuple[str, LaneKind], tuple[Counters, bool]], summary: Counters, *, left_out: int
+) -> Iterable[Metric]:
+    """`lanes`: stream and kind → what was counted, and whether it runs; `summary`: of the minutes;
+    `left_out`: streams without them.
+    """
     texts = {
         "batches": "micro-batches committed",
         "readings": "readings computed",
@@ -27,8 +31,14 @@ def gather(lanes: Mapping[tuple[str, LaneKind], tuple[Counters, bool]], summary:
         for stream, kind, counts in (*counters, ("", "summary", summary)):
             family.add_metric([stream, kind], getattr(counts, name))
         yield family
-    yield GaugeMetricFamily("edgewake_analysis_summaries_left_out", "streams that cannot be summed up now", value=left_out)
-    running = GaugeMetricFamily("edgewake_analysis_lane_running", "1 where the lane runs", labels=["stream", "lane"])
+    yield GaugeMetricFamily(
+        "edgewake_analysis_summaries_left_out",
+        "streams that cannot be summed up now",
+        value=left_out,
+    )
+    running = GaugeMetricFamily(
+        "edgewake_analysis_lane_running", "1 where the lane runs", labels=["stream", "lane"]
+    )
     for (stream, kind), (_, runs) in places:
         running.add_metric([stream, kind], float(runs))
     yield running

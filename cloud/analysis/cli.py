@@ -8,7 +8,13 @@ import click
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="analysis.toml")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="analysis.toml",
+)
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 def analysis(config_file: Path, verbose: bool) -> None:
     """Run the continuous queries (Spark)."""
@@ -36,7 +42,13 @@ def analysis(config_file: Path, verbose: bool) -> None:
     try:
         heartbeat = Heartbeat(SystemClock())
         heartbeat.allow(SILENT_S)
-        run(load(AnalysisConfig, config_file), clock=SystemClock(), rng=random.Random(), stop=stop, heartbeat=heartbeat)
+        run(
+            load(AnalysisConfig, config_file),
+            clock=SystemClock(),
+            rng=random.Random(),
+            stop=stop,
+            heartbeat=heartbeat,
+        )
     except ConfigError as error:
         click.echo(str(error), err=True)
         code = 2

@@ -1,4 +1,6 @@
-"""The `data_dir` of an analysis: one process at a time uses it, and it has a name that no other has."""
+"""The `data_dir` of an analysis: one process at a time uses it, and it has a name that no other
+has.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _NAME_CHARS: Final = 32
 
 
 def lock(folder: Path) -> int | None:
-    """Lock it until the descriptor is closed or the process is gone; None where another process has it. Raises LocalError."""
+    """Lock it until the descriptor is closed or the process is gone; None where another process has
+    it. Raises LocalError.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -31,7 +35,9 @@ def lock(folder: Path) -> int | None:
 
 
 def name_of(folder: Path, host: str | None = None) -> str:
-    """The same after every restart, and another one for a copy of the folder, on this machine or elsewhere. Raises LocalError."""
+    """The same after every restart, and another one for a copy of the folder, on this machine or
+    elsewhere. Raises LocalError.
+    """
     path = folder / "name"
     try:
         if not path.exists():
@@ -41,4 +47,6 @@ def name_of(folder: Path, host: str | None = None) -> str:
         seed = path.read_text("ascii")
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error
-    return hashlib.sha256(f"{seed}\n{host or socket.gethostname()}\n{folder.resolve()}".encode()).hexdigest()[:_NAME_CHARS]
+    return hashlib.sha256(
+        f"{seed}\n{host or socket.gethostname()}\n{folder.resolve()}".encode()
+    ).hexdigest()[:_NAME_CHARS]

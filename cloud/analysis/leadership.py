@@ -1,11 +1,14 @@
-"""Which of several analyses computes: Kafka gives the one partition of `ew.lanes` to one member of a consumer group, and that one leads.
+"""Which of several analyses computes: Kafka gives the one partition of `ew.lanes` to one member of
+a consumer group, and that one leads.
 
-The others stand by, without Spark. One of them leads when the leader was not heard of for `session_s`; it starts Spark and goes on from the
-lanes' records in Kafka, whatever its own checkpoints say. A leader that is back within `session_s` leads on. One that the group gave the
-lead away from ends; its supervisor starts it again, and then it stands by.
+The others stand by, without Spark. One of them leads when the leader was not heard of for
+`session_s`; it starts Spark and goes on from the lanes' records in Kafka, whatever its own
+checkpoints say. A leader that is back within `session_s` leads on. One that the group gave the lead
+away from ends; its supervisor starts it again, and then it stands by.
 
-Leadership saves work and guards nothing: a leader that hangs may not know that it is none any more. What guards the results is that the
-later producer of a lane fences the earlier one (transaction.py). Since only the leader starts lanes, no two take turns in that.
+Leadership saves work and guards nothing: a leader that hangs may not know that it is none any more.
+What guards the results is that the later producer of a lane fences the earlier one
+(transaction.py). Since only the leader starts lanes, no two take turns in that.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ log = logging.getLogger("edgewake.analysis")
 HEARTBEAT_S: Final = 1.0
 """Seconds between two heartbeats, a third of the session at most."""
 HANGS_MS: Final = 300_000
-"""ms without a look at the group after which a member counts as hung: longer than its supervisor waits until it kills it (run.SILENT_S)."""
+"""ms without a look at the group after which a member counts as hung: longer than its supervisor
+waits until it kills it (run.SILENT_S)."""
 _CONSUMER: Final[dict[str, Any]] = {
-    "partition.assignment.strategy": "cooperative-sticky",  # who joins takes nothing from the leader
+    # who joins takes nothing from the leader
+    "partition.assignment.strategy": "cooperative-sticky",
     "auto.offset.reset": "latest",
     "max.poll.interval.ms": HANGS_MS,
 }
@@ -54,7 +59,9 @@ def after_answer(role: Role, *, is_given: bool) -> Role:
 
 
 def after_loss(role: Role) -> Role:
-    """The role after the partition was taken away, or the group did not answer for longer than a session."""
+    """The role after the partition was taken away, or the group did not answer for longer than a
+    session.
+    """
     return Role.UNSURE if role is Role.LEADER else role
 
 
@@ -71,19 +78,29 @@ class Leadership:
     def _join(self) -> Consumer:
         self._joined += 1
         more = {
-            "group.instance.id": self._name if self._joined == 1 else f"{self._name}.{self._joined}",
+            "group.instance.id": self._name
+            if self._joined == 1
+            else f"{self._name}.{self._joined}",
             "session.timeout.ms": int(self._session_s * 1000),
             "heartbeat.interval.ms": int(min(HEARTBEAT_S, self._session_s / 3) * 1000),
         }
-        consumer = clients.consumer(self._config, "analysis-leadership", group=topics.ANALYSIS_GROUP, **more, **_CONSUMER)
-        consumer.subscribe([topics.LANES], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
+        consumer = clients.consumer(
+            self._config, "analysis-leadership", group=topics.ANALYSIS_GROUP, **more, **_CONSUMER
+        )
+        consumer.subscribe(
+            [topics.LANES], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke
+        )
         return consumer
 
     def leads(self) -> bool:
-        """Is it the leader, as far as is known? Raises LocalError where it was, and another one is now."""
+        """Is it the leader, as far as is known? Raises LocalError where it was, and another one is
+        now.
+        """
         self.poll(0.0)
         if self.role is Role.DEPOSED:
-            raise LocalError("another analysis leads now: this one ends, and stands by when it is started again")
+            raise LocalError(
+                "another analysis leads now: this one ends, and stands by when it is started again"
+            )
         return self.role is Role.LEADER
 
     def poll(self, timeout_s: float) -> None:
@@ -101,13 +118,19 @@ class Leadership:
         assert error is not None
         if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
             raise LocalError(
-                f"session_s = {self._session_s:g}: expected what Kafka allows, between its group.min.session.timeout.ms (6000 by default)"
+                f"session_s = {self._session_s:g}: expected what Kafka allows, between its "
+                "group.min.session.timeout.ms (6000 by default)"
                 " and its group.max.session.timeout.ms"
             )
         if error.fatal() or error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID):
-            # Another one has our name, or Kafka was killed just after we joined and remembers us as we were before. Under a new name
-            # nobody is thrown out: either the other one keeps the lead, or what Kafka remembers is forgotten after a session.
-            log.warning("the group of analyses has another one of our name: %s", error.str(), extra={"event": "analysis.name_taken"})
+            # Another one has our name, or Kafka was killed just after we joined and remembers us as
+            # we were before. Under a new name nobody is thrown out: either the other one keeps the
+            # lead, or what Kafka remembers is forgotten after a session.
+            log.warning(
+                "the group of analyses has another one of our name: %s",
+                error.str(),
+                extra={"event": "analysis.name_taken"},
+            )
             self.role = after_loss(self.role)
             self._consumer.close()
             self._consumer = self._join()

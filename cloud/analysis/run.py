@@ -1,7 +1,8 @@
-"""The analysis as a process: follows the registered queries and keeps one lane for each stream and kind of them running.
+"""The analysis as a process: follows the registered queries and keeps one lane for each stream and
+kind of them running.
 
-Order of the end: lanes (each waits for its transaction under way), then Spark, then the JVM. What was not finished is done again from
-the checkpoint at the next start.
+Order of the end: lanes (each waits for its transaction under way), then Spark, then the JVM. What
+was not finished is done again from the checkpoint at the next start.
 """
 
 from __future__ import annotations
@@ -67,17 +68,21 @@ from edgewake.protocol.stream import NameKind, Stream
 log = logging.getLogger("edgewake.analysis")
 
 LOOK_EVERY_S: Final = 0.2
-"""How often changes of streams and the health of lanes are looked at; a change of a query is seen at once."""
+"""How often changes of streams and the health of lanes are looked at; a change of a query is seen
+at once."""
 SUMMARY_AFTER_S: Final = 20.0
-"""Summaries begin so long after the queries, or their interval: the first batches of all lanes at once would make people wait for the first
-results."""
+"""Summaries begin so long after the queries, or their interval: the first batches of all lanes at
+once would make people wait for the first results."""
 AWAY_S: Final = 4.0
-"""Seconds until a lane is tried again at most, where Kafka, a disk or a worker is away: windows stand until it runs."""
+"""Seconds until a lane is tried again at most, where Kafka, a disk or a worker is away: windows
+stand until it runs."""
 STOP_S: Final = 3.0
-"""How long the lanes may take to end; then the JVM is killed, which costs nothing but doing the batch again."""
+"""How long the lanes may take to end; then the JVM is killed, which costs nothing but doing the
+batch again."""
 SILENT_S: Final = 180.0
-"""Seconds without a turn of the main loop after which the analysis counts as hung. One turn may start Spark or plan a lane's query, a
-minute on a busy machine; a JVM that hangs holds the loop up in its next call."""
+"""Seconds without a turn of the main loop after which the analysis counts as hung. One turn may
+start Spark or plan a lane's query, a minute on a busy machine; a JVM that hangs holds the loop up
+in its next call."""
 _START_FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError)
 """What may go wrong when a lane starts, or when its readings are computed once more."""
 
@@ -96,7 +101,9 @@ class Analysis:
         heartbeat: Heartbeat | None = None,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`leads`: may it start lanes now? Raises LocalError where another analysis does for certain."""
+        """`leads`: may it start lanes now? Raises LocalError where another analysis does for
+        certain.
+        """
         self._heartbeat, self._leads = heartbeat or Heartbeat(clock, {}), leads
         self._config, self._session, self._clock, self._rng = config, session, clock, rng
         self._tables = Tables()
@@ -108,15 +115,21 @@ class Analysis:
         self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
         self._producer = clients.producer(config.kafka, "analysis")
         self._readers: list[TableReader] = []
-        self._summaries_from_s = clock.monotonic_s() + min(SUMMARY_AFTER_S, config.summary_interval_s)
+        self._summaries_from_s = clock.monotonic_s() + min(
+            SUMMARY_AFTER_S, config.summary_interval_s
+        )
         self._summing = Summing(session, config, clock, rng, self._lake.keep)
         self._summing_thread: threading.Thread | None = None
         self._summed_of = -1
         """Number of the tables' change that the summaries know."""
         self._board = StatusBoard(self._producer, clock)
         self._state_rows = StateRows(config.kafka, self._producer, clock)
-        self._repairs = Repairs(session, config.kafka, clock, config.kept_dir / "checkpoints", config.lake_dir)
-        self._previews = Previews(session, config.kafka, self._producer, clock, config.foreign_topics)
+        self._repairs = Repairs(
+            session, config.kafka, clock, config.kept_dir / "checkpoints", config.lake_dir
+        )
+        self._previews = Previews(
+            session, config.kafka, self._producer, clock, config.foreign_topics
+        )
         self._slow = SlowSearch(session, config, clock, rng)
         self._sequencers = SequencerWatch(config.kafka, clock)
         self._garbage = Garbage(session, clock)
@@ -147,14 +160,21 @@ class Analysis:
             self._look_at_health()
             if not ready and not stop.is_set():
                 ready = True
-                log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
+                log.info(
+                    "the analysis is ready",
+                    extra={"event": "part.ready", "lanes": len(self._lanes)},
+                )
             self._pause(stop)
         self._starts.record.end()
 
     def _look_at_health(self) -> None:
         for what, why in self._sequencers.troubles(self._clock.now_ms()).items():
             self.health.note(what, why)
-        failed = [f"lane {'-'.join(key)} is tried again: {place.failed_by}" for key, place in self._lanes.items() if place.failed_by]
+        failed = [
+            f"lane {'-'.join(key)} is tried again: {place.failed_by}"
+            for key, place in self._lanes.items()
+            if place.failed_by
+        ]
         self.health.note("lanes", "; ".join(failed)[:500] or None)
 
     def _pause(self, stop: threading.Event) -> None:
@@ -165,7 +185,10 @@ class Analysis:
 
     def _check_spark(self) -> None:
         if spark.has_ended(self._session):
-            raise Unavailable(f"Spark has ended, and so does this process: {self._config.master!r} sent it away, or all its workers failed")
+            raise Unavailable(
+                f"Spark has ended, and so does this process: {self._config.master!r} sent it "
+                "away, or all its workers failed"
+            )
 
     def close(self) -> None:
         """Stop all lanes; returns within STOP_S or a little later."""
@@ -203,7 +226,15 @@ class Analysis:
 
     def _read_tables(self) -> None:
         config = self._config.kafka
-        tables = (topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.REPAIRS, topics.PREVIEWS, topics.LANES, topics.WINDOWS)
+        tables = (
+            topics.QUERIES,
+            topics.STREAMS,
+            topics.PROGRESS,
+            topics.REPAIRS,
+            topics.PREVIEWS,
+            topics.LANES,
+            topics.WINDOWS,
+        )
         topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.SHED, *topics.SUMMARIES])
         for reader in self._readers:
             reader.close()
@@ -216,7 +247,12 @@ class Analysis:
             TableReader(config, "analysis-queries", {topics.QUERIES: self._tables.on_query}),
             TableReader(config, "analysis-tables", others),
         ]
-        progress = TableReader(config, "analysis-progress", {topics.PROGRESS: self._board.on_progress}, wait_ms=clients.ONCE_WAIT_MS)
+        progress = TableReader(
+            config,
+            "analysis-progress",
+            {topics.PROGRESS: self._board.on_progress},
+            wait_ms=clients.ONCE_WAIT_MS,
+        )
         try:
             for reader in (*self._readers, progress):
                 reader.read_all()
@@ -234,20 +270,26 @@ class Analysis:
         done = set(orjson.loads(known.read_bytes())) if known.exists() else set()
         now_ms = self._clock.now_ms()
         wanted = [
-            Registration(name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, "analysis"))
+            Registration(
+                name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, "analysis")
+            )
             for name, text in built_in().items()
             if name not in done and name not in self._tables.registrations
         ]
         for registration in self._claimed(wanted):
             self._tables.registrations[registration.name] = registration
-            self._producer.produce(topics.QUERIES, registration.model_dump_json().encode(), registration.name)
+            self._producer.produce(
+                topics.QUERIES, registration.model_dump_json().encode(), registration.name
+            )
         if self._producer.flush(10) > 0:
             raise Unavailable("the built-in queries could not be registered")
         known.parent.mkdir(parents=True, exist_ok=True)
         known.write_bytes(orjson.dumps(sorted(done | set(built_in()))))
 
     def _claimed(self, wanted: Sequence[Registration]) -> list[Registration]:
-        """Those that got their names: on `ew.streams` the first claim has a name, of a stream or of a query. Raises Unavailable."""
+        """Those that got their names: on `ew.streams` the first claim has a name, of a stream or of
+        a query. Raises Unavailable.
+        """
         for one in wanted:
             row = Stream(name=one.name, kind=NameKind.QUERY, claim=one.claim)
             self._producer.produce(topics.STREAMS, row.model_dump_json().encode(), one.name)
@@ -258,7 +300,11 @@ class Analysis:
         names = self._tables.names
         for one in wanted:
             if names[one.name].claim != one.claim:
-                log.warning("built-in query %s: its name is taken", one.name, extra={"event": "query.name_taken"})
+                log.warning(
+                    "built-in query %s: its name is taken",
+                    one.name,
+                    extra={"event": "query.name_taken"},
+                )
         return [one for one in wanted if names[one.name].claim == one.claim]
 
     def _repair(self) -> None:
@@ -269,12 +315,17 @@ class Analysis:
             return
         types = self._types()
         standings = {
-            registered.query.name: Standing(registered, place.lane.record, types, place.lane.job.queries)
+            registered.query.name: Standing(
+                registered, place.lane.record, types, place.lane.job.queries
+            )
             for place in self._lanes.values()
             if place.lane is not None
             for registered in place.lane.job.queries
         }
-        registered_at = {name: registration.registered_at for name, registration in self._tables.registrations.items()}
+        registered_at = {
+            name: registration.registered_at
+            for name, registration in self._tables.registrations.items()
+        }
         self._repairs.turn(registered_at, standings, self._hold)
 
     def _hold(self, lane: tuple[str, str]) -> None:
@@ -288,15 +339,24 @@ class Analysis:
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
         found = statuses(self._tables, self._failed, self._config.foreign_topics, self._apart)
         types = self._types()
-        return found, dict(jobs_of([one.registered for one in found.values() if one.registered is not None], types))
+        return found, dict(
+            jobs_of([one.registered for one in found.values() if one.registered is not None], types)
+        )
 
     def _types(self) -> dict[str, dict[str, FieldType]]:
-        return {name: {field: info.type for field, info in stream.fields.items()} for name, stream in self._tables.streams.items()}
+        return {
+            name: {field: info.type for field, info in stream.fields.items()}
+            for name, stream in self._tables.streams.items()
+        }
 
     def _find_refused(self, job: Job) -> bool:
-        """Try each query of a lane that Spark refuses alone, and take out those that fail alone; were there any?"""
+        """Try each query of a lane that Spark refuses alone, and take out those that fail alone;
+        were there any?
+        """
         before = len(self._failed)
-        records = source(self._session, self._config, *map(topics.stream_topic, sources_of(job)), records_max=1)
+        records = source(
+            self._session, self._config, *map(topics.stream_topic, sources_of(job)), records_max=1
+        )
         for registered in job.queries:
             (alone,) = jobs_of([registered], self._types()).values()
             try:
@@ -306,7 +366,8 @@ class Analysis:
         return len(self._failed) > before
 
     def _find_guilty(self, job: Job, checkpoint: Path, failure: Failure) -> bool:
-        """Compute the readings of a batch that failed twice once more, without state, by ever fewer queries. Were any taken out?
+        """Compute the readings of a batch that failed twice once more, without state, by ever fewer
+        queries. Were any taken out?
 
         Raises _START_FAULTS where the surroundings fail.
         """
@@ -329,7 +390,10 @@ class Analysis:
 
         found = guilty(job.queries, fails)
         for registered in found:
-            self._failed[registered.label] = f"it cannot compute the readings up to {as_text(failure.reached)}: {causes[registered.label]}"
+            self._failed[registered.label] = (
+                f"it cannot compute the readings up to {as_text(failure.reached)}: "
+                f"{causes[registered.label]}"
+            )
         return bool(found)
 
     def _reconcile(self, stop: threading.Event) -> None:
@@ -370,16 +434,31 @@ class Analysis:
             return planned != job
         if place is None or place.is_held:
             return place is None
-        return self._clock.monotonic_s() >= place.not_before_s if place.lane is None else place.lane.job != job
+        return (
+            self._clock.monotonic_s() >= place.not_before_s
+            if place.lane is None
+            else place.lane.job != job
+        )
 
     def _plan(self, key: LaneKey, job: Job) -> None:
         """Let a lane's plan be made, while the one that it replaces ends."""
         place = self._lanes.setdefault(key, SupervisedLane(self._backoff()))
-        lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told, self._sequencers.hold, self._sequencers.why)
+        lane = Lane(
+            self._session,
+            self._config,
+            job,
+            self._clock,
+            place.counters,
+            place.told,
+            self._sequencers.hold,
+            self._sequencers.why,
+        )
         self._starts.begin(key, lane)
 
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
-        """Of streams that no query reads any more: the next one would find a state without what was sent in between."""
+        """Of streams that no query reads any more: the next one would find a state without what was
+        sent in between.
+        """
         removed = remove_unused(
             self._config.kept_dir / "checkpoints",
             queried={one.stream for one in found.values()},
@@ -387,7 +466,12 @@ class Analysis:
             apart=self._apart,
         )
         for place, kind in removed:
-            log.info("lane %s-%s: nobody needs it, its state is removed", place, kind, extra={"event": "checkpoint.removed"})
+            log.info(
+                "lane %s-%s: nobody needs it, its state is removed",
+                place,
+                kind,
+                extra={"event": "checkpoint.removed"},
+            )
             if APART in place:  # no other registration of the query goes on there
                 self._producer.produce(topics.LANES, None, f"{place}|{kind}")
 
@@ -396,21 +480,28 @@ class Analysis:
         started_s = self._clock.monotonic_s()
         self._board.hand_over(registered.query.name for registered in job.queries)
         try:
-            topic_admin.ensure_topics(self._config.kafka, [registered.topic for registered in job.queries])
+            topic_admin.ensure_topics(
+                self._config.kafka, [registered.topic for registered in job.queries]
+            )
             lane.start()
         except _START_FAULTS as error:
             lane.stop()
             if isinstance(error, PySparkException) and self._find_refused(job):
                 self._tables.changes += 1
             else:
-                self._on_failure(key, place, job, lane.checkpoint, Failure(fault_of(error), cause_of(error)))
+                self._on_failure(
+                    key, place, job, lane.checkpoint, Failure(fault_of(error), cause_of(error))
+                )
             return
         place.lane, place.failed_by = lane, ""
         log.info(
             "lane %s runs %d queries",
             lane.name,
             len(job.queries),
-            extra={"event": "lane.started", "seconds": round(self._clock.monotonic_s() - started_s, 2)},
+            extra={
+                "event": "lane.started",
+                "seconds": round(self._clock.monotonic_s() - started_s, 2),
+            },
         )
 
     def _stop_lane(self, key: LaneKey, place: SupervisedLane) -> None:
@@ -418,10 +509,19 @@ class Analysis:
             began_s = self._clock.monotonic_s()
             place.lane.stop()
             place.lane = None
-            log.info("lane %s-%s stopped", *key, extra={"event": "lane.stopped", "seconds": round(self._clock.monotonic_s() - began_s, 2)})
+            log.info(
+                "lane %s-%s stopped",
+                *key,
+                extra={
+                    "event": "lane.stopped",
+                    "seconds": round(self._clock.monotonic_s() - began_s, 2),
+                },
+            )
 
     def _has_changed(self) -> bool:
-        """Look after the lanes: say which run, and take note of those that ended by themselves and of queries in them that broke."""
+        """Look after the lanes: say which run, and take note of those that ended by themselves and
+        of queries in them that broke.
+        """
         before = self._tables.changes
         ended = False
         for key, place in self._lanes.items():
@@ -451,24 +551,39 @@ class Analysis:
             return Failure(fault_of(error), cause_of(error))
         return None
 
-    def _on_failure(self, key: LaneKey, place: SupervisedLane, job: Job, checkpoint: Path, failure: Failure) -> None:
-        """Raises LocalError where another process computes the lane, Unavailable where Spark has ended: a new process starts a new one."""
+    def _on_failure(
+        self, key: LaneKey, place: SupervisedLane, job: Job, checkpoint: Path, failure: Failure
+    ) -> None:
+        """Raises LocalError where another process computes the lane, Unavailable where Spark has
+        ended: a new process starts a new one.
+        """
         self._check_spark()
         place.trouble, what = step(place.trouble, failure)
         place.failed_by = failure.cause
         wait_s = place.backoff.next_s()
-        place.not_before_s = self._clock.monotonic_s() + (wait_s if failure.fault is not Fault.SURROUNDINGS else min(wait_s, AWAY_S))
+        place.not_before_s = self._clock.monotonic_s() + (
+            wait_s if failure.fault is not Fault.SURROUNDINGS else min(wait_s, AWAY_S)
+        )
         log.warning(
             "lane %s-%s failed: %s",
             *key,
             failure.cause[:500],
-            extra={"event": "lane.failed", "fault": failure.fault, "failures": place.trouble.failures},
+            extra={
+                "event": "lane.failed",
+                "fault": failure.fault,
+                "failures": place.trouble.failures,
+            },
         )
         if what is Step.END:
-            raise LocalError(f"another analysis computes {key[0]!r}: only one may, this one ends, and stands by when it is started again")
+            raise LocalError(
+                f"another analysis computes {key[0]!r}: only one may, this one ends, and stands "
+                "by when it is started again"
+            )
         if what is Step.REBUILD:
             shutil.rmtree(checkpoint, ignore_errors=True)
-            log.warning("lane %s-%s: its state is built again", *key, extra={"event": "checkpoint.removed"})
+            log.warning(
+                "lane %s-%s: its state is built again", *key, extra={"event": "checkpoint.removed"}
+            )
         if what is Step.BISECT and self._quarantine(job, checkpoint, failure):
             place.trouble, place.not_before_s = Trouble(), 0.0
             self._tables.changes += 1
@@ -481,7 +596,11 @@ class Analysis:
         try:
             return self._find_guilty(job, checkpoint, failure)
         except _START_FAULTS as error:
-            log.warning("what failed cannot be found now: %s", cause_of(error)[:500], extra={"event": "lane.bisect_failed"})
+            log.warning(
+                "what failed cannot be found now: %s",
+                cause_of(error)[:500],
+                extra={"event": "lane.bisect_failed"},
+            )
             return False
 
     def _publish(self, name: str, status: QueryStatus) -> None:
@@ -489,11 +608,17 @@ class Analysis:
         if registration is not None:
             label = registration.label
             self._board.publish(
-                name, status, registered_at=registration.registered_at, quarantined=label in self._failed, apart=label in self._apart
+                name,
+                status,
+                registered_at=registration.registered_at,
+                quarantined=label in self._failed,
+                apart=label in self._apart,
             )
 
     def _look_for_slow(self) -> None:
-        """Give a query that others wait for a lane of its own; begin the next search that is due."""
+        """Give a query that others wait for a lane of its own; begin the next search that is
+        due.
+        """
         running = {key: place.lane for key, place in self._lanes.items() if place.lane is not None}
         found = self._slow.turn(running, self._types)
         if found is None:
@@ -512,7 +637,12 @@ class Analysis:
         try:
             own = isolation.set_apart(self._config, lane, query, reason, now_ms, self._rng)
         except FAULTS as error:
-            log.warning("query %s stays in its lane: %s", query.query.name, cause_of(error)[:500], extra={"event": "slow.failed"})
+            log.warning(
+                "query %s stays in its lane: %s",
+                query.query.name,
+                cause_of(error)[:500],
+                extra={"event": "slow.failed"},
+            )
             return
         self._apart.add(own.label)
         told = {label: one for label, one in place.told.items() if label == own.label}
@@ -523,26 +653,44 @@ class Analysis:
         return Backoff(self._rng, first_s=0.5, max_s=30)
 
     def _sum_up(self, stop: threading.Event) -> None:
-        """Say what is to be summed up, and begin when it is time. Raises LocalError where another process does so."""
-        if not self._config.summary_interval_s or self._clock.monotonic_s() < self._summaries_from_s:
+        """Say what is to be summed up, and begin when it is time.
+
+        Raises LocalError where another process does so.
+        """
+        if (
+            not self._config.summary_interval_s
+            or self._clock.monotonic_s() < self._summaries_from_s
+        ):
             return
         if self._summing.fenced is not None:
-            raise LocalError(f"another analysis sums up: only one may, this one ends: {self._summing.fenced}")
+            raise LocalError(
+                f"another analysis sums up: only one may, this one ends: {self._summing.fenced}"
+            )
         if self._summed_of != self._tables.changes:
             self._summed_of, self._summing.streams = self._tables.changes, self._types()
         if self._summing_thread is None and self._leads():
-            self._summing_thread = threading.Thread(target=self._summing.run, args=(stop,), name="summaries", daemon=True)
+            self._summing_thread = threading.Thread(
+                target=self._summing.run, args=(stop,), name="summaries", daemon=True
+            )
             self._summing_thread.start()
 
     def _is_due(self) -> bool:
         now_s = self._clock.monotonic_s()
-        stand = [place for key, place in self._lanes.items() if place.lane is None and self._starts.job(key) is None]
+        stand = [
+            place
+            for key, place in self._lanes.items()
+            if place.lane is None and self._starts.job(key) is None
+        ]
         return any(not place.is_held and now_s >= place.not_before_s for place in stand)
 
     def gather(self) -> Iterable[Metric]:
         """For Prometheus."""
-        lanes = {key: (place.counters, place.lane is not None) for key, place in self._lanes.items()}
-        yield from analysis_metrics.gather(lanes, self._summing.counters, left_out=len(self._summing.left_out))
+        lanes = {
+            key: (place.counters, place.lane is not None) for key, place in self._lanes.items()
+        }
+        yield from analysis_metrics.gather(
+            lanes, self._summing.counters, left_out=len(self._summing.left_out)
+        )
         yield from self.health.gather()
 
 
@@ -550,16 +698,33 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:800]
 
 
-def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threading.Event, heartbeat: Heartbeat | None = None) -> None:
-    """Stand by until this analysis leads, start Spark, follow the queries until `stop`, end all within 5 s."""
-    shared_dir = None if config.shared_dir is None else config.shared_dir.absolute()  # a link may lead elsewhere on another machine
-    config = config.model_copy(update={"data_dir": config.data_dir.resolve(), "shared_dir": shared_dir})
+def run(
+    config: AnalysisConfig,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    stop: threading.Event,
+    heartbeat: Heartbeat | None = None,
+) -> None:
+    """Stand by until this analysis leads, start Spark, follow the queries until `stop`, end all
+    within 5 s.
+    """
+    shared_dir = (
+        None if config.shared_dir is None else config.shared_dir.absolute()
+    )  # a link may lead elsewhere on another machine
+    config = config.model_copy(
+        update={"data_dir": config.data_dir.resolve(), "shared_dir": shared_dir}
+    )
     heartbeat = heartbeat or Heartbeat(clock, {})
     spark.jars_in(config.jars_dir)  # known before it stands by
     leading: list[Analysis] = []
 
     def gather() -> Iterable[Metric]:
-        yield metrics.gauge("edgewake_analysis_leads", "1 where this analysis computes, 0 where it stands by", float(bool(leading)))
+        yield metrics.gauge(
+            "edgewake_analysis_leads",
+            "1 where this analysis computes, 0 where it stands by",
+            float(bool(leading)),
+        )
         for each in leading:
             yield from each.gather()
 

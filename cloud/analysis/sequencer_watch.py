@@ -1,4 +1,6 @@
-"""Follows how far the sequencers are, in a thread of its own, so that a Kafka that answers late holds up no lane."""
+"""Follows how far the sequencers are, in a thread of its own, so that a Kafka that answers late
+holds up no lane.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from edgewake.protocol.clock import Clock
 log = logging.getLogger("edgewake.analysis")
 
 LOOK_S: Final = 2.0
-"""Seconds between two looks, of two questions each: as often as the sequencers say where they are."""
+"""Seconds between two looks, of two questions each: as often as the sequencers say where they
+are."""
 AGAIN_S: Final = 0.5
 """The same after one that failed: windows wait for it when Kafka is back."""
 CLOSE_S: Final = 1.0
@@ -49,10 +52,14 @@ class SequencerWatch:
             since_ms = self._sequenced.held_since(now_ms)
         if since_ms is None:
             return ""
-        return f"event time stands: since {iso(since_ms)} something waits that no sequencer passes on"
+        return (
+            f"event time stands: since {iso(since_ms)} something waits that no sequencer passes on"
+        )
 
     def troubles(self, now_ms: int) -> dict[str, str | None]:
-        """What is in the way of event time, by what the analysis' health calls it; None: nothing is."""
+        """What is in the way of event time, by what the analysis' health calls it; None: nothing
+        is.
+        """
         failed_by = self._failed_by
         unknown = f"unknown how far the sequencers are: {failed_by}" if failed_by else None
         return {"hold": self.why(now_ms) or None, "sequencers": unknown}
@@ -68,13 +75,18 @@ class SequencerWatch:
         failed = 0
         while not self._closed.is_set():
             try:
-                # In this order: what was passed on before the end was asked for is never taken for something that waits.
+                # In this order: what was passed on before the end was asked for is never taken for
+                # something that waits.
                 ends, sequenced = places.ends(), places.sequenced()
             except KafkaException as error:
                 failed += 1
                 text = self._failed_by = error.args[0].str()
                 if failed == UNANSWERED:
-                    log.warning("unknown how far the sequencers are: %s", text, extra={"event": "analysis.sequencers_unknown"})
+                    log.warning(
+                        "unknown how far the sequencers are: %s",
+                        text,
+                        extra={"event": "analysis.sequencers_unknown"},
+                    )
             else:
                 failed, self._failed_by = 0, ""
                 with self._lock:

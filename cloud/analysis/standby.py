@@ -1,4 +1,6 @@
-"""Standing by: until no other process uses our folder, Kafka is there, and it gives this analysis the lead."""
+"""Standing by: until no other process uses our folder, Kafka is there, and it gives this analysis
+the lead.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,17 @@ class Standby:
     """Why it stands by, all that it was."""
 
     def wait(self) -> Leadership | None:
-        """The lead, for as long as this process lives; None where it was stopped before. Raises LocalError."""
+        """The lead, for as long as this process lives; None where it was stopped before.
+
+        Raises LocalError.
+        """
         if not self._has_folder() or not self._has_kafka():
             return None
-        leadership = Leadership(self.config.kafka, data_dir_lock.name_of(self.config.data_dir), session_s=self.config.session_s)
+        leadership = Leadership(
+            self.config.kafka,
+            data_dir_lock.name_of(self.config.data_dir),
+            session_s=self.config.session_s,
+        )
         while not self.stop.is_set():
             self.beat()
             leadership.poll(LOOK_EVERY_S)
@@ -46,7 +55,10 @@ class Standby:
                 log.info("this analysis leads", extra={"event": "analysis.leads"})
                 return leadership
             if leadership.role is Role.STANDBY:
-                self._say(f"another analysis leads; one that is not heard of for {self.config.session_s:g} s is replaced")
+                self._say(
+                    "another analysis leads; one that is not heard of for "
+                    f"{self.config.session_s:g} s is replaced"
+                )
         leadership.close()
         return None
 
@@ -60,7 +72,9 @@ class Standby:
         return False
 
     def _has_kept(self) -> bool:
-        """Where checkpoints are shared, one that hangs may still write them: a leader waits until its process has ended."""
+        """Where checkpoints are shared, one that hangs may still write them: a leader waits until
+        its process has ended.
+        """
         kept = self.config.kept_dir
         if kept == self.config.data_dir or data_dir_lock.lock(kept) is not None:
             return True
@@ -86,4 +100,6 @@ class Standby:
         if why not in self.said:
             ready = {} if self.said else {"event": "part.ready"}
             self.said.add(why)
-            log.info("stands by: %s", why, extra={"standby": True, "event": "analysis.standby"} | ready)
+            log.info(
+                "stands by: %s", why, extra={"standby": True, "event": "analysis.standby"} | ready
+            )

@@ -1,4 +1,6 @@
-"""What is said on `ew.progress` of queries that no lane runs, and what was said there before this process began."""
+"""What is said on `ew.progress` of queries that no lane runs, and what was said there before this
+process began.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ class StatusBoard:
     def on_progress(self, name: str, value: bytes | None) -> None:
         """A record of `ew.progress`; ValueError where it cannot be read."""
         self._known.add(name)
-        self.quarantined = {label: why for label, why in self.quarantined.items() if label.rpartition("@")[0] != name}
+        self.quarantined = {
+            label: why
+            for label, why in self.quarantined.items()
+            if label.rpartition("@")[0] != name
+        }
         self.apart.pop(name, None)
         if value is None:
             return
@@ -48,7 +54,15 @@ class StatusBoard:
         if progress.apart:
             self.apart[name] = label
 
-    def publish(self, name: str, status: QueryStatus, *, registered_at: int, quarantined: bool = False, apart: bool = False) -> None:
+    def publish(
+        self,
+        name: str,
+        status: QueryStatus,
+        *,
+        registered_at: int,
+        quarantined: bool = False,
+        apart: bool = False,
+    ) -> None:
         """Say where a query stands that does not run."""
         if self._said.get(name) == (status.state, status.detail):
             return
@@ -67,8 +81,19 @@ class StatusBoard:
         )
         self._producer.produce(output.topic, output.value, output.key)
         self._producer.poll(0)
-        level = logging.WARNING if status.state in (QueryState.REFUSED, QueryState.FAILED, QueryState.RETRYING) else logging.INFO
-        log.log(level, "query %s is %s: %s", name, status.state, status.detail, extra={"event": f"query.{status.state}"})
+        level = (
+            logging.WARNING
+            if status.state in (QueryState.REFUSED, QueryState.FAILED, QueryState.RETRYING)
+            else logging.INFO
+        )
+        log.log(
+            level,
+            "query %s is %s: %s",
+            name,
+            status.state,
+            status.detail,
+            extra={"event": f"query.{status.state}"},
+        )
 
     def hand_over(self, names: Iterable[str]) -> None:
         """From here on a lane tells of these queries."""

@@ -1,11 +1,15 @@
-"""Which messages of one MQTT session await Kafka, and what may be acknowledged once it has them. No I/O.
+"""Which messages of one MQTT session await Kafka, and what may be acknowledged once it has them.
 
-Durable first, acknowledgement second: `Delivery.stored_at` is set from Kafka's answer, and only then does `pubacks` name its packet id, in
-the order of the broker's publishes (MQTT 5, section 4.6), whatever the order in which Kafka's partitions confirm.
+No I/O.
 
-A lost connection takes no message out of Kafka's client. When the broker sends such a message again (same packet id, DUP flag), `readopt`
-finds the delivery that is still on its way, or already in Kafka, and nothing is produced a second time. So what is in flight is bounded by
-the session's receive maximum, however often the connection is lost.
+Durable first, acknowledgement second: `Delivery.stored_at` is set from Kafka's answer, and only
+then does `pubacks` name its packet id, in the order of the broker's publishes (MQTT 5, section
+4.6), whatever the order in which Kafka's partitions confirm.
+
+A lost connection takes no message out of Kafka's client. When the broker sends such a message again
+(same packet id, DUP flag), `readopt` finds the delivery that is still on its way, or already in
+Kafka, and nothing is produced a second time. So what is in flight is bounded by the session's
+receive maximum, however often the connection is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ class Delivery:
     """One message between the broker and Kafka. Plain slots: one is made for every message."""
 
     __slots__ = (
-        "bytes", "correlation_data", "detail", "fingerprint", "is_left_out", "later", "packet_id", "rejected", "response_topic",
+        "bytes", "correlation_data", "detail", "fingerprint", "is_left_out", "later", "packet_id",
+        "rejected", "response_topic",
         "since_s", "stored_at",
     )  # fmt: skip
 
@@ -40,7 +45,8 @@ class Delivery:
         """None: the device waits for nothing."""
         self.correlation_data = correlation_data
         self.bytes = size
-        """Bytes that it holds in memory; of a message that waits for the catalogue those that came, until its record is made."""
+        """Bytes that it holds in memory; of a message that waits for the catalogue those that came,
+        until its record is made."""
         self.since_s: Final = since_s
         """Monotonic clock when it came."""
         self.fingerprint: Final = fingerprint
@@ -60,7 +66,9 @@ class Delivery:
         return self.stored_at is not None or self.later is not None or self.is_left_out
 
     def answer(self) -> Answer | None:
-        """What its device is owed now; None where it asked for nothing or Kafka has not confirmed."""
+        """What its device is owed now; None where it asked for nothing or Kafka has not
+        confirmed.
+        """
         if self.response_topic is None:
             return None
         if self.later is not None:
@@ -68,7 +76,9 @@ class Delivery:
         if self.stored_at is None:
             return None
         partition, offset = self.stored_at
-        ack = Ack(AckToken(partition, offset, dead=self.rejected is not None), self.rejected, self.detail)
+        ack = Ack(
+            AckToken(partition, offset, dead=self.rejected is not None), self.rejected, self.detail
+        )
         return Answer(self.response_topic, self.correlation_data, ack)
 
 
@@ -85,15 +95,19 @@ class AckLedger:
 
     def __init__(self) -> None:
         self._in_order: deque[Delivery] = deque()
-        """On this connection, in the broker's order, not acknowledged to it. Bounded by the broker: the session's receive maximum."""
+        """On this connection, in the broker's order, not acknowledged to it. Bounded by the broker:
+        the session's receive maximum."""
         self._carried: dict[int, Delivery] = {}
-        """Of earlier connections, by packet id; the broker sends each of them again. Bounded as above, for they were in flight there."""
+        """Of earlier connections, by packet id; the broker sends each of them again. Bounded as
+        above, for they were in flight there."""
 
     def __len__(self) -> int:
         return len(self._in_order)
 
     def connected(self, *, session_present: bool) -> None:
-        """A new connection: what the broker still waits for comes again; without its session nothing does."""
+        """A new connection: what the broker still waits for comes again; without its session
+        nothing does.
+        """
         carried = {one.packet_id: one for one in self._in_order if one.packet_id is not None}
         self._carried = {**self._carried, **carried} if session_present else {}
         self._in_order.clear()
@@ -103,7 +117,10 @@ class AckLedger:
         self._in_order.append(delivery)
 
     def readopt(self, packet_id: int | None, fingerprint: int) -> Delivery | None:
-        """The delivery of which this is a repetition; None where it is new to us. Its packet id counts on this connection from now on."""
+        """The delivery of which this is a repetition; None where it is new to us.
+
+        Its packet id counts on this connection from now on.
+        """
         known = self._carried.pop(packet_id, None) if packet_id is not None else None
         if known is None or known.fingerprint != fingerprint:
             return None
@@ -132,7 +149,9 @@ class InFlight:
 
     @property
     def is_full(self) -> bool:
-        """Must reading stop? The broker keeps to the number of QoS 1 messages by itself; QoS 0 and bytes it does not count."""
+        """Must reading stop? The broker keeps to the number of QoS 1 messages by itself; QoS 0 and
+        bytes it does not count.
+        """
         return self.messages >= self._messages_max or self.bytes >= self._bytes_max
 
     @property

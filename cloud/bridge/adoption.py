@@ -1,8 +1,11 @@
-"""Empties the MQTT session of a bridge that is gone, so that nothing that the broker confirmed to a device waits in it for ever.
+"""Empties the MQTT session of a bridge that is gone, so that nothing that the broker confirmed to a
+device waits in it for ever.
 
-It connects under the dead bridge's client id with `clean_start=False`: the broker ends the old connection if there still is one, and sends
-what it has queued. The shared subscriptions are given up first, so that nothing more is dealt to this session. When all is in Kafka and
-acknowledged, and the broker has nothing more to send, the session is ended for good. Should the owner come back meanwhile, the broker ends
+It connects under the dead bridge's client id with `clean_start=False`: the broker ends the old
+connection if there still is one, and sends what it has queued. The shared subscriptions are given
+up first, so that nothing more is dealt to this session. When all is in Kafka and acknowledged, and
+the broker has nothing more to send, the session is ended for good. Should the owner come back
+meanwhile, the broker ends
 *this* connection, and the owner gets what is left.
 """
 
@@ -57,8 +60,16 @@ class Adoption:
         self._paused = False
 
     async def run(self) -> bool:
-        """Empty the session and end it; whether there was one. Raises OSError, TimeoutError or RemoteError where it could not."""
-        connection = Connection(self._connect_packet(), on_connected=self._on_connected, on_publish=self._on_publish, clock=self._clock)
+        """Empty the session and end it; whether there was one.
+
+        Raises OSError, TimeoutError or RemoteError where it could not.
+        """
+        connection = Connection(
+            self._connect_packet(),
+            on_connected=self._on_connected,
+            on_publish=self._on_publish,
+            clock=self._clock,
+        )
         try:
             connack = await connection.open(self._config, tls_of(self._config))
             self._connection = connection
@@ -83,9 +94,11 @@ class Adoption:
         self._on_message(packet)
 
     async def _emptied(self, connection: Connection) -> None:
-        """Until the broker answered a ping that was sent when all was acknowledged, and sent nothing before that answer.
+        """Until the broker answered a ping that was sent when all was acknowledged, and sent
+        nothing before that answer.
 
-        A broker fills the window as soon as it is acknowledged, so what is queued would come before the answer.
+        A broker fills the window as soon as it is acknowledged, so what is queued would come before
+        the answer.
         """
         asked_at: tuple[int, int] | None = None
         pinged_s = self._clock.monotonic_s()
@@ -101,7 +114,9 @@ class Adoption:
             if (is_idle and asked_at is None) or now_s - pinged_s > self._config.keepalive_s / 4:
                 connection.ping()
                 pinged_s = now_s
-                asked_at = (connection.pings, self.received) if is_idle and asked_at is None else asked_at
+                asked_at = (
+                    (connection.pings, self.received) if is_idle and asked_at is None else asked_at
+                )
             self._check_silence(connection)
             await self._clock.sleep(LOOK_S)
 

@@ -1,13 +1,18 @@
-"""What one device may cost a bridge: so much in a second, and so much in dead letters. Who is over it waits, and nobody else. No I/O.
+"""What one device may cost a bridge: so much in a second, and so much in dead letters.
 
-Token buckets, filled again only when one is empty: the way of a usual message is a look into a dictionary and three comparisons. A message
-passes while there is anything left, so a large one may leave a debt, which is waited for.
+Who is over it waits, and nobody else. No I/O.
+
+Token buckets, filled again only when one is empty: the way of a usual message is a look into a
+dictionary and three comparisons. A message passes while there is anything left, so a large one may
+leave a debt, which is waited for.
 
     messages, bytes    of all that the device sends
-    busy_s             processor time beyond what a message of that size usually takes, and of what is refused
+    busy_s             processor time beyond what a message of that size usually takes, and of what
+                       is refused
     statuses           rows on a topic that the operations API reads whole
     letters            dead letters; beyond the bound they are counted
-    letter_bytes       bytes of dead letters that are kept whole; beyond the bound the first LETTER_HEAD_BYTES are
+    letter_bytes       bytes of dead letters that are kept whole; beyond the bound the first
+                       LETTER_HEAD_BYTES are
 """
 
 from __future__ import annotations
@@ -21,9 +26,11 @@ from pydantic import Field
 from edgewake.protocol.config import Config
 
 USUAL_S: Final = 100e-6
-"""Seconds of processor time that any message may take: three times what one with one reading does."""
+"""Seconds of processor time that any message may take: three times what one with one reading
+does."""
 USUAL_S_PER_BYTE: Final = 20e-9
-"""The same for each byte of a message that passes: twice what a frame takes to be inflated, checked and copied."""
+"""The same for each byte of a message that passes: twice what a frame takes to be inflated, checked
+and copied."""
 MEASURED_BYTES: Final = 8192
 """Bytes of a message from which its processor time is measured, which costs a microsecond."""
 REFUSED_S: Final = 100e-6
@@ -35,21 +42,25 @@ LETTER_HEAD_BYTES: Final = 512
 DEVICES_MAX: Final = 100_000
 """Devices remembered; the one that is known longest is forgotten, and has all its shares again."""
 WAIT_S_MIN: Final = 1.0
-"""Seconds that a device is asked to wait at least: one that came back at once would be over its bound at once."""
+"""Seconds that a device is asked to wait at least: one that came back at once would be over its
+bound at once."""
 DAY_S: Final = 86_400.0
 
 
 class DeviceConfig(Config):
-    """What one device may cost one bridge. With several bridges it may cost so many times as much."""
+    """What one device may cost one bridge.
+
+    With several bridges it may cost so many times as much.
+    """
 
     messages_per_s: float = Field(default=10_000, gt=0)
-    """Messages a second, over `burst_s`. What is over is answered `later` where the device waits for an answer, and else a dead letter
-    (quota)."""
+    """Messages a second, over `burst_s`. What is over is answered `later` where the device waits
+    for an answer, and else a dead letter (quota)."""
     bytes_per_s: float = Field(default=16 << 20, gt=0)
     """Bytes a second, over `burst_s`; what is over as above."""
     busy_share: float = Field(default=0.05, gt=0, le=1)
-    """Share of the bridge's processor time for what is dearer than usual, and for what is refused, over `burst_s`; what is over as above,
-    without a look inside."""
+    """Share of the bridge's processor time for what is dearer than usual, and for what is refused,
+    over `burst_s`; what is over as above, without a look inside."""
     burst_s: float = Field(default=4.0, gt=0, le=3600)
     """Seconds over which the three above are counted."""
     statuses_per_s: float = Field(default=1.0, gt=0)
@@ -59,7 +70,8 @@ class DeviceConfig(Config):
     letters_burst: float = Field(default=1000, ge=1)
     """Dead letters at once."""
     letter_bytes_per_day: float = Field(default=16 << 20, gt=0)
-    """Bytes of dead letters that are kept whole in a day; of what is over the first 512 are kept, with the size."""
+    """Bytes of dead letters that are kept whole in a day; of what is over the first 512 are kept,
+    with the size."""
 
 
 class Room(Enum):
@@ -100,7 +112,11 @@ class Account:
         self.device = device
         self.at_s = now_s
         self.messages, self.bytes, self.busy_s = limits.messages, limits.bytes, limits.busy_s
-        self.statuses, self.letters, self.letter_bytes = limits.statuses, limits.letters, limits.letter_bytes
+        self.statuses, self.letters, self.letter_bytes = (
+            limits.statuses,
+            limits.letters,
+            limits.letter_bytes,
+        )
         self.left_out = self.left_out_bytes = 0
 
     def wait_s(self, now_s: float) -> float:
@@ -109,7 +125,11 @@ class Account:
             return 0.0
         self._fill(now_s)
         config = self._limits.config
-        debts = (-self.messages / config.messages_per_s, -self.bytes / config.bytes_per_s, -self.busy_s / config.busy_share)
+        debts = (
+            -self.messages / config.messages_per_s,
+            -self.bytes / config.bytes_per_s,
+            -self.busy_s / config.busy_share,
+        )
         longest = max(debts)
         return 0.0 if longest < 0 else max(WAIT_S_MIN, longest)
 
@@ -164,7 +184,9 @@ class Account:
         self.busy_s = min(limits.busy_s, self.busy_s + passed_s * config.busy_share)
         self.statuses = min(limits.statuses, self.statuses + passed_s * config.statuses_per_s)
         self.letters = min(limits.letters, self.letters + passed_s * config.letters_per_s)
-        self.letter_bytes = min(limits.letter_bytes, self.letter_bytes + passed_s * config.letter_bytes_per_day / DAY_S)
+        self.letter_bytes = min(
+            limits.letter_bytes, self.letter_bytes + passed_s * config.letter_bytes_per_day / DAY_S
+        )
 
 
 class Limits:

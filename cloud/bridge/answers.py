@@ -1,4 +1,6 @@
-"""What devices are owed, as packets: one for each answer, or several answers joined for a device that asks for that. No I/O."""
+"""What devices are owed, as packets: one for each answer, or several answers joined for a device
+that asks for that. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from edgewake.protocol.topics import JOINED_SUFFIX
 
 
 class Answers:
-    """Collected between two writes, so that a device gets one message for all that Kafka confirmed meanwhile."""
+    """Collected between two writes, so that a device gets one message for all that Kafka confirmed
+    meanwhile.
+    """
 
     def __init__(self) -> None:
         self._single: list[Answer] = []
@@ -29,7 +33,10 @@ class Answers:
         """Everything collected, as MQTT packets with QoS 0; then nothing is left."""
         single, self._single = self._single, []
         packets = [
-            mqtt5.PublishPacket(one.response_topic, one.ack.encode(), correlation_data=one.correlation_data).write() for one in single
+            mqtt5.PublishPacket(
+                one.response_topic, one.ack.encode(), correlation_data=one.correlation_data
+            ).write()
+            for one in single
         ]
         if self._joined:
             by_topic, self._joined = self._joined, defaultdict(list)

@@ -1,7 +1,9 @@
-"""Is the sequencer so far behind that Kafka may soon delete what a bridge acknowledged? Then the bridges accept nothing more.
+"""Is the sequencer so far behind that Kafka may soon delete what a bridge acknowledged? Then the
+bridges accept nothing more.
 
-`ew.up` is kept by time. The age of the oldest record that is not sequenced may reach BEHIND_SHARE of that time, not more: the rest is for
-the sequencer to come back. Where it stands it publishes as the offsets of its group; three questions to Kafka tell a bridge all.
+`ew.up` is kept by time. The age of the oldest record that is not sequenced may reach BEHIND_SHARE
+of that time, not more: the rest is for the sequencer to come back. Where it stands it publishes as
+the offsets of its group; three questions to Kafka tell a bridge all.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from edgewake.protocol.errors import Unavailable
 CHECK_S: Final = 2.0
 """Seconds between two looks."""
 BEHIND_SHARE: Final = 0.5
-"""Share of the retention time of `ew.up` after which a waiting record stops the bridges. At the bound nothing is read from the broker, and
-devices keep their data."""
+"""Share of the retention time of `ew.up` after which a waiting record stops the bridges. At the
+bound nothing is read from the broker, and devices keep their data."""
 CAUGHT_UP_SHARE: Final = 0.25
-"""Share below which they go on: far enough from the other that they do not stop and go all the time."""
+"""Share below which they go on: far enough from the other that they do not stop and go all the
+time."""
 
 
 class Backlog(NamedTuple):
@@ -32,12 +35,16 @@ class Backlog(NamedTuple):
     sequenced: Mapping[int, int]
     """Offset below which all is sequenced; none where nothing ever was."""
     young_from: Mapping[int, int]
-    """First offset whose record is younger than the share of the retention time; the end where none is."""
+    """First offset whose record is younger than the share of the retention time; the end where none
+    is."""
 
 
 def is_behind(backlog: Backlog) -> bool:
     """Does a record wait that is older than the share?"""
-    return any(backlog.sequenced.get(partition, 0) < first for partition, first in backlog.young_from.items())
+    return any(
+        backlog.sequenced.get(partition, 0) < first
+        for partition, first in backlog.young_from.items()
+    )
 
 
 class BacklogCheck:
@@ -68,12 +75,18 @@ class BacklogCheck:
 
     def _retention_ms(self) -> int:
         found = metadata.topic_configs(self._client, topics.UP)
-        if "retention.ms" not in found:  # the broker that we ask has not heard of it yet, or may not tell us
+        if (
+            "retention.ms" not in found
+        ):  # the broker that we ask has not heard of it yet, or may not tell us
             raise Unavailable(f"topic {topics.UP}: its settings are not known")
         return int(found["retention.ms"])
 
     def _young_from(self, time_ms: int) -> Mapping[int, int]:
-        # In this order, and before it is asked what is sequenced: a record that comes meanwhile is never taken for an old one.
+        # In this order, and before it is asked what is sequenced: a record that comes meanwhile is
+        # never taken for an old one.
         ends = self._places.ends()
         found = self._places.from_time(time_ms)
-        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+        return {
+            partition: ends[partition] if offset < 0 else offset
+            for partition, offset in found.items()
+        }

@@ -1,14 +1,15 @@
-"""The bridge: MQTT in, Kafka out, and an answer to the device when Kafka has its frame. Stateless; any number run side by side,
-and when one is gone another adopts its session (`watch`).
+"""The bridge: MQTT in, Kafka out, and an answer to the device when Kafka has its frame. Stateless;
+any number run side by side, and when one is gone another adopts its session (`watch`).
 
     publish ─ admit ─┬─ ew.up ────┐
                      ├─ ew.dead ──┼─ Kafka's confirmation ─ PUBACK to the broker + Ack to the device
                      └─ ew.devices┘
 
-Kafka away: nothing is confirmed, so nothing is acknowledged; at the in-flight bound the broker stops, and what is in flight is
-sent when Kafka is back. Sequencer away for so long that Kafka would delete what waits (`backlog`): nothing is read from the broker.
-Nothing is ever dropped here: what is refused is a dead letter. An error that Kafka's client cannot recover from ends the process: nothing
-was acknowledged, so the next one gets it all again.
+Kafka away: nothing is confirmed, so nothing is acknowledged; at the in-flight bound the broker
+stops, and what is in flight is sent when Kafka is back. Sequencer away for so long that Kafka would
+delete what waits (`backlog`): nothing is read from the broker. Nothing is ever dropped here: what
+is refused is a dead letter. An error that Kafka's client cannot recover from ends the process:
+nothing was acknowledged, so the next one gets it all again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from confluent_kafka import Producer
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Delivery, InFlight
 from edgewake.cloud.bridge.adoption import Adoption
-from edgewake.cloud.bridge.allowance import ASK_S, LETTER_HEAD_BYTES, MEASURED_BYTES, REFUSED_S, Account, Allowance, Room
+from edgewake.cloud.bridge.allowance import (
+    ASK_S,
+    LETTER_HEAD_BYTES,
+    MEASURED_BYTES,
+    REFUSED_S,
+    Account,
+    Allowance,
+    Room,
+)
 from edgewake.cloud.bridge.answers import Answers
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.compiled import CompiledStreams
@@ -65,7 +74,8 @@ from edgewake.protocol.mqtt import Unreadable
 log = logging.getLogger("edgewake.bridge")
 
 PUMP_S: Final = 0.001
-"""Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a latency."""
+"""Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a
+latency."""
 IDLE_S: Final = 0.1
 """The same while nothing is in flight."""
 HEALTH_S: Final = 1.0
@@ -83,7 +93,10 @@ _OUTCOMES: Final = {topics.UP: "acked", topics.DEAD: "dead", topics.DEVICES: "st
 
 
 class Bridge:
-    """Receives publishes, gives records to Kafka, and answers when Kafka has confirmed them. Runs in one event loop."""
+    """Receives publishes, gives records to Kafka, and answers when Kafka has confirmed them.
+
+    Runs in one event loop.
+    """
 
     def __init__(
         self,
@@ -107,10 +120,14 @@ class Bridge:
         self._clock = clock
         self.health = Health(clock.monotonic_s)
         self.metrics = BridgeMetrics()
-        # The window of our own session and the one of a session that we adopt; QoS 0 and bytes, which the broker does not count, may stop
-        # the reading before.
-        self._in_flight = InFlight(messages_max=2 * config.inflight_messages_max, bytes_max=config.inflight_bytes_max)
-        self._writer = KafkaWriter(producer, alone=alone, on_stored=self._on_stored, on_too_large=self._on_too_large)
+        # The window of our own session and the one of a session that we adopt; QoS 0 and bytes,
+        # which the broker does not count, may stop the reading before.
+        self._in_flight = InFlight(
+            messages_max=2 * config.inflight_messages_max, bytes_max=config.inflight_bytes_max
+        )
+        self._writer = KafkaWriter(
+            producer, alone=alone, on_stored=self._on_stored, on_too_large=self._on_too_large
+        )
         self._answers = Answers()
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._statuses = StatusRows()
@@ -159,7 +176,12 @@ class Bridge:
         return adoption
 
     def _on_session_ended(self, session: str) -> None:
-        self._writer.write(KafkaRecord(topics.BRIDGES, self._register.key(session), None, [], self._clock.now_ms()), None)
+        self._writer.write(
+            KafkaRecord(
+                topics.BRIDGES, self._register.key(session), None, [], self._clock.now_ms()
+            ),
+            None,
+        )
 
     def register_again(self) -> None:
         """Our row is gone: we were taken for dead. Write it again."""
@@ -184,10 +206,17 @@ class Bridge:
             self._accept(ledger, packet, fingerprint)
         self._work.set()
 
-    def _on_feed(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, device: str) -> None:
-        """A device asks for what others sent. Nothing of it is kept here; who asks with QoS 1 gets its PUBACK all the same."""
+    def _on_feed(
+        self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, device: str
+    ) -> None:
+        """A device asks for what others sent.
+
+        Nothing of it is kept here; who asks with QoS 1 gets its PUBACK all the same.
+        """
         if packet.packet_id is not None:
-            delivery = Delivery(packet.packet_id, None, None, 0, self._clock.monotonic_s(), hash(packet.topic))
+            delivery = Delivery(
+                packet.packet_id, None, None, 0, self._clock.monotonic_s(), hash(packet.topic)
+            )
             ledger.add(delivery)
             delivery.is_left_out = True
         now_s = self._clock.monotonic_s()
@@ -202,10 +231,13 @@ class Bridge:
         payload = chunk.to_json()
         self.source.publish(topics.down(device, FEED), payload, expires_s=CHUNK_LIFE_S)
 
-    def _accept(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int) -> None:
+    def _accept(
+        self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int
+    ) -> None:
         received_at = self._clock.now_ms()
         delivery = Delivery(
-            packet.packet_id, packet.response_topic, packet.correlation_data, _size(packet), self._clock.monotonic_s(), fingerprint
+            packet.packet_id, packet.response_topic, packet.correlation_data, _size(packet),
+            self._clock.monotonic_s(), fingerprint
         )  # fmt: skip
         if delivery.packet_id is not None:
             ledger.add(delivery)
@@ -215,8 +247,13 @@ class Bridge:
         if not self._is_paused:
             self._pause_where_full()
 
-    def _admitted(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int) -> bool:
-        """Give the message to Kafka, or its device an answer. False: something in it is new, and the catalogue must decide first."""
+    def _admitted(
+        self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
+    ) -> bool:
+        """Give the message to Kafka, or its device an answer.
+
+        False: something in it is new, and the catalogue must decide first.
+        """
         account = self._allowance.account(device_in(packet.topic), delivery.since_s)
         record: KafkaRecord | None
         try:
@@ -224,7 +261,9 @@ class Bridge:
         except AwaitsCatalogueError:
             return False
         except NotNow as why:
-            record = self._refused(packet, delivery, why.refusal, account, received_at, later=why.later)
+            record = self._refused(
+                packet, delivery, why.refusal, account, received_at, later=why.later
+            )
         except Rejected as why:
             record = self._refused(packet, delivery, why, account, received_at)
         if record is None:
@@ -249,19 +288,38 @@ class Bridge:
                 self._allowance.note_left_out(account, len(one.payload))
                 continue
             bytes_max = LETTER_HEAD_BYTES if room is Room.HEAD else None
-            letter = aside_letter(one, topic, part=self._config.name, received_at=record.timestamp, bytes_max=bytes_max)
+            letter = aside_letter(
+                one,
+                topic,
+                part=self._config.name,
+                received_at=record.timestamp,
+                bytes_max=bytes_max,
+            )
             self._writer.write(letter, None)
 
-    def _record(self, packet: mqtt5.PublishPacket | Unreadable, account: Account, received_at: int, now_s: float) -> KafkaRecord:
-        """The message's record, at its device's expense. Raises Rejected, NotNow or AwaitsCatalogueError."""
+    def _record(
+        self,
+        packet: mqtt5.PublishPacket | Unreadable,
+        account: Account,
+        received_at: int,
+        now_s: float,
+    ) -> KafkaRecord:
+        """The message's record, at its device's expense.
+
+        Raises Rejected, NotNow or AwaitsCatalogueError.
+        """
         if (wait_s := account.wait_s(now_s)) > 0:
             raise _too_much(account.device, wait_s)
         size = _size(packet)
         began_s = time.thread_time() if size >= MEASURED_BYTES else None
         try:
-            record = record_of(packet, self._catalogue, received_at=received_at, compiled=self._compiled)
+            record = record_of(
+                packet, self._catalogue, received_at=received_at, compiled=self._compiled
+            )
         except (Rejected, NotNow):
-            account.pay_refused(size, REFUSED_S if began_s is None else time.thread_time() - began_s)
+            account.pay_refused(
+                size, REFUSED_S if began_s is None else time.thread_time() - began_s
+            )
             raise
         account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
         return record
@@ -271,12 +329,16 @@ class Bridge:
         if not account.may_say_status(delivery.since_s):
             self.metrics.outcomes["left_out"] += 1
             return True
-        self._outbox.on_status(record.key.partition("|")[0], record.value or b"{}", delivery.since_s)
+        self._outbox.on_status(
+            record.key.partition("|")[0], record.value or b"{}", delivery.since_s
+        )
         return self._is_repetition(record, delivery)
 
     def _is_repetition(self, record: KafkaRecord, delivery: Delivery) -> bool:
         """A status that nobody waits for and that repeats the last one."""
-        is_wanted = delivery.response_topic is not None or self._statuses.is_wanted(record.key, record.value or b"{}", delivery.since_s)
+        is_wanted = delivery.response_topic is not None or self._statuses.is_wanted(
+            record.key, record.value or b"{}", delivery.since_s
+        )
         self.metrics.outcomes["left_out"] += not is_wanted
         return not is_wanted
 
@@ -305,7 +367,9 @@ class Bridge:
         *,
         later: Later | None = None,
     ) -> KafkaRecord | None:
-        """The dead letter; None where the device is asked to come again `later`, or has no room for another letter."""
+        """The dead letter; None where the device is asked to come again `later`, or has no room for
+        another letter.
+        """
         if later is not None and is_answerable(packet):
             self._postpone(delivery, later)
             return None
@@ -315,10 +379,20 @@ class Bridge:
             return None
         self._note_refusal(packet, why, delivery)
         bytes_max = LETTER_HEAD_BYTES if room is Room.HEAD else None
-        return dead_letter(packet, why, part=self._config.name, received_at=received_at, bytes_max=bytes_max)
+        return dead_letter(
+            packet, why, part=self._config.name, received_at=received_at, bytes_max=bytes_max
+        )
 
-    def _leave_out(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, why: Rejected, account: Account) -> None:
-        """Refused, but the device has as many dead letters as it may have: it waits, or the letter is counted only."""
+    def _leave_out(
+        self,
+        packet: mqtt5.PublishPacket | Unreadable,
+        delivery: Delivery,
+        why: Rejected,
+        account: Account,
+    ) -> None:
+        """Refused, but the device has as many dead letters as it may have: it waits, or the letter
+        is counted only.
+        """
         if is_answerable(packet):
             detail = f"more dead letters than device {account.device!r} may have; this one: {why}"
             self._postpone(delivery, Later(LaterReason.QUOTA, LETTER_RETRY_MS, detail))
@@ -328,12 +402,18 @@ class Bridge:
         self._allowance.note_left_out(account, _size(packet))
         delivery.is_left_out = True
 
-    def _note_refusal(self, packet: mqtt5.PublishPacket | Unreadable, refusal: Rejected, delivery: Delivery) -> None:
+    def _note_refusal(
+        self, packet: mqtt5.PublishPacket | Unreadable, refusal: Rejected, delivery: Delivery
+    ) -> None:
         delivery.rejected, delivery.detail = refusal.reason, refusal.detail
         if not is_answerable(packet):
             delivery.response_topic = delivery.correlation_data = None
         self.metrics.rejected[refusal.reason] += 1
-        log.debug("refused: %s", refusal, extra={"event": "bridge.refused", "topic": packet.topic, "reason": str(refusal.reason)})
+        log.debug(
+            "refused: %s",
+            refusal,
+            extra={"event": "bridge.refused", "topic": packet.topic, "reason": str(refusal.reason)},
+        )
 
     def _pause_where_full(self) -> None:
         if self._in_flight.is_full:
@@ -353,7 +433,9 @@ class Bridge:
             self._set_reading(False)
         log.log(
             logging.ERROR if wanted else logging.INFO,
-            "the sequencer is too far behind: nothing is accepted until it has caught up" if wanted else "the sequencer has caught up",
+            "the sequencer is too far behind: nothing is accepted until it has caught up"
+            if wanted
+            else "the sequencer has caught up",
             extra={"event": "bridge.held_back" if wanted else "bridge.goes_on"},
         )
 
@@ -365,7 +447,9 @@ class Bridge:
 
     # Out: from Kafka's confirmations to the broker
 
-    def _on_stored(self, record: KafkaRecord, delivery: Delivery, partition: int, offset: int) -> None:
+    def _on_stored(
+        self, record: KafkaRecord, delivery: Delivery, partition: int, offset: int
+    ) -> None:
         """Kafka has it."""
         self.metrics.latency.add(self._polled_s - delivery.since_s)
         self.metrics.outcomes[_OUTCOMES[record.topic]] += 1
@@ -403,7 +487,9 @@ class Bridge:
         now_ms = self._clock.now_ms()
         for key, row in self._outbox.due(now_ms):
             expires_s = -(-(row.expires_at - now_ms) // 1000)
-            if not self.source.publish(topics.down(row.device, row.kind), row.payload.encode(), expires_s=expires_s):
+            if not self.source.publish(
+                topics.down(row.device, row.kind), row.payload.encode(), expires_s=expires_s
+            ):
                 return
             self._outbox.on_sent(key)
 
@@ -412,7 +498,10 @@ class Bridge:
         self._work.set()
 
     async def pump(self) -> None:
-        """Look for confirmations, answer, and let the broker go on when there is room. Raises LocalError when Kafka refuses for good."""
+        """Look for confirmations, answer, and let the broker go on when there is room.
+
+        Raises LocalError when Kafka refuses for good.
+        """
         while True:
             self.step()
             if self._in_flight.messages:
@@ -430,7 +519,12 @@ class Bridge:
         self._send_answers()
         self._send_down()
         may_read = not self._is_draining and not self._is_held_back
-        if self._is_paused and may_read and self._in_flight.has_room and not self._writer.is_blocked:
+        if (
+            self._is_paused
+            and may_read
+            and self._in_flight.has_room
+            and not self._writer.is_blocked
+        ):
             self._set_reading(True)
         if self._parked and self._catalogue.changes != self._seen_changes:
             self._seen_changes = self._catalogue.changes
@@ -438,9 +532,18 @@ class Bridge:
         if self._polled_s - self._told_s > LEFT_OUT_S:
             self._tell_left_out()
         for stream in self._catalogue.unpublished():
-            row = KafkaRecord(topics.STREAMS, stream.name, stream.model_dump_json().encode(), [], self._clock.now_ms())
+            row = KafkaRecord(
+                topics.STREAMS,
+                stream.name,
+                stream.model_dump_json().encode(),
+                [],
+                self._clock.now_ms(),
+            )
             self._writer.write(row, None)
-        self.metrics.inflight_messages, self.metrics.inflight_bytes = self._in_flight.messages, self._in_flight.bytes
+        self.metrics.inflight_messages, self.metrics.inflight_bytes = (
+            self._in_flight.messages,
+            self._in_flight.bytes,
+        )
         self.metrics.connections = self.source.connections
         self.metrics.sent_down = self._outbox.sent
         self.metrics.sent_alone = self._writer.sent_alone
@@ -453,16 +556,24 @@ class Bridge:
         if not self._in_flight.messages:
             self._confirmed_s = self._polled_s
         is_unconfirmed = self._polled_s - self._confirmed_s > HEALTH_S
-        self.health.note("kafka", "Kafka confirms nothing of what is in flight" if is_unconfirmed else None)
+        self.health.note(
+            "kafka", "Kafka confirms nothing of what is in flight" if is_unconfirmed else None
+        )
         is_away = not self.source.subscribed.is_set() and not self._is_draining
         self.health.note("mqtt", f"no MQTT broker: {self.source.lost_by}" if is_away else None)
-        why = "the sequencer is too far behind, so nothing is accepted" if self._is_held_back else None
+        why = (
+            "the sequencer is too far behind, so nothing is accepted"
+            if self._is_held_back
+            else None
+        )
         self.health.note("sequencer", why)
 
     def _tell_left_out(self) -> None:
         self._told_s = self._polled_s
         for one in self._allowance.left_out():
-            self._writer.write(left_out_letter(one, part=self._config.name, received_at=self._clock.now_ms()), None)
+            self._writer.write(
+                left_out_letter(one, part=self._config.name, received_at=self._clock.now_ms()), None
+            )
 
     async def drain(self) -> None:
         """Read no more; wait a bounded time for what Kafka still owes; answer; leave the broker."""
@@ -484,7 +595,10 @@ def _size(packet: mqtt5.PublishPacket | Unreadable) -> int:
 
 
 def _too_much(device: str, wait_s: float) -> NotNow:
-    detail = f"device {device!r} sends more in a second than one may ([device] of bridge.toml): expected nothing for {wait_s:.1f} s"
+    detail = (
+        f"device {device!r} sends more in a second than one may ([device] of bridge.toml): "
+        f"expected nothing for {wait_s:.1f} s"
+    )
     return NotNow(Later(LaterReason.QUOTA, round(wait_s * 1000), detail), RejectReason.QUOTA)
 
 

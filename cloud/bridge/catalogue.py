@@ -1,11 +1,13 @@
 """What the bridges know of streams and their fields, and how they agree on it. No I/O.
 
-`check` compares a reading with what is *confirmed*: what came back on `ew.streams`, merged in the topic's order (`StreamTable`). What is
-new is proposed; `unpublished` gives the rows for the topic. Until a proposal came back the message waits (AwaitsCatalogueError):
-a type is decided by the topic's order before anything of that type is accepted, however many bridges learn it at once.
+`check` compares a reading with what is *confirmed*: what came back on `ew.streams`, merged in the
+topic's order (`StreamTable`). What is new is proposed; `unpublished` gives the rows for the topic.
+Until a proposal came back the message waits (AwaitsCatalogueError): a type is decided by the
+topic's order before anything of that type is accepted, however many bridges learn it at once.
 
-Every device has a share of the streams and fields that are learnt, so that no device can use them up for others; who is refused is told
-what was expected before a topic is made. Where waiting or an operator can help the refusal is NotNow, else it is final.
+Every device has a share of the streams and fields that are learnt, so that no device can use them
+up for others; who is refused is told what was expected before a topic is made. Where waiting or an
+operator can help the refusal is NotNow, else it is final.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ NEW_STREAMS_BURST: Final = 50
 NEW_STREAMS_PER_S: Final = 5.0
 """Streams a second that it may add after that."""
 FIELD_TYPE_RETRY_MS: Final = 30_000
-"""Wait of a device whose field has another type than the one seen first: an operator decides, not a second."""
+"""Wait of a device whose field has another type than the one seen first: an operator decides, not a
+second."""
 QUOTA_RETRY_MS: Final = 300_000
 _GIVEN: Final = {ANSWERS: ANSWER_FIELDS, REQUESTS: REQUEST_FIELDS}
 """Streams that the operations API reads: no device decides their fields for others."""
@@ -41,7 +44,9 @@ _GIVEN: Final = {ANSWERS: ANSWER_FIELDS, REQUESTS: REQUEST_FIELDS}
 
 
 class NotNow(RemoteError):
-    """A message that may be accepted later: `later` tells a device that can be answered, `refusal` makes the dead letter of another."""
+    """A message that may be accepted later: `later` tells a device that can be answered, `refusal`
+    makes the dead letter of another.
+    """
 
     def __init__(self, later: Later, reason: RejectReason) -> None:
         super().__init__(later.detail)
@@ -50,7 +55,9 @@ class NotNow(RemoteError):
 
 
 class AwaitsCatalogueError(Exception):
-    """A message with something new of `stream`, which is on its way to the catalogue: check it again when that came back."""
+    """A message with something new of `stream`, which is on its way to the catalogue: check it
+    again when that came back.
+    """
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -98,13 +105,22 @@ class Catalogue:
 
     def _check_name(self, stream: str, row: Stream | None) -> None:
         if is_reserved(stream):
-            raise Rejected(RejectReason.NAME, f"stream {stream!r} is reserved for the system: expected another name")
+            raise Rejected(
+                RejectReason.NAME,
+                f"stream {stream!r} is reserved for the system: expected another name",
+            )
         if row is not None and row.kind is NameKind.QUERY:
-            raise Rejected(RejectReason.NAME, f"{stream!r} is the name of a query: expected another name for a stream")
+            raise Rejected(
+                RejectReason.NAME,
+                f"{stream!r} is the name of a query: expected another name for a stream",
+            )
 
     def _check_types(self, stream: str, row: Stream | None, types: Mapping[str, FieldType]) -> None:
         if not types.items() <= _GIVEN.get(stream, types).items():
-            raise Rejected(RejectReason.FIELD_TYPE, f"stream {stream!r}: expected the fields {_GIVEN[stream]}, found {types}"[:500])
+            raise Rejected(
+                RejectReason.FIELD_TYPE,
+                f"stream {stream!r}: expected the fields {_GIVEN[stream]}, found {types}"[:500],
+            )
         for name, found in types.items():
             info = None if row is None else row.fields.get(name)
             if info is None or info.type is found:
@@ -113,10 +129,16 @@ class Catalogue:
             if info.revision:
                 raise Rejected(RejectReason.FIELD_TYPE, detail)
             hint = "; the type is the first reading's, and an operator can change it"
-            raise NotNow(Later(LaterReason.FIELD_TYPE, FIELD_TYPE_RETRY_MS, detail + hint), RejectReason.FIELD_TYPE)
+            raise NotNow(
+                Later(LaterReason.FIELD_TYPE, FIELD_TYPE_RETRY_MS, detail + hint),
+                RejectReason.FIELD_TYPE,
+            )
 
     def _propose(self, device: str, stream: str, types: Mapping[str, FieldType]) -> None:
-        """Put what is new into a row for the topic. What other devices of this bridge proposed before stays in it."""
+        """Put what is new into a row for the topic.
+
+        What other devices of this bridge proposed before stays in it.
+        """
         row = self._proposed.get(stream) or self._confirmed.get(stream)
         new = {name: kind for name, kind in types.items() if row is None or name not in row.fields}
         if row is not None and not new:
@@ -126,21 +148,32 @@ class Catalogue:
             self._take_token(stream)
             row = Stream(name=stream, first_device=device)
         learnt = {name: FieldInfo(type=kind, first_device=device) for name, kind in new.items()}
-        self._proposed[stream] = self._unpublished[stream] = row.model_copy(update={"fields": {**row.fields, **learnt}})
+        self._proposed[stream] = self._unpublished[stream] = row.model_copy(
+            update={"fields": {**row.fields, **learnt}}
+        )
 
     def _check_shares(self, device: str, stream: str, row: Stream | None, new_fields: int) -> None:
         proposed = [one for name, one in self._proposed.items() if name not in self._confirmed]
         if row is None:
-            streams = sum(one.kind is NameKind.STREAM for one in self._confirmed.values()) + len(proposed)
+            streams = sum(one.kind is NameKind.STREAM for one in self._confirmed.values()) + len(
+                proposed
+            )
             if streams >= STREAMS_MAX:
-                raise _over_quota(f"stream {stream!r} would be one more than {STREAMS_MAX}, the bound of all devices together")
+                raise _over_quota(
+                    f"stream {stream!r} would be one more than {STREAMS_MAX}, the bound of all "
+                    "devices together"
+                )
             own = self._device_streams[device] + sum(one.first_device == device for one in proposed)
             if own >= DEVICE_STREAMS_MAX:
                 raise _over_quota(
-                    f"stream {stream!r} would be one more than {DEVICE_STREAMS_MAX} that device {device!r} may be the first to send"
+                    f"stream {stream!r} would be one more than {DEVICE_STREAMS_MAX} that device "
+                    f"{device!r} may be the first to send"
                 )
         elif len(row.fields) + new_fields > STREAM_FIELDS_MAX:
-            raise _over_quota(f"stream {stream!r} would have {len(row.fields) + new_fields} fields: expected at most {STREAM_FIELDS_MAX}")
+            raise _over_quota(
+                f"stream {stream!r} would have {len(row.fields) + new_fields} fields: expected at "
+                f"most {STREAM_FIELDS_MAX}"
+            )
         own = self._device_fields[device] + sum(
             info.first_device == device and name not in self._types.get(stream, ())
             for stream, one in self._proposed.items()
@@ -148,16 +181,22 @@ class Catalogue:
         )
         if own + new_fields > DEVICE_FIELDS_MAX:
             raise _over_quota(
-                f"stream {stream!r}: {own + new_fields} fields would be learnt from device {device!r}: expected at most {DEVICE_FIELDS_MAX}"
+                f"stream {stream!r}: {own + new_fields} fields would be learnt from device "
+                f"{device!r}: expected at most {DEVICE_FIELDS_MAX}"
             )
 
     def _take_token(self, stream: str) -> None:
         now_s = self._monotonic_s()
-        self._tokens = min(float(NEW_STREAMS_BURST), self._tokens + (now_s - self._tokens_s) * NEW_STREAMS_PER_S)
+        self._tokens = min(
+            float(NEW_STREAMS_BURST), self._tokens + (now_s - self._tokens_s) * NEW_STREAMS_PER_S
+        )
         self._tokens_s = now_s
         if self._tokens < 1:
             wait_ms = round(1000 * (1 - self._tokens) / NEW_STREAMS_PER_S)
-            detail = f"stream {stream!r} is new, and new streams come faster than {NEW_STREAMS_PER_S:g} a second"
+            detail = (
+                f"stream {stream!r} is new, and new streams come faster than "
+                f"{NEW_STREAMS_PER_S:g} a second"
+            )
             raise NotNow(Later(LaterReason.QUOTA, max(1000, wait_ms), detail), RejectReason.QUOTA)
         self._tokens -= 1
 
@@ -171,7 +210,9 @@ class Catalogue:
         return bool(self._proposed)
 
     def unpublished(self) -> list[Stream]:
-        """Rows for the topic since the last call: what is proposed, and merged rows that the topic lacks."""
+        """Rows for the topic since the last call: what is proposed, and merged rows that the topic
+        lacks.
+        """
         rows = list(self._unpublished.values())
         self._unpublished.clear()
         return rows
@@ -194,7 +235,11 @@ class Catalogue:
         proposed = self._proposed.get(name)
         if proposed is None:
             return
-        if after is None or after.kind is NameKind.QUERY or proposed.fields.keys() <= after.fields.keys():
+        if (
+            after is None
+            or after.kind is NameKind.QUERY
+            or proposed.fields.keys() <= after.fields.keys()
+        ):
             del self._proposed[name]
 
     def _count(self, row: Stream | None, by: int) -> None:
@@ -207,15 +252,21 @@ class Catalogue:
                 _add(self._device_fields, info.first_device, by)
 
     def expected(self, stream: str) -> tuple[Mapping[str, FieldType], bool]:
-        """The types of a stream's fields as far as they are known, and whether there may be no others."""
+        """The types of a stream's fields as far as they are known, and whether there may be no
+        others.
+        """
         if stream in _GIVEN:
             return _GIVEN[stream], True
         return self._types.get(stream, {}), False
 
     def sendable(self, stream: str) -> Stream | None:
-        """The confirmed row of a stream that devices may send; None also for the name of a query and for the system's own streams."""
+        """The confirmed row of a stream that devices may send; None also for the name of a query
+        and for the system's own streams.
+        """
         row = self._confirmed.get(stream)
-        return None if row is None or row.kind is not NameKind.STREAM or is_reserved(stream) else row
+        return (
+            None if row is None or row.kind is not NameKind.STREAM or is_reserved(stream) else row
+        )
 
 
 def _add(counts: Counter[str], key: str, by: int) -> None:

@@ -8,7 +8,13 @@ import click
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="bridge.toml")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="bridge.toml",
+)
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 def bridge(config_file: Path, verbose: bool) -> None:
     """Carry messages from the MQTT broker to Kafka and answer the devices."""
@@ -37,9 +43,18 @@ def bridge(config_file: Path, verbose: bool) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         heartbeat = Heartbeat(SystemClock())
-        await heartbeat.beside(run(config, clock=SystemClock(), rng=random.Random(), stop=stop, is_alive=heartbeat.is_alive))
+        await heartbeat.beside(
+            run(
+                config,
+                clock=SystemClock(),
+                rng=random.Random(),
+                stop=stop,
+                is_alive=heartbeat.is_alive,
+            )
+        )
 
-    # A message in flight is some twenty containers and no cycle: looking through them all the time finds nothing and costs 8 %.
+    # A message in flight is some twenty containers and no cycle: looking through them all the time
+    # finds nothing and costs 8 %.
     gc.freeze()
     gc.set_threshold(50_000)
     try:

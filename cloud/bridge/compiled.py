@@ -1,7 +1,9 @@
-"""Decoders made from the catalogue: a message of a known stream is parsed and checked in one pass of C code (msgspec). No I/O.
+"""Decoders made from the catalogue: a message of a known stream is parsed and checked in one pass
+of C code (msgspec). No I/O.
 
-They only ever say yes. What they do not recognise at once (a new field, a nested object, an escape in a string, a gap, anything wrong) is
-decided by `protocol.frame`, which has the sentences for refusals; `tests/bridge/test_compiled.py` shows that both agree on every yes.
+They only ever say yes. What they do not recognise at once (a new field, a nested object, an escape
+in a string, a gap, anything wrong) is decided by `protocol.frame`, which has the sentences for
+refusals; `tests/bridge/test_compiled.py` shows that both agree on every yes.
 """
 
 from __future__ import annotations
@@ -16,11 +18,18 @@ from msgspec.structs import astuple
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.protocol.event_time import is_ms
 from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import COUNTER_MAX, FRAME_BYTES_MAX, FRAME_READINGS_MAX, STRING_CHARS_MAX, TIME_MS_MAX
+from edgewake.protocol.frame import (
+    COUNTER_MAX,
+    FRAME_BYTES_MAX,
+    FRAME_READINGS_MAX,
+    STRING_CHARS_MAX,
+    TIME_MS_MAX,
+)
 from edgewake.protocol.stream import Stream
 
 COMPILED_FIELDS_MAX: Final = 128
-"""Fields of a stream that gets decoders; a wider one is decoded as before: making a decoder costs more than it would save."""
+"""Fields of a stream that gets decoders; a wider one is decoded as before: making a decoder costs
+more than it would save."""
 
 _Counter = Annotated[int, Meta(ge=0, le=COUNTER_MAX)]
 _Time = Annotated[int, Meta(ge=0, le=TIME_MS_MAX)]
@@ -78,8 +87,12 @@ class CompiledStreams:
                 return None
         return Head(body.epoch, body.frame, body.seq, count)
 
-    def plain(self, stream: str, payload: bytes, *, device: str, received_at: int) -> PlainReading | None:
-        """A plain reading in order, as `from_plain` and `encode` give it; None where those must decide."""
+    def plain(
+        self, stream: str, payload: bytes, *, device: str, received_at: int
+    ) -> PlainReading | None:
+        """A plain reading in order, as `from_plain` and `encode` give it; None where those must
+        decide.
+        """
         decoders = self._of(stream, payload)
         if decoders is None:
             return None
@@ -87,21 +100,34 @@ class CompiledStreams:
             t, seq, epoch, claimed, *values = astuple(decoders.plain.decode(payload))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        fields = {name: [value] for name, value in zip(decoders.names, values, strict=True) if value is not UNSET}
+        fields = {
+            name: [value]
+            for name, value in zip(decoders.names, values, strict=True)
+            if value is not UNSET
+        }
         if t is not UNSET and not is_ms(t):  # another unit: it is converted
             return None
         if not fields or (claimed is not UNSET and claimed != device):
             return None
         seq = None if seq is UNSET else seq
         epoch = (0 if epoch is UNSET else epoch) if seq is not None else None
-        body = {"epoch": epoch, "frame": seq, "seq": seq, "t": [received_at if t is UNSET else t], "fields": fields}
+        body = {
+            "epoch": epoch,
+            "frame": seq,
+            "seq": seq,
+            "t": [received_at if t is UNSET else t],
+            "fields": fields,
+        }
         try:
             return PlainReading(epoch, seq, orjson.dumps(body))
-        except TypeError:  # an integer past 64 bits, which orjson reads as a float and does not write
+        except (
+            TypeError
+        ):  # an integer past 64 bits, which orjson reads as a float and does not write
             return None
 
     def _of(self, stream: str, payload: bytes) -> _Decoders | None:
-        # Only a text with an escape can hold NUL. One byte is looked for many times faster than the two of its beginning.
+        # Only a text with an escape can hold NUL. One byte is looked for many times faster than the
+        # two of its beginning.
         if len(payload) > FRAME_BYTES_MAX or b"\\" in payload:
             return None
         entry = self._catalogue.sendable(stream)
@@ -120,13 +146,24 @@ def _compile(entry: Stream) -> _Decoders:
     values = [_VALUES[info.type] for info in entry.fields.values()]
     columns = msgspec.defstruct(
         "Columns",
-        [(attribute, _LIST[value] | UnsetType, UNSET) for attribute, value in zip(attributes, values, strict=True)],
+        [
+            (attribute, _LIST[value] | UnsetType, UNSET)
+            for attribute, value in zip(attributes, values, strict=True)
+        ],
         rename=attributes,
         **_STRICT,
     )
     times = Annotated[list[_Time], Meta(min_length=1, max_length=FRAME_READINGS_MAX)]
     frame: type[Struct] = msgspec.defstruct(
-        "Body", [("epoch", _Counter), ("frame", _Counter), ("seq", _Counter), ("t", times), ("fields", columns)], **_STRICT
+        "Body",
+        [
+            ("epoch", _Counter),
+            ("frame", _Counter),
+            ("seq", _Counter),
+            ("t", times),
+            ("fields", columns),
+        ],
+        **_STRICT,
     )
     plain: type[Struct] = msgspec.defstruct(
         "Plain",
@@ -135,12 +172,17 @@ def _compile(entry: Stream) -> _Decoders:
             ("seq", _Counter | UnsetType, UNSET),
             ("epoch", _Counter | UnsetType, UNSET),
             ("device", str | UnsetType, UNSET),
-            *((attribute, value | UnsetType, UNSET) for attribute, value in zip(attributes, values, strict=True)),
+            *(
+                (attribute, value | UnsetType, UNSET)
+                for attribute, value in zip(attributes, values, strict=True)
+            ),
         ],
         rename=attributes,
         **_STRICT,
     )
-    return _Decoders(entry, msgspec.json.Decoder(frame), msgspec.json.Decoder(plain), tuple(entry.fields))
+    return _Decoders(
+        entry, msgspec.json.Decoder(frame), msgspec.json.Decoder(plain), tuple(entry.fields)
+    )
 
 
 _LIST: Final[Any] = list

@@ -20,22 +20,29 @@ class MqttConfig(BrokerConfig):
     """Where the MQTT broker is, and what it keeps for this bridge."""
 
     keepalive_s: int = key(default=5, ge=2, le=3600)
-    """Seconds between pings; a connection that is silent for one and a half of them is given up (MQTT 5, section 3.1.2.10)."""
+    """Seconds between pings; a connection that is silent for one and a half of them is given up
+    (MQTT 5, section 3.1.2.10)."""
     session_expiry_s: int = key(default=7 * 86_400, ge=1)
-    """Seconds that the broker keeps this bridge's session, and what it confirmed to devices by PUBACK, while no bridge at all lives. While
-    one does, it adopts the session of another that is gone within seconds."""
+    """Seconds that the broker keeps this bridge's session, and what it confirmed to devices by
+    PUBACK, while no bridge at all lives. While one does, it adopts the session of another that is
+    gone within seconds."""
     site: str | None = key(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
-    """Name of this broker, the same for all bridges on it: they adopt each other's sessions. None: host:port."""
+    """Name of this broker, the same for all bridges on it: they adopt each other's sessions. None:
+    host:port."""
 
     share_key_file: Path | None = None
-    """File with the key that all bridges of an installation have and nobody else, mode 0600: 32 hexadecimal digits or more. It makes the
-    name under which they share the messages, which a device that knew it could swallow. Lines below it are keys of before. None only where
-    the broker knows nobody by certificate or password: there everybody may do everything anyway."""
+    """File with the key that all bridges of an installation have and nobody else, mode 0600: 32
+    hexadecimal digits or more. It makes the name under which they share the messages, which a
+    device that knew it could swallow. Lines below it are keys of before. None only where the broker
+    knows nobody by certificate or password: there everybody may do everything anyway."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.share_key_file is None and (self.ca_file is not None or self.username is not None):
-            raise ValueError("share_key_file is missing: a device that knows the name of the bridges' group swallows what others send")
+            raise ValueError(
+                "share_key_file is missing: a device that knows the name of the bridges' group "
+                "swallows what others send"
+            )
 
     @property
     def site_name(self) -> str:
@@ -47,8 +54,9 @@ class BridgeConfig(Config):
     """One bridge; any number run side by side under different names."""
 
     name: str = Field(default="bridge-1", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """Name in logs, Kafka and the broker (client id `bridge:<installation>:<name>`); stable, so that a restart gets back what was not
-    acknowledged. Of two processes of one name the one that started first ends."""
+    """Name in logs, Kafka and the broker (client id `bridge:<installation>:<name>`); stable, so
+    that a restart gets back what was not acknowledged. Of two processes of one name the one that
+    started first ends."""
     mqtt: MqttConfig = MqttConfig()
     """[mqtt]"""
     kafka: KafkaConfig = KafkaConfig()
@@ -60,14 +68,18 @@ class BridgeConfig(Config):
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"
-    """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
+    """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or
+    machine. Nothing there is secret."""
     inflight_messages_max: int = Field(default=4000, ge=1, le=65_535)
-    """Messages taken from the broker and not yet in Kafka (MQTT's Receive Maximum); at the bound the broker waits."""
+    """Messages taken from the broker and not yet in Kafka (MQTT's Receive Maximum); at the bound
+    the broker waits."""
     inflight_bytes_max: int = Field(default=64 << 20, ge=2 * FRAME_BYTES_MAX)
     """Bytes taken and not yet in Kafka; at the bound the bridge stops reading its connection."""
     compression: Literal["none", "lz4", "zstd"] = "none"
-    """How the records of `ew.up` are packed. They are kept for a day; packed they need half of the disk, and Kafka a quarter more processor
-    time, because it unpacks each batch to check it, and under little load a batch holds one record. Streams are always packed."""
+    """How the records of `ew.up` are packed. They are kept for a day; packed they need half of the
+    disk, and Kafka a quarter more processor time, because it unpacks each batch to check it, and
+    under little load a batch holds one record. Streams are always packed."""
     compiled_decoders: bool = True
-    """Parse and check messages of known streams in one pass of C code, by decoders made from the catalogue. False: every message by the
-    decoder that also explains; for comparison, or should the two ever disagree."""
+    """Parse and check messages of known streams in one pass of C code, by decoders made from the
+    catalogue. False: every message by the decoder that also explains; for comparison, or should the
+    two ever disagree."""

@@ -1,4 +1,5 @@
-"""What a message is, whatever brought it: MQTT's own packet fits as it is, and so would an HTTP request.
+"""What a message is, whatever brought it: MQTT's own packet fits as it is, and so would an HTTP
+request.
 
 An attribute protocol rather than a class, so that nothing is copied on the way of every message.
 """
@@ -15,7 +16,9 @@ class Envelope(Protocol):
 
     @property
     def topic(self) -> str:
-        """`ew/v1/<device>/up/<stream>` or `ew/v1/<device>/status`, whatever the transport calls its address."""
+        """`ew/v1/<device>/up/<stream>` or `ew/v1/<device>/status`, whatever the transport calls its
+        address.
+        """
 
     @property
     def payload(self) -> bytes:

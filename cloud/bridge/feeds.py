@@ -1,7 +1,10 @@
-"""Feeds of devices: a question comes by MQTT, an access server is asked, and a chunk goes down. Keeps nothing but who is waiting.
+"""Feeds of devices: a question comes by MQTT, an access server is asked, and a chunk goes down.
 
-The access servers do what is hard: cursors that last, filters, gaps, many readers at one place. A question that is lost with a bridge is
-asked again by the device. Which streams devices may follow is configured; none, where nothing is said.
+Keeps nothing but who is waiting.
+
+The access servers do what is hard: cursors that last, filters, gaps, many readers at one place. A
+question that is lost with a bridge is asked again by the device. Which streams devices may follow
+is configured; none, where nothing is said.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ CONNECT_S: Final = 5.0
 REFUSED_RETRY_S: Final = 300.0
 """A question that is wrong, or not allowed, is wrong for a while."""
 LATER: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS})
-"""Refusals that time may mend by itself: a stream is there when its first reading was sent, and what follows it may be started before."""
+"""Refusals that time may mend by itself: a stream is there when its first reading was sent, and
+what follows it may be started before."""
 ALL: Final = "*"
 
 
@@ -40,11 +44,14 @@ class FeedConfig(Config):
     """What devices may follow through this bridge."""
 
     access_urls: tuple[str, ...] = ()
-    """Addresses of access servers, e.g. ["http://127.0.0.1:8700"]; one of them is asked for each chunk."""
+    """Addresses of access servers, e.g. ["http://127.0.0.1:8700"]; one of them is asked for each
+    chunk."""
     streams: tuple[str, ...] = ()
-    """Streams and queries that every device may follow; "*" for all. None by default: what a device sends is nobody else's affair."""
+    """Streams and queries that every device may follow; "*" for all. None by default: what a device
+    sends is nobody else's affair."""
     waiting_max: int = Field(default=1000, ge=1)
-    """Questions that wait for their chunk, some 100 KB each. One more is not answered, and asked again by its device."""
+    """Questions that wait for their chunk, some 100 KB each. One more is not answered, and asked
+    again by its device."""
 
 
 Send: TypeAlias = Callable[[str, FeedChunk], object]
@@ -69,13 +76,18 @@ class Feeds:
             ask = decode(FeedAsk, payload)
         except Rejected as error:
             self.left_out += 1
-            log.debug("a question for a feed: %s", error, extra={"event": "feed.wrong", "device": device})
+            log.debug(
+                "a question for a feed: %s", error, extra={"event": "feed.wrong", "device": device}
+            )
             return
         key = device, ask.feed
         older = self._tasks.pop(key, None)
         if older is not None:
             older.cancel()
-        elif len(self._tasks) >= self._config.waiting_max or sum(of == device for of, _ in self._tasks) >= FEEDS_MAX:
+        elif (
+            len(self._tasks) >= self._config.waiting_max
+            or sum(of == device for of, _ in self._tasks) >= FEEDS_MAX
+        ):
             self.left_out += 1
             return
         task = self._tasks[key] = asyncio.get_running_loop().create_task(self._answer(device, ask))
@@ -97,7 +109,9 @@ class Feeds:
 
     async def _answer(self, device: str, ask: FeedAsk) -> None:
         refused = self._refusal(ask)
-        chunk = await self._gathered(ask) if refused is None else _error(ask, refused, REFUSED_RETRY_S)
+        chunk = (
+            await self._gathered(ask) if refused is None else _error(ask, refused, REFUSED_RETRY_S)
+        )
         self._send(device, chunk)
 
     def _refusal(self, ask: FeedAsk) -> str | None:
@@ -111,14 +125,25 @@ class Feeds:
         import httpx
 
         self._client = self._client or httpx.AsyncClient(
-            timeout=httpx.Timeout(CONNECT_S, read=FEED_WAIT_S + CONNECT_S, pool=None), limits=httpx.Limits()
+            timeout=httpx.Timeout(CONNECT_S, read=FEED_WAIT_S + CONNECT_S, pool=None),
+            limits=httpx.Limits(),
         )
         url = self._rng.choice(self._config.access_urls).rstrip("/") + "/v1/events"
-        words = {"stream": list(ask.streams), "where": ask.where, "select": ask.select, "from": ask.begin}
-        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": ask.after} if ask.after else {})
+        words = {
+            "stream": list(ask.streams),
+            "where": ask.where,
+            "select": ask.select,
+            "from": ask.begin,
+        }
+        headers = {"Accept": "text/event-stream"} | (
+            {"Last-Event-ID": ask.after} if ask.after else {}
+        )
         try:
             request = self._client.build_request(
-                "GET", url, params={name: word for name, word in words.items() if word is not None}, headers=headers
+                "GET",
+                url,
+                params={name: word for name, word in words.items() if word is not None},
+                headers=headers,
             )
             answer = await self._client.send(request, stream=True)
             try:
@@ -132,7 +157,11 @@ class Feeds:
         if answer.status_code != 200:
             detail = _detail(await answer.aread())
             is_wrong = 400 <= answer.status_code < 500 and answer.status_code not in LATER
-            return _error(ask, f"HTTP {answer.status_code}: {detail}", REFUSED_RETRY_S if is_wrong else RETRY_S)
+            return _error(
+                ask,
+                f"HTTP {answer.status_code}: {detail}",
+                REFUSED_RETRY_S if is_wrong else RETRY_S,
+            )
         gathering = Gathering(ask)
         loop = asyncio.get_running_loop()
         try:

@@ -1,4 +1,6 @@
-"""A compact message as the message that it stands for: what comes after it, dead letters included, knows no other kind. Pure."""
+"""A compact message as the message that it stands for: what comes after it, dead letters included,
+knows no other kind. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from edgewake.protocol.mqtt import Unreadable
 
 
 def in_full(packet: mqtt5.PublishPacket | Unreadable) -> mqtt5.PublishPacket | Unreadable:
-    """The packet with the properties that a compact message leaves out; any other as it is, one that nobody can read among them."""
+    """The packet with the properties that a compact message leaves out; any other as it is, one
+    that nobody can read among them.
+    """
     if isinstance(packet, Unreadable) or packet.content_type != COMPACT_TYPE:
         return packet
     try:

@@ -1,8 +1,10 @@
-"""A frame in which a few readings have a value of the wrong type: they are set aside, and the good ones pass. No I/O.
+"""A frame in which a few readings have a value of the wrong type: they are set aside, and the good
+ones pass. No I/O.
 
-Such a value becomes null in its reading, and the reading as it came is kept as a dead letter. A frame in which a field has the wrong type
-throughout is a matter of the stream: its device is asked to wait until somebody decides. Of streams whose fields are given (requests,
-answers) a value that is none of theirs is wrong in any case; the request that had it says so, and its asker is told.
+Such a value becomes null in its reading, and the reading as it came is kept as a dead letter. A
+frame in which a field has the wrong type throughout is a matter of the stream: its device is asked
+to wait until somebody decides. Of streams whose fields are given (requests, answers) a value that
+is none of theirs is wrong in any case; the request that had it says so, and its asker is told.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import Frame, Scalar
 
 ITEMS_MAX: Final = 16
-"""Readings of one frame that are set aside, each a dead letter; with more of them wrong the frame is refused whole."""
+"""Readings of one frame that are set aside, each a dead letter; with more of them wrong the frame
+is refused whole."""
 _PYTHON: Final[Mapping[FieldType, frozenset[type]]] = {
     FieldType.NUMBER: frozenset({int, float}),
     FieldType.STRING: frozenset({str}),
@@ -35,8 +38,11 @@ class Aside(NamedTuple):
     detail: str
 
 
-def without_wrong(frame: Frame, expected: Mapping[str, FieldType], *, given: bool) -> tuple[Frame, Sequence[Aside]] | None:
-    """The frame without what is wrong, and the readings that had it; None where there is nothing good, nothing wrong or too much of it.
+def without_wrong(
+    frame: Frame, expected: Mapping[str, FieldType], *, given: bool
+) -> tuple[Frame, Sequence[Aside]] | None:
+    """The frame without what is wrong, and the readings that had it; None where there is nothing
+    good, nothing wrong or too much of it.
 
     `expected`: the types of the stream's fields; with `given` there are no others.
     """
@@ -44,19 +50,27 @@ def without_wrong(frame: Frame, expected: Mapping[str, FieldType], *, given: boo
     columns: dict[str, Sequence[Scalar]] = {}
     for name, column in frame.fields.items():
         good = _good(column, expected.get(name), given=given)
-        rows = [row for row, value in enumerate(column) if value is not None and type(value) not in good]
+        rows = [
+            row for row, value in enumerate(column) if value is not None and type(value) not in good
+        ]
         if rows and not given and len(rows) == sum(value is not None for value in column):
             return None
         for row in rows:
             wrong.setdefault(row, []).append(name)
         if good:
-            columns[name] = [None if row in rows else value for row, value in enumerate(column)] if rows else column
+            columns[name] = (
+                [None if row in rows else value for row, value in enumerate(column)]
+                if rows
+                else column
+            )
     if not 0 < len(wrong) <= min(ITEMS_MAX, len(frame.t) - 1):
         return None
     details = {row: _detail(frame, row, names, expected) for row, names in wrong.items()}
     if REQUEST_WRONG in expected and given:
         columns[REQUEST_WRONG] = [details.get(row) for row in range(len(frame.t))]
-    return frame._replace(fields=columns), [Aside(_reading(frame, row), detail) for row, detail in details.items()]
+    return frame._replace(fields=columns), [
+        Aside(_reading(frame, row), detail) for row, detail in details.items()
+    ]
 
 
 def _good(column: Sequence[Scalar], kind: FieldType | None, *, given: bool) -> frozenset[type]:
@@ -71,8 +85,15 @@ def _detail(frame: Frame, row: int, names: Sequence[str], expected: Mapping[str,
     said = []
     for name in names:
         found = _TYPES[type(frame.fields[name][row])]
-        said.append(f"field {name!r}: expected {f'a {expected[name]}' if name in expected else 'none or another type'}, found a {found}")
-    return f"reading {(frame.seq or 0) + row}: {'; '.join(said)}; the other readings of its frame passed"[:500]
+        said.append(
+            f"field {name!r}: expected "
+            f"{f'a {expected[name]}' if name in expected else 'none or another type'}, found a "
+            f"{found}"
+        )
+    return (
+        f"reading {(frame.seq or 0) + row}: {'; '.join(said)}; the other readings of its frame "
+        "passed"
+    )[:500]
 
 
 def _reading(frame: Frame, row: int) -> bytes:

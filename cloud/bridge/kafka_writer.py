@@ -1,7 +1,8 @@
 """Gives records to Kafka's client and reports what became of each. Not for several threads.
 
-Kafka's client sends several records in one batch, and where the batch is over the topic's bound every record in it is refused as too large.
-So a record that is refused by its size is sent again in a batch of its own, and only what is refused there is too large.
+Kafka's client sends several records in one batch, and where the batch is over the topic's bound
+every record in it is refused as too large. So a record that is refused by its size is sent again in
+a batch of its own, and only what is refused there is too large.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from edgewake.cloud.kafka.config import UP_BATCH_BYTES
 from edgewake.protocol.errors import LocalError
 
 GATHER_S: Final = 0.02
-"""Seconds that records are gathered for under load: at 20 000 a second six in each partition's batch, at 1 000 twenty in a request."""
+"""Seconds that records are gathered for under load: at 20 000 a second six in each partition's
+batch, at 1 000 twenty in a request."""
 PRODUCER: Final[dict[str, Any]] = {
-    "linger.ms": 2,  # joins what one read of the socket brought; under load records are gathered before (GATHER_S)
+    # joins what one read of the socket brought; under load records are gathered before (GATHER_S)
+    "linger.ms": 2,
     "batch.size": UP_BATCH_BYTES,
     "message.timeout.ms": 0,  # for ever: the broker's in-flight bound is what ends the waiting
-    "queue.buffering.max.messages": 200_000,  # above the in-flight bound, so that it is not the queue that fills
+    # above the in-flight bound, so that it is not the queue that fills
+    "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 256 * 1024,
     "topic.metadata.refresh.interval.ms": 30_000,
     "delivery.report.only.error": False,
@@ -33,13 +37,17 @@ PRODUCER: Final[dict[str, Any]] = {
 ALONE: Final[dict[str, Any]] = PRODUCER | {"linger.ms": 0, "batch.num.messages": 1}
 """Settings of the producer that sends each record in a batch of its own."""
 
-_TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE})
+_TOO_LARGE: Final = frozenset(
+    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE}
+)
 
 
 class KafkaWriter:
-    """Writes records and calls `on_stored(record, delivery, partition, offset)` or `on_too_large(record, delivery, why)` for each.
+    """Writes records and calls `on_stored(record, delivery, partition, offset)` or
+    `on_too_large(record, delivery, why)` for each.
 
-    Both are called inside `poll`, the second also inside `write`. A record without a delivery is reported to nobody.
+    Both are called inside `poll`, the second also inside `write`. A record without a delivery is
+    reported to nobody.
     """
 
     def __init__(
@@ -56,7 +64,8 @@ class KafkaWriter:
         self._on_stored = on_stored
         self._on_too_large = on_too_large
         self._waiting: deque[tuple[KafkaRecord, Delivery | None]] = deque()
-        """Gathered, or in want of room in the client's queue. What is here is in flight and bounded as such."""
+        """Gathered, or in want of room in the client's queue. What is here is in flight and bounded
+        as such."""
         self._load = Load(GATHER_S)
         self._is_full = False
         self._failure: LocalError | None = None
@@ -69,13 +78,22 @@ class KafkaWriter:
         return self._is_full
 
     def write(self, record: KafkaRecord, delivery: Delivery | None) -> None:
-        """Give a record to Kafka's client, at once or with others; where the client's queue is full the record waits."""
+        """Give a record to Kafka's client, at once or with others; where the client's queue is full
+        the record waits.
+        """
         self._load.note()
-        if self._waiting or self._load.is_high or not self._produced(self._producer, record, delivery):
+        if (
+            self._waiting
+            or self._load.is_high
+            or not self._produced(self._producer, record, delivery)
+        ):
             self._waiting.append((record, delivery))
 
     def poll(self, now_s: float) -> None:
-        """Report what Kafka confirmed or refused, and send what is due. Raises LocalError when Kafka refuses for good."""
+        """Report what Kafka confirmed or refused, and send what is due.
+
+        Raises LocalError when Kafka refuses for good.
+        """
         self._producer.poll(0)
         if self._alone is not None:
             self._alone.poll(0)
@@ -101,12 +119,19 @@ class KafkaWriter:
         except BufferError:
             self._is_full = True
             return False
-        except KafkaException as error:  # over the client's own bound: refused before it is in any batch
+        except (
+            KafkaException
+        ) as error:  # over the client's own bound: refused before it is in any batch
             self._on_refusal(record, delivery, error.args[0], is_alone=True)
         return True
 
     def _on_delivery(
-        self, record: KafkaRecord, delivery: Delivery | None, is_alone: bool, error: KafkaError | None, message: Message
+        self,
+        record: KafkaRecord,
+        delivery: Delivery | None,
+        is_alone: bool,
+        error: KafkaError | None,
+        message: Message,
     ) -> None:
         """Kafka's answer for one record."""
         if error is not None:
@@ -114,8 +139,12 @@ class KafkaWriter:
         elif delivery is not None:
             self._on_stored(record, delivery, message.partition() or 0, message.offset() or 0)
 
-    def _on_refusal(self, record: KafkaRecord, delivery: Delivery | None, error: KafkaError, *, is_alone: bool) -> None:
-        """Too large is the message's fault; all else that the client does not retry is ours and ends the process."""
+    def _on_refusal(
+        self, record: KafkaRecord, delivery: Delivery | None, error: KafkaError, *, is_alone: bool
+    ) -> None:
+        """Too large is the message's fault; all else that the client does not retry is ours and
+        ends the process.
+        """
         if error.code() not in _TOO_LARGE:
             self.fail(f"Kafka refuses a record for {record.topic}: {error.str()}")
         elif is_alone:

@@ -16,15 +16,16 @@ class BridgeMetrics:
     """Plain counts; see cloud.metrics."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's status;
-    left_out: one in which nothing was new, or of too many of a device; counted: refused, of a device with more dead letters than one may
-    have."""
+    """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's
+    status; left_out: one in which nothing was new, or of too many of a device; counted: refused, of
+    a device with more dead letters than one may have."""
     rejected: Counter[str] = field(default_factory=Counter)
     """By RejectReason."""
     later: Counter[str] = field(default_factory=Counter)
     """Messages not accepted now, by LaterReason."""
     waits: Counter[str] = field(default_factory=Counter)
-    """Times that reading stopped: full (in flight at its bound), queue (Kafka's client took no more) or behind (the sequencer is)."""
+    """Times that reading stopped: full (in flight at its bound), queue (Kafka's client took no
+    more) or behind (the sequencer is)."""
     held_back: bool = False
     """Is nothing accepted because the sequencer is too far behind?"""
     latency: Histogram = field(default_factory=Histogram)
@@ -37,7 +38,8 @@ class BridgeMetrics:
     adopted: int = 0
     """Sessions of dead bridges that this one emptied and ended."""
     readopted: int = 0
-    """Messages that the broker sent again while they were on their way to Kafka, or already there: produced once."""
+    """Messages that the broker sent again while they were on their way to Kafka, or already there:
+    produced once."""
     sent_alone: int = 0
     """Records that Kafka refused with their batch, sent again each in a batch of its own."""
 
@@ -47,20 +49,60 @@ class BridgeMetrics:
     def gather(self) -> Iterable[Metric]:
         """As Prometheus wants them."""
         yield counter("edgewake_bridge_messages", "Messages by outcome", "outcome", self.outcomes)
-        yield counter("edgewake_bridge_rejected", "Messages refused, by reason", "reason", self.rejected)
-        yield counter("edgewake_bridge_later", "Messages answered 'later', by reason", "reason", self.later)
-        yield counter("edgewake_bridge_waits", "Times that reading stopped, by cause", "cause", self.waits)
-        yield gauge("edgewake_bridge_held_back", "1: accepts nothing, the sequencer is too far behind", self.held_back)
-        yield gauge("edgewake_bridge_inflight_messages", "Messages taken and not yet in Kafka", self.inflight_messages)
-        yield gauge("edgewake_bridge_inflight_bytes", "Bytes taken and not yet in Kafka", self.inflight_bytes)
-        yield CounterMetricFamily("edgewake_bridge_mqtt_connections", "Connections made to the broker", value=self.connections)
+        yield counter(
+            "edgewake_bridge_rejected", "Messages refused, by reason", "reason", self.rejected
+        )
+        yield counter(
+            "edgewake_bridge_later", "Messages answered 'later', by reason", "reason", self.later
+        )
+        yield counter(
+            "edgewake_bridge_waits", "Times that reading stopped, by cause", "cause", self.waits
+        )
+        yield gauge(
+            "edgewake_bridge_held_back",
+            "1: accepts nothing, the sequencer is too far behind",
+            self.held_back,
+        )
+        yield gauge(
+            "edgewake_bridge_inflight_messages",
+            "Messages taken and not yet in Kafka",
+            self.inflight_messages,
+        )
+        yield gauge(
+            "edgewake_bridge_inflight_bytes",
+            "Bytes taken and not yet in Kafka",
+            self.inflight_bytes,
+        )
+        yield CounterMetricFamily(
+            "edgewake_bridge_mqtt_connections",
+            "Connections made to the broker",
+            value=self.connections,
+        )
         yield gauge("edgewake_bridge_others", "Other bridges on this broker that live", self.others)
-        yield counter("edgewake_bridge_adopted", "Sessions of dead bridges that were emptied and ended", "kind", {"session": self.adopted})
         yield counter(
-            "edgewake_bridge_readopted", "Messages the broker sent again that were in flight already", "kind", {"message": self.readopted}
+            "edgewake_bridge_adopted",
+            "Sessions of dead bridges that were emptied and ended",
+            "kind",
+            {"session": self.adopted},
         )
         yield counter(
-            "edgewake_bridge_sent_alone", "Records refused with their batch and sent again alone", "kind", {"record": self.sent_alone}
+            "edgewake_bridge_readopted",
+            "Messages the broker sent again that were in flight already",
+            "kind",
+            {"message": self.readopted},
         )
-        yield counter("edgewake_bridge_sent_down", "Commands and settings sent to devices", "kind", {"message": self.sent_down})
-        yield self.latency.metric("edgewake_bridge_latency_seconds", "From the socket to Kafka's confirmation")
+        yield counter(
+            "edgewake_bridge_sent_alone",
+            "Records refused with their batch and sent again alone",
+            "kind",
+            {"record": self.sent_alone},
+        )
+        yield counter(
+            "edgewake_bridge_sent_down",
+            "Commands and settings sent to devices",
+            "kind",
+            {"message": self.sent_down},
+        )
+        yield self.latency.metric(
+            "edgewake_bridge_latency_seconds", "From the socket to Kafka's confirmation"
+        )

@@ -1,4 +1,6 @@
-"""One TCP connection to the MQTT broker under asyncio: bytes to packets, packets to futures and to a handler. It decides nothing."""
+"""One TCP connection to the MQTT broker under asyncio: bytes to packets, packets to futures and to
+a handler. It decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,12 @@ CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class Connection(asyncio.Protocol):
-    """A connection that says `hello` (a CONNECT packet). `connected`, `subscribed` and `lost` are futures; `lost` only ever fails.
+    """A connection that says `hello` (a CONNECT packet).
 
-    `on_connected` is called before the publishes that arrive in the same read as the broker's CONNACK: the packet ids that they carry
-    belong to this connection.
+    `connected`, `subscribed` and `lost` are futures; `lost` only ever fails.
+
+    `on_connected` is called before the publishes that arrive in the same read as the broker's
+    CONNACK: the packet ids that they carry belong to this connection.
     """
 
     def __init__(
@@ -49,7 +53,8 @@ class Connection(asyncio.Protocol):
         self.heard_s = clock.monotonic_s()
         self.pings = 0
         self.pongs = 0
-        """Answers to pings: the broker had handled all that we sent before ping n when this reaches n."""
+        """Answers to pings: the broker had handled all that we sent before ping n when this reaches
+        n."""
         self._hello = hello
         self._on_connected = on_connected
         self._on_publish = on_publish
@@ -78,7 +83,9 @@ class Connection(asyncio.Protocol):
             self.give_up(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.give_up(exc if isinstance(exc, OSError) else RemoteError("the broker closed the connection"))
+        self.give_up(
+            exc if isinstance(exc, OSError) else RemoteError("the broker closed the connection")
+        )
 
     # packets
 
@@ -86,7 +93,9 @@ class Connection(asyncio.Protocol):
         match packet:
             case mqtt5.ConnAckPacket():
                 if packet.reason_code != 0:
-                    raise RemoteError(f"the broker refuses us: {packet.reason_code!s} {packet.reason_str or ''}")
+                    raise RemoteError(
+                        f"the broker refuses us: {packet.reason_code!s} {packet.reason_str or ''}"
+                    )
                 self._on_connected(packet)
                 self.connected.set_result(packet)
             case mqtt5.SubAckPacket():
@@ -100,17 +109,23 @@ class Connection(asyncio.Protocol):
             case mqtt5.PingRespPacket():
                 self.pongs += 1
             case mqtt5.DisconnectPacket():
-                raise RemoteError(f"the broker disconnects: {packet.reason_code!s} {packet.reason_str or ''}")
+                raise RemoteError(
+                    f"the broker disconnects: {packet.reason_code!s} {packet.reason_str or ''}"
+                )
 
     async def open(self, config: MqttConfig, tls: ssl.SSLContext | None) -> mqtt5.ConnAckPacket:
         """Connect, and wait for the broker's CONNACK. Raises OSError, TimeoutError, RemoteError."""
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await asyncio.get_running_loop().create_connection(lambda: self, config.host, config.port, ssl=tls)
+            await asyncio.get_running_loop().create_connection(
+                lambda: self, config.host, config.port, ssl=tls
+            )
             return await self.connected
 
     def subscribe(self, filters: Sequence[str]) -> None:
         """Ask for these; `subscribed` is done when the broker agreed."""
-        wanted = [mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for pattern in filters]
+        wanted = [
+            mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for pattern in filters
+        ]
         self.write(mqtt5.SubscribePacket(_SUBSCRIBE_ID, wanted).write())
 
     def unsubscribe(self, filters: Sequence[str]) -> None:
@@ -129,7 +144,8 @@ class Connection(asyncio.Protocol):
         for future in (self.connected, self.subscribed, self.unsubscribed, self.lost):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # read here, so that asyncio does not log it where nobody awaits this future
+                # read here, so that asyncio does not log it where nobody awaits this future
+                future.exception()
         if self._transport is not None:
             self._transport.abort()
 
@@ -140,7 +156,11 @@ class Connection(asyncio.Protocol):
 
     def set_reading(self, wanted: bool) -> None:
         """Stop reading the socket, or start again."""
-        if self._transport is None or self._transport.is_closing() or wanted == self._transport.is_reading():
+        if (
+            self._transport is None
+            or self._transport.is_closing()
+            or wanted == self._transport.is_reading()
+        ):
             return
         if wanted:
             self._transport.resume_reading()

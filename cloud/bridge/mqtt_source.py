@@ -1,8 +1,9 @@
-"""The bridge's own session on the MQTT broker: it subscribes, passes every publish on, and acknowledges only what Kafka has.
+"""The bridge's own session on the MQTT broker: it subscribes, passes every publish on, and
+acknowledges only what Kafka has.
 
-The broker keeps the session under a stable client id, so what was not acknowledged comes again after a reconnection, with its old
-packet id. A lost connection is made anew with jittered back-off, for ever. Raises nothing but what the handler raises: that is a bug
-and takes the process down.
+The broker keeps the session under a stable client id, so what was not acknowledged comes again
+after a reconnection, with its old packet id. A lost connection is made anew with jittered back-off,
+for ever. Raises nothing but what the handler raises: that is a bug and takes the process down.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from edgewake.protocol.mqtt import PacketIds, Unreadable
 log = logging.getLogger("edgewake.bridge.mqtt")
 
 STABLE_S: Final = 10.0
-"""Seconds that a connection must last before the next failure counts as the first one again: two processes of one name that take the
-session from each other then wait longer each time."""
+"""Seconds that a connection must last before the next failure counts as the first one again: two
+processes of one name that take the session from each other then wait longer each time."""
 
 
 SUBSCRIBE_IDS: Final = 2
@@ -37,7 +38,10 @@ SUBSCRIBE_IDS: Final = 2
 
 
 class MqttSource:
-    """Keeps one subscribed connection alive. `write` sends bytes on it; `set_reading` stops and starts reading."""
+    """Keeps one subscribed connection alive.
+
+    `write` sends bytes on it; `set_reading` stops and starts reading.
+    """
 
     def __init__(
         self,
@@ -111,8 +115,9 @@ class MqttSource:
         if connack.session_present:
             connection.unsubscribe(self._subscriptions.given_up)
         connection.subscribe(self._subscriptions.wanted)
-        # From here on we may stop reading ourselves: the SUBACK then comes late, behind what the broker sends again, and that is no
-        # failure of the connection. A broker that is silent while we do read is noticed by the pings.
+        # From here on we may stop reading ourselves: the SUBACK then comes late, behind what the
+        # broker sends again, and that is no failure of the connection. A broker that is silent
+        # while we do read is noticed by the pings.
         self._pause_or_resume()
         connection.subscribed.add_done_callback(self._on_subscribed)
         await asyncio.gather(connection.lost, self._keep_alive(connection, keepalive_s))
@@ -122,10 +127,16 @@ class MqttSource:
             return
         self.connections += 1
         self.subscribed.set()
-        log.info("connected to the MQTT broker", extra={"event": "mqtt.connected", "host": self._config.host, "port": self._config.port})
+        log.info(
+            "connected to the MQTT broker",
+            extra={"event": "mqtt.connected", "host": self._config.host, "port": self._config.port},
+        )
 
     async def _keep_alive(self, connection: Connection, keepalive_s: float) -> None:
-        """Ping, and give up a silent connection. One that we do not read ourselves is silent for our own reason."""
+        """Ping, and give up a silent connection.
+
+        One that we do not read ourselves is silent for our own reason.
+        """
         while not connection.lost.done():
             await self._clock.sleep(keepalive_s / 4)
             silent_s = self._clock.monotonic_s() - connection.heard_s
@@ -152,23 +163,33 @@ class MqttSource:
         self._ids.release(packet_id)
 
     def publish(self, topic: str, payload: bytes, *, expires_s: int) -> bool:
-        """Send with QoS 1. False, and nothing is sent, where there is no connection or the broker takes no more now. What it did not
-        confirm when the connection ends is not sent again from here.
+        """Send with QoS 1.
+
+        False, and nothing is sent, where there is no connection or the broker takes no more now.
+        What it did not confirm when the connection ends is not sent again from here.
         """
         if not self.subscribed.is_set() or not self._ids.free:
             return False
         packet_id = self._ids.allocate()
         qos = mqtt5.QoS.AT_LEAST_ONCE
-        self.write(mqtt5.PublishPacket(topic, payload, qos=qos, packet_id=packet_id, message_expiry_interval=expires_s).write())
+        self.write(
+            mqtt5.PublishPacket(
+                topic, payload, qos=qos, packet_id=packet_id, message_expiry_interval=expires_s
+            ).write()
+        )
         return True
 
     def write(self, data: bytes) -> None:
-        """Send on the connection that there is; without one the bytes mean nothing to anybody and are left out."""
+        """Send on the connection that there is; without one the bytes mean nothing to anybody and
+        are left out.
+        """
         if self._connection is not None:
             self._connection.write(data)
 
     def set_reading(self, wanted: bool) -> None:
-        """Stop reading, so that the broker's own buffers fill and then its queue; or start again."""
+        """Stop reading, so that the broker's own buffers fill and then its queue; or start
+        again.
+        """
         self._paused = not wanted
         self._pause_or_resume()
 
@@ -189,4 +210,8 @@ class MqttSource:
 
     def _log_lost(self, error: Exception) -> None:
         text = self.lost_by = str(error) or type(error).__name__
-        log.warning("no MQTT broker: %s", text, extra={"event": "mqtt.lost", "host": self._config.host, "port": self._config.port})
+        log.warning(
+            "no MQTT broker: %s",
+            text,
+            extra={"event": "mqtt.lost", "host": self._config.host, "port": self._config.port},
+        )

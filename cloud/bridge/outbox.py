@@ -1,8 +1,10 @@
 """What waits for devices, and when a bridge sends it. No I/O.
 
-Each bridge follows `ew.down` whole and sends at once what is new. A device that was away gets what waits at the first status of its
-connection, and again every REPEAT_S at its statuses until the answer has come back by way of the operations API. So nothing is sent to who
-is not there, a lost bridge or broker costs a repetition, and several bridges send the same more than once, which the id makes harmless.
+Each bridge follows `ew.down` whole and sends at once what is new. A device that was away gets what
+waits at the first status of its connection, and again every REPEAT_S at its statuses until the
+answer has come back by way of the operations API. So nothing is sent to who is not there, a lost
+bridge or broker costs a repetition, and several bridges send the same more than once, which the id
+makes harmless.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import orjson
 from edgewake.protocol.down_row import DownRow
 
 REPEAT_S: Final = 60.0
-"""Until the same is sent to a device once more. A command that runs longer is known to the device and costs it one packet."""
+"""Until the same is sent to a device once more. A command that runs longer is known to the device
+and costs it one packet."""
 
 
 @dataclass(slots=True)

@@ -1,12 +1,14 @@
 """Which bridges of this broker live, and whose session must be adopted. No I/O, no clock.
 
-Mosquitto deals a share of all messages to the session of every bridge, also while that bridge is dead, and looks for silent clients only
-every five seconds. So the bridges watch each other: each publishes a *beat* twice a second, with the sessions that it serves, and hears the
-beats of all, its own included. A session that nobody beat for while MISSED_BEATS of our own came back is an orphan. Counting our own beats
-instead of seconds makes the judgement fair: a bridge that was frozen itself, or whose broker stands still, heard none of its own either and
-accuses nobody.
+Mosquitto deals a share of all messages to the session of every bridge, also while that bridge is
+dead, and looks for silent clients only every five seconds. So the bridges watch each other: each
+publishes a *beat* twice a second, with the sessions that it serves, and hears the beats of all, its
+own included. A session that nobody beat for while MISSED_BEATS of our own came back is an orphan.
+Counting our own beats instead of seconds makes the judgement fair: a bridge that was frozen itself,
+or whose broker stands still, heard none of its own either and accuses nobody.
 
-Every survivor comes to the same judgement; the first by name adopts, and the others wait their turn in case it cannot.
+Every survivor comes to the same judgement; the first by name adopts, and the others wait their turn
+in case it cannot.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ import orjson
 BEAT_S: Final = 0.5
 """Seconds between two beats of a bridge."""
 MISSED_BEATS: Final = 5
-"""Beats of our own that come back while nobody beats for a session: it is an orphan, after 2.5 to 3 seconds. A pause of a bridge that is
-shorter (a slow disk, a busy core) is forgiven; a longer one costs repeats that the sequencer removes, never a loss."""
+"""Beats of our own that come back while nobody beats for a session: it is an orphan, after 2.5 to 3
+seconds. A pause of a bridge that is shorter (a slow disk, a busy core) is forgiven; a longer one
+costs repeats that the sequencer removes, never a loss."""
 TURN_BEATS: Final = 4
-"""Beats between the turns of two survivors: longer than one needs to start an adoption and to beat for it."""
+"""Beats between the turns of two survivors: longer than one needs to start an adoption and to beat
+for it."""
 BEAT_BYTES_MAX: Final = 4096
 """Bytes of a beat that is read; only bridges may write there."""
 SESSIONS_MAX: Final = 1000
@@ -42,7 +46,9 @@ class Beat:
 
     def encode(self) -> bytes:
         """The payload (JSON)."""
-        return orjson.dumps({"bridge": self.bridge, "sessions": self.sessions, "last": self.is_last})
+        return orjson.dumps(
+            {"bridge": self.bridge, "sessions": self.sessions, "last": self.is_last}
+        )
 
     @classmethod
     def decode(cls, payload: bytes) -> Beat | None:
@@ -93,7 +99,11 @@ class Presence:
 
     def others(self) -> list[str]:
         """The other bridges that live."""
-        return sorted(name for name, at in self._bridges.items() if name != self._own and self._beats - at < MISSED_BEATS)
+        return sorted(
+            name
+            for name, at in self._bridges.items()
+            if name != self._own and self._beats - at < MISSED_BEATS
+        )
 
     def orphan(self, registered: Iterable[str]) -> str | None:
         """A registered session that it is our turn to adopt; None where there is none now."""

@@ -1,8 +1,10 @@
-"""The register of sessions that bridges keep on their MQTT brokers: `ew.bridges`, so that no session is forgotten when all bridges die.
+"""The register of sessions that bridges keep on their MQTT brokers: `ew.bridges`, so that no
+session is forgotten when all bridges die.
 
-Key `<site>|<bridge>`, value `{"instance":"…"}`: the process that last started under this name. A bridge writes its row before it connects,
-and whoever ended a session deletes it. A process that finds another one in its row has a twin that started later, and ends; one that
-finds none was adopted while it was frozen, and writes it again. No I/O.
+Key `<site>|<bridge>`, value `{"instance":"…"}`: the process that last started under this name. A
+bridge writes its row before it connects, and whoever ended a session deletes it. A process that
+finds another one in its row has a twin that started later, and ends; one that finds none was
+adopted while it was frozen, and writes it again. No I/O.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Runs a bridge: opens what it needs of Kafka, however long that is away, serves, and ends in order."""
+"""Runs a bridge: opens what it needs of Kafka, however long that is away, serves, and ends in
+order.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +40,37 @@ FOLLOW_AWAITED_S: Final = 0.002
 """The same while messages wait for the catalogue."""
 REGISTER_S: Final = 10.0
 """Seconds for Kafka to confirm our row in the register."""
-_WRITTEN: Final = (topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS, topics.BRIDGES, topics.DOWN)
+_WRITTEN: Final = (
+    topics.UP,
+    topics.DEAD,
+    topics.DEVICES,
+    topics.STREAMS,
+    topics.BRIDGES,
+    topics.DOWN,
+)
 
 
 async def run(
-    config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: asyncio.Event, is_alive: Callable[[], bool] = lambda: True
+    config: BridgeConfig,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    stop: asyncio.Event,
+    is_alive: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Serve until `stop`. Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError."""
+    """Serve until `stop`.
+
+    Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError.
+    """
     keys = () if config.mqtt.share_key_file is None else read_keys(config.mqtt.share_key_file)
     catalogue = Catalogue(clock.monotonic_s)
-    register = Register(site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}")
+    register = Register(
+        site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}"
+    )
     outbox = Outbox()
-    opened = await _unless_stopped(_open_kafka(config, catalogue, register, outbox, clock, Backoff(rng)), stop)
+    opened = await _unless_stopped(
+        _open_kafka(config, catalogue, register, outbox, clock, Backoff(rng)), stop
+    )
     if opened is None:
         return
     tables = opened
@@ -81,7 +102,9 @@ async def run(
             others = [
                 tasks.create_task(bridge.source.run(), name="mqtt"),
                 tasks.create_task(bridge.watch.run(), name="watch"),
-                tasks.create_task(_follow(tables, bridge, catalogue, register, clock), name="tables"),
+                tasks.create_task(
+                    _follow(tables, bridge, catalogue, register, clock), name="tables"
+                ),
                 tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
             ]
@@ -106,14 +129,26 @@ async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> N
             failed += 1
             bridge.health.note("backlog", f"unknown how far the sequencer is ({error})")
             if failed == UNANSWERED:
-                log.warning("unknown how far the sequencer is: %s", error, extra={"event": "bridge.backlog_unknown"})
+                log.warning(
+                    "unknown how far the sequencer is: %s",
+                    error,
+                    extra={"event": "bridge.backlog_unknown"},
+                )
         await clock.sleep(CHECK_S)
 
 
 async def _open_kafka(
-    config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox, clock: Clock, backoff: Backoff
+    config: BridgeConfig,
+    catalogue: Catalogue,
+    register: Register,
+    outbox: Outbox,
+    clock: Clock,
+    backoff: Backoff,
 ) -> TableReader:
-    """Make our topics, register and read the tables, however long Kafka is away. Raises LocalError where a topic breaks a promise."""
+    """Make our topics, register and read the tables, however long Kafka is away.
+
+    Raises LocalError where a topic breaks a promise.
+    """
     is_logged = False
     while True:
         try:
@@ -125,10 +160,16 @@ async def _open_kafka(
         await clock.sleep(backoff.next_s())
 
 
-def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox) -> TableReader:
+def _open_kafka_once(
+    config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox
+) -> TableReader:
     topic_admin.ensure_topics(config.kafka, _WRITTEN)
     _write_row(config, *register.row())
-    followers = {topics.STREAMS: catalogue.follow, topics.BRIDGES: register.follow, topics.DOWN: outbox.follow}
+    followers = {
+        topics.STREAMS: catalogue.follow,
+        topics.BRIDGES: register.follow,
+        topics.DOWN: outbox.follow,
+    }
     tables = TableReader(config.kafka, f"{config.name}-tables", followers)
     try:
         tables.read_all()
@@ -140,10 +181,21 @@ def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Regis
 
 
 def _write_row(config: BridgeConfig, key: str, value: bytes) -> None:
-    """Register before the broker keeps a session for us: a session that nobody knows would be dealt messages for ever."""
-    client = clients.producer(config.kafka, f"{config.name}-register", **{"message.timeout.ms": int(REGISTER_S * 1000), "linger.ms": 0})
+    """Register before the broker keeps a session for us: a session that nobody knows would be dealt
+    messages for ever.
+    """
+    client = clients.producer(
+        config.kafka,
+        f"{config.name}-register",
+        **{"message.timeout.ms": int(REGISTER_S * 1000), "linger.ms": 0},
+    )
     failed: list[KafkaError] = []
-    client.produce(topics.BRIDGES, value, key, on_delivery=lambda error, _message: failed.append(error) if error else None)
+    client.produce(
+        topics.BRIDGES,
+        value,
+        key,
+        on_delivery=lambda error, _message: failed.append(error) if error else None,
+    )
     if client.flush(REGISTER_S + 1) or failed:
         raise Unavailable(f"topic {topics.BRIDGES}: {failed[0].str() if failed else 'no answer'}")
 
@@ -162,14 +214,22 @@ async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> 
     return None
 
 
-async def _follow(tables: TableReader, bridge: Bridge, catalogue: Catalogue, register: Register, clock: Clock) -> None:
-    """Keep up with the catalogue and the register. Raises LocalError when another process has started under our name."""
+async def _follow(
+    tables: TableReader, bridge: Bridge, catalogue: Catalogue, register: Register, clock: Clock
+) -> None:
+    """Keep up with the catalogue and the register.
+
+    Raises LocalError when another process has started under our name.
+    """
     registered_s = clock.monotonic_s() - REGISTER_S
     while True:
         if tables.poll(0):
             bridge.wake()
         if register.has_twin:
-            raise LocalError("another bridge has started under our name: give each its own, or stop this one for good")
+            raise LocalError(
+                "another bridge has started under our name: give each its own, or stop this one "
+                "for good"
+            )
         if register.is_missing and clock.monotonic_s() - registered_s > REGISTER_S:
             registered_s = clock.monotonic_s()
             bridge.register_again()

@@ -1,13 +1,16 @@
 """What a bridge subscribes to, and the name of the group in which the bridges share it.
 
-A broker deals each message of a shared subscription to one member of the group. Mosquitto 2.0 grants a subscription to whoever asks and
-looks at its rules when it delivers; a member that may not have the message has then used it up. So whoever knows the group's name can
-swallow what all devices send, and keeping him out is a matter of the name: it holds a code that only who has the bridges' key can compute.
+A broker deals each message of a shared subscription to one member of the group. Mosquitto 2.0
+grants a subscription to whoever asks and looks at its rules when it delivers; a member that may not
+have the message has then used it up. So whoever knows the group's name can swallow what all devices
+send, and keeping him out is a matter of the name: it holds a code that only who has the bridges'
+key can compute.
 
-    $share/bridge-<installation>-<HMAC-SHA256(key, installation), 32 hexadecimal digits>/ew/v1/+/up/#
+    $share/bridge-<installation>-<HMAC-SHA256(key, installation), 32 hexadecimal
+    digits>/ew/v1/+/up/#
 
-A broker keeps the subscriptions of a session, those under a key of before, too: these are given up first, else each message would come to
-the session twice.
+A broker keeps the subscriptions of a session, those under a key of before, too: these are given up
+first, else each message would come to the session twice.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from edgewake.protocol.errors import ConfigError
 KEY_BYTES_MIN: Final = 16
 """Bytes of a key at least: fewer could be guessed by trying."""
 KEYS_MAX: Final = 8
-"""Keys in a file: the present one and those of before, each of which costs a bridge some packets when it connects."""
+"""Keys in a file: the present one and those of before, each of which costs a bridge some packets
+when it connects."""
 _CODE_DIGITS: Final = 32
 _FORMER_FILTERS: Final = ("ew/v1/+/up/+", "ew/v1/+/status", "ew/v1/+/req/feed")
 """What sessions were subscribed to before wrong topics were heard, too."""
@@ -41,7 +45,10 @@ class Subscriptions:
 
 
 def read_keys(path: Path) -> tuple[bytes, ...]:
-    """The keys of a file, one on a line in hexadecimal, the present one first; `#` begins a remark. Raises ConfigError."""
+    """The keys of a file, one on a line in hexadecimal, the present one first; `#` begins a remark.
+
+    Raises ConfigError.
+    """
     try:
         lines = path.read_text("ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -49,13 +56,22 @@ def read_keys(path: Path) -> tuple[bytes, ...]:
         raise ConfigError(f"mqtt.share_key_file = {path}: {why}") from error
     words = [word for line in lines if (word := line.partition("#")[0].strip())]
     if not 0 < len(words) <= KEYS_MAX:
-        raise ConfigError(f"mqtt.share_key_file = {path}: {len(words)} keys: expected 1 to {KEYS_MAX}, one on a line")
+        raise ConfigError(
+            f"mqtt.share_key_file = {path}: {len(words)} keys: expected 1 to {KEYS_MAX}, one on a "
+            "line"
+        )
     try:
         keys = tuple(map(bytes.fromhex, words))
     except ValueError as error:
-        raise ConfigError(f"mqtt.share_key_file = {path}: expected hexadecimal digits: make one with `openssl rand -hex 32`") from error
+        raise ConfigError(
+            f"mqtt.share_key_file = {path}: expected hexadecimal digits: make one with `openssl "
+            "rand -hex 32`"
+        ) from error
     if short := [number for number, one in enumerate(keys, 1) if len(one) < KEY_BYTES_MIN]:
-        raise ConfigError(f"mqtt.share_key_file = {path}: key {short[0]} is short: expected {2 * KEY_BYTES_MIN} hexadecimal digits or more")
+        raise ConfigError(
+            f"mqtt.share_key_file = {path}: key {short[0]} is short: expected {2 * KEY_BYTES_MIN} "
+            "hexadecimal digits or more"
+        )
     return keys
 
 
@@ -68,9 +84,11 @@ def group(installation: str, key: bytes | None) -> str:
 
 
 def subscriptions(installation: str, keys: Sequence[bytes]) -> Subscriptions:
-    """Of a bridge that knows these keys, the present one first; none: the group has the name that everybody knows.
+    """Of a bridge that knows these keys, the present one first; none: the group has the name that
+    everybody knows.
 
-    The bridges of an installation share the messages among them; those of another one get each of them, too.
+    The bridges of an installation share the messages among them; those of another one get each of
+    them, too.
     """
     present = group(installation, keys[0] if keys else None)
     known = [group(installation, key) for key in keys]

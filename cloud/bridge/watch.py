@@ -1,4 +1,7 @@
-"""Beats for this bridge, hears the beats of the others, and adopts the session of one that is gone. The shell around `presence`."""
+"""Beats for this bridge, hears the beats of the others, and adopts the session of one that is gone.
+
+The shell around `presence`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ log = logging.getLogger("edgewake.bridge.watch")
 
 def last_will(installation: str, bridge: str) -> mqtt5.Will:
     """What the broker publishes for a bridge whose connection breaks."""
-    return mqtt5.Will(topics.bridge(installation, bridge), payload=Beat(bridge, (bridge,), is_last=True).encode())
+    return mqtt5.Will(
+        topics.bridge(installation, bridge), payload=Beat(bridge, (bridge,), is_last=True).encode()
+    )
 
 
 class Watch:
@@ -67,7 +72,10 @@ class Watch:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._beat()
-                if self._adopting is None and (orphan := self._presence.orphan(self._register.sessions)) is not None:
+                if (
+                    self._adopting is None
+                    and (orphan := self._presence.orphan(self._register.sessions)) is not None
+                ):
                     self._adopting = orphan
                     self._beat()  # at once, so that nobody else tries
                     tasks.create_task(self._adopt(orphan), name=f"adopt {orphan}")
@@ -79,14 +87,23 @@ class Watch:
         self._source.write(mqtt5.PublishPacket(self._topic, payload).write())
 
     async def _adopt(self, session: str) -> None:
-        log.warning("bridge %s is gone: adopting its session", session, extra={"event": "bridge.adopting", "session": session})
+        log.warning(
+            "bridge %s is gone: adopting its session",
+            session,
+            extra={"event": "bridge.adopting", "session": session},
+        )
         adoption = self.adoption = self._new_adoption(session)
         try:
             was_there = await adoption.run()
         except (OSError, TimeoutError, RemoteError) as error:
             self._presence.postpone(session)
             text = str(error) or type(error).__name__
-            log.warning("bridge %s: not adopted: %s", session, text, extra={"event": "bridge.not_adopted", "session": session})
+            log.warning(
+                "bridge %s: not adopted: %s",
+                session,
+                text,
+                extra={"event": "bridge.not_adopted", "session": session},
+            )
         else:
             self._presence.forget(session)
             self.adopted += was_there
@@ -94,7 +111,8 @@ class Watch:
             self._on_ended(session)
             log.info(
                 "adopted bridge %s: %d messages were waiting", session, adoption.received,
-                extra={"event": "bridge.adopted", "session": session, "messages": adoption.received},
+                extra={"event": "bridge.adopted", "session": session,
+                    "messages": adoption.received},
             )  # fmt: skip
         finally:
             self._adopting = self.adoption = None

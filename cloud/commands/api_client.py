@@ -47,7 +47,10 @@ class OpsApi:
         """Ask; a refusal ends the command with its reason, each line of it after `about`."""
         response = self._answer(method, path, params, body, timeout_s)
         if response.status_code == 401:
-            fail("the key is not accepted. `edgewake up` keeps one in data/secrets/ops.key; set EDGEWAKE_OPS_KEY, --key or --key-file.")
+            fail(
+                "the key is not accepted. `edgewake up` keeps one in data/secrets/ops.key; set "
+                "EDGEWAKE_OPS_KEY, --key or --key-file."
+            )
         if response.is_error:
             fail("\n".join(about + line for line in _reason(response).splitlines()))
         return response
@@ -57,23 +60,48 @@ class OpsApi:
         return self._answer("GET", "/readyz", None, None).status_code == 200
 
     def _answer(
-        self, method: str, path: str, params: Mapping[str, Any] | None, body: object, timeout_s: float = REQUEST_TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        body: object,
+        timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> httpx.Response:
         import httpx
 
         headers, url = {"Authorization": f"Bearer {self.key}"}, self.url.rstrip("/") + path
-        # Without TLS nobody is to be verified, and to read the certificates of all authorities takes longer than to ask.
+        # Without TLS nobody is to be verified, and to read the certificates of all authorities
+        # takes longer than to ask.
         verify = not url.startswith("http://")
         try:
-            return httpx.request(method, url, params=params, json=body, headers=headers, timeout=timeout_s, verify=verify)
+            return httpx.request(
+                method,
+                url,
+                params=params,
+                json=body,
+                headers=headers,
+                timeout=timeout_s,
+                verify=verify,
+            )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            fail(f"the operations API at {self.url} does not answer: {error}. Is `edgewake up` running? Set --ops to its address.")
+            fail(
+                f"the operations API at {self.url} does not answer: {error}. Is `edgewake up` "
+                "running? Set --ops to its address."
+            )
 
     def items(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """All items of a list, page by page."""
         after: str | None = None
         while True:
-            page = self.ask("GET", path, params={"limit": PAGE_SIZE, **(params or {}), **({"after": after} if after else {})}).json()
+            page = self.ask(
+                "GET",
+                path,
+                params={
+                    "limit": PAGE_SIZE,
+                    **(params or {}),
+                    **({"after": after} if after else {}),
+                },
+            ).json()
             yield from page["items"]
             if page["next"] in (None, after):
                 return
@@ -97,14 +125,26 @@ def fail(text: str) -> NoReturn:
 
 @contextmanager
 def _as_foreign(urls: Sequence[str]) -> Iterator[None]:
-    """What another program, or another version of ours, answered at the first of these addresses is no fault of the command's."""
+    """What another program, or another version of ours, answered at the first of these addresses is
+    no fault of the command's.
+    """
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         if not urls:
             raise
         what = f"{type(error).__name__}: {error}"[:FOREIGN_CHARS_MAX]
-        text = f"{urls[0]} answers otherwise than the operations API of this version ({what}). Set --ops to its address."
+        text = (
+            f"{urls[0]} answers otherwise than the operations API of this version ({what}). Set "
+            "--ops to its address."
+        )
         raise click.ClickException(printable(text)) from error
 
 
@@ -118,7 +158,10 @@ class Given:
     as_json: bool | None = None
 
     def unless(self, later: Given) -> Given:
-        """With what was said later in its place. A key and a file of keys say the same, so one takes the place of the other."""
+        """With what was said later in its place.
+
+        A key and a file of keys say the same, so one takes the place of the other.
+        """
         says_key = later.key is not None or later.key_file is not None
         return Given(
             url=self.url if later.url is None else later.url,
@@ -132,8 +175,8 @@ MakeApi: TypeAlias = Callable[..., OpsApi]
 
 
 def shows(command: F) -> F:
-    """For a command of a group that has `api_options`: these options may stand behind it, too, and then
-    count instead of those before it. It gets an OpsApi as its first argument.
+    """For a command of a group that has `api_options`: these options may stand behind it, too, and
+    then count instead of those before it. It gets an OpsApi as its first argument.
     """
 
     @functools.wraps(command)
@@ -155,10 +198,19 @@ def shows(command: F) -> F:
 
 
 def api_options(command: F) -> F:
-    """The options --ops, --key, --key-file and --json/--table; the command gets an argument `make_api`, which gives an OpsApi."""
+    """The options --ops, --key, --key-file and --json/--table; the command gets an argument
+    `make_api`, which gives an OpsApi.
+    """
 
     @functools.wraps(command)
-    def with_api(*arguments: Any, url: str | None, key: str | None, key_file: Path | None, as_json: bool | None, **options: Any) -> Any:
+    def with_api(
+        *arguments: Any,
+        url: str | None,
+        key: str | None,
+        key_file: Path | None,
+        as_json: bool | None,
+        **options: Any,
+    ) -> Any:
         urls: list[str] = []
         before = Given(url, key, key_file, as_json)
 
@@ -175,11 +227,20 @@ def api_options(command: F) -> F:
 
 
 def _with_options(command: Any, *, from_environment: bool) -> Any:
-    """`from_environment`: what the environment says must not count more than what is said before a command of a group."""
+    """`from_environment`: what the environment says must not count more than what is said before a
+    command of a group.
+    """
     for option in (
-        click.option("--json/--table", "as_json", default=None, help="Default: a table on a terminal, JSON when piped."),
         click.option(
-            "--key-file", type=click.Path(path_type=Path, dir_okay=False), help="File of keys; default: a running `edgewake up`'s."
+            "--json/--table",
+            "as_json",
+            default=None,
+            help="Default: a table on a terminal, JSON when piped.",
+        ),
+        click.option(
+            "--key-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="File of keys; default: a running `edgewake up`'s.",
         ),
         click.option(
             "--key",
@@ -197,7 +258,9 @@ def _with_options(command: Any, *, from_environment: bool) -> Any:
     return command
 
 
-def connect(url: str | None, key: str | None, key_file: Path | None, as_json: bool | None) -> OpsApi:
+def connect(
+    url: str | None, key: str | None, key_file: Path | None, as_json: bool | None
+) -> OpsApi:
     """Find address and key where they are not given. Raises ConfigError."""
     import sys
 
@@ -210,7 +273,12 @@ def connect(url: str | None, key: str | None, key_file: Path | None, as_json: bo
         key = installation.key_of(file)
     if not key:
         where = f"{installation.DATA_VARIABLE} to the data folder of a running `edgewake up`"
-        raise ConfigError(f"no key: run this where `edgewake up` runs, or set {where}, or EDGEWAKE_OPS_KEY, --key or --key-file")
+        raise ConfigError(
+            f"no key: run this where `edgewake up` runs, or set {where}, or EDGEWAKE_OPS_KEY, "
+            "--key or --key-file"
+        )
     if not key.isascii() or not key.isprintable():
         raise ConfigError("the key holds characters that no key has: expected ASCII")
-    return OpsApi(url or running.ops or OPS_URL, key, not sys.stdout.isatty() if as_json is None else as_json)
+    return OpsApi(
+        url or running.ops or OPS_URL, key, not sys.stdout.isatty() if as_json is None else as_json
+    )

@@ -1,4 +1,6 @@
-"""What the shell's completion shows for names: those that the operations API knows, with the options that stand before."""
+"""What the shell's completion shows for names: those that the operations API knows, with the
+options that stand before.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,18 @@ _OPTIONS: Final = ("url", "key", "key_file", "as_json")
 
 
 def _names(path: str, field: str) -> Complete:
-    """The values of `field` in the list at `path`. Nothing where nobody answers: a completion has no place for errors."""
+    """The values of `field` in the list at `path`.
+
+    Nothing where nobody answers: a completion has no place for errors.
+    """
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         given = _given(context)
         try:
             api = connect(given.url, given.key, given.key_file, as_json=True)
-            found = completing.ask(f"{api.url.rstrip('/')}{path}?limit={completing.ASKED_MAX}", api.key)
+            found = completing.ask(
+                f"{api.url.rstrip('/')}{path}?limit={completing.ASKED_MAX}", api.key
+            )
             return completing.beginning_with((item[field] for item in found["items"]), incomplete)
         except (EdgewakeError, OSError, ValueError, KeyError, TypeError):
             return []

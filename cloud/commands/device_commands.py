@@ -27,9 +27,15 @@ def _device(_context: click.Context, _parameter: click.Parameter, value: str) ->
 
 
 _device_argument = click.argument("device", callback=_device, shell_complete=completion.devices)
-_wait = click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), is_flag=False, flag_value=WAIT_S, default=0, metavar="[SECONDS]",
+_wait = click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), is_flag=False,
+    flag_value=WAIT_S, default=0, metavar="[SECONDS]",
                      help=f"Wait for the device's answer; {WAIT_S} s where nothing is said.")  # fmt: skip
-_expires = click.option("--expires", "expires_s", type=click.IntRange(1), help="Seconds after which it is not begun any more.")
+_expires = click.option(
+    "--expires",
+    "expires_s",
+    type=click.IntRange(1),
+    help="Seconds after which it is not begun any more.",
+)
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -39,10 +45,22 @@ _expires = click.option("--expires", "expires_s", type=click.IntRange(1), help="
 @click.argument("args", nargs=-1)
 @_wait
 @_expires
-def command(make_api: Callable[[], OpsApi], device: str, name: str, args: tuple[str, ...], wait_s: int, expires_s: int | None) -> None:
-    """Ask DEVICE for the command that its own configuration calls NAME; it is done once. Exit 1 where it was not done."""
+def command(
+    make_api: Callable[[], OpsApi],
+    device: str,
+    name: str,
+    args: tuple[str, ...],
+    wait_s: int,
+    expires_s: int | None,
+) -> None:
+    """Ask DEVICE for the command that its own configuration calls NAME; it is done once.
+
+    Exit 1 where it was not done.
+    """
     api = make_api()
-    body: dict[str, Any] = {"name": name, "args": args} | ({} if expires_s is None else {"expires_s": expires_s})
+    body: dict[str, Any] = {"name": name, "args": args} | (
+        {} if expires_s is None else {"expires_s": expires_s}
+    )
     found = api.ask("POST", f"/v1/devices/{device}/commands", body=body).json()
     _show(api, found, f"/v1/devices/{device}/commands/{found['id']}", wait_s)
 
@@ -66,11 +84,15 @@ def get(api: OpsApi, device: str) -> None:
 @config.command("set")
 @_device_argument
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--version", type=click.IntRange(1), help="Greater than all before; default: the next one.")
+@click.option(
+    "--version", type=click.IntRange(1), help="Greater than all before; default: the next one."
+)
 @_wait
 @_expires
 @shows
-def set_(api: OpsApi, device: str, file: Path, version: int | None, wait_s: int, expires_s: int | None) -> None:
+def set_(
+    api: OpsApi, device: str, file: Path, version: int | None, wait_s: int, expires_s: int | None
+) -> None:
     """Set DEVICE to what FILE says (TOML). Exit 1 where the device refused it or went back."""
     try:
         text = file.read_text("utf-8")
@@ -78,7 +100,9 @@ def set_(api: OpsApi, device: str, file: Path, version: int | None, wait_s: int,
         fail(f"{file}: {error}")
     wanted = {"text": text, "version": version, "expires_s": expires_s}
     path = f"/v1/devices/{device}/config"
-    found = api.ask("PUT", path, body={name: value for name, value in wanted.items() if value is not None}).json()
+    found = api.ask(
+        "PUT", path, body={name: value for name, value in wanted.items() if value is not None}
+    ).json()
     _show(api, found, path, wait_s)
 
 

@@ -1,4 +1,6 @@
-"""What the operations API lists, from a terminal: `edgewake devices`, `streams`, `leases`, `dead-letters`, `ack`."""
+"""What the operations API lists, from a terminal: `edgewake devices`, `streams`, `leases`,
+`dead-letters`, `ack`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
 from edgewake.cloud.commands.output import print_item, print_items
 
-DEVICE_COLUMNS: Final = ("device", "state", "last_seen", "backlog_readings", "lost_readings", "streams")
+DEVICE_COLUMNS: Final = (
+    "device",
+    "state",
+    "last_seen",
+    "backlog_readings",
+    "lost_readings",
+    "streams",
+)
 STREAM_COLUMNS: Final = ("name", "records_per_s", "fields", "description")
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")
 LETTER_COLUMNS: Final = ("offset", "received_at", "device", "reason", "detail")
@@ -21,7 +30,13 @@ REPLAY_COLUMNS: Final = ("letter", "device", "stream", "partition", "offset", "w
 LETTERS_PAGE: Final = 100
 ROWS_DEFAULT: Final = 100
 
-_limit = click.option("--limit", type=click.IntRange(1, 1_000_000), default=ROWS_DEFAULT, show_default=True, help="Show at most so many.")
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    default=ROWS_DEFAULT,
+    show_default=True,
+    help="Show at most so many.",
+)
 
 
 def _name(_context: click.Context, argument: click.Parameter, value: str) -> str:
@@ -90,7 +105,10 @@ def show_stream(api: OpsApi, stream: str) -> None:
     """Show one stream and the types and units of its fields."""
     found = api.ask("GET", f"/v1/streams/{stream}").json()
     if not api.as_json:
-        found["fields"] = [f"{name} ({' '.join(filter(None, [info['type'], info.get('unit')]))})" for name, info in found["fields"].items()]
+        found["fields"] = [
+            f"{name} ({' '.join(filter(None, [info['type'], info.get('unit')]))})"
+            for name, info in found["fields"].items()
+        ]
         found["partitions"] = len(found["partitions"])
     print_item(found, as_json=api.as_json)
 
@@ -127,8 +145,14 @@ def list_letters(api: OpsApi, device: str | None, reason: str | None, limit: int
     wanted = {name: value for name, value in (("device", device), ("reason", reason)) if value}
     found: list[dict[str, Any]] = []
     before: dict[str, int] = {}
-    while len(found) < limit:  # a page may be empty and lead on: only so many letters are looked at for each
-        page = api.ask("GET", "/v1/dead-letters", params={"limit": min(LETTERS_PAGE, limit - len(found)), **wanted, **before}).json()
+    while (
+        len(found) < limit
+    ):  # a page may be empty and lead on: only so many letters are looked at for each
+        page = api.ask(
+            "GET",
+            "/v1/dead-letters",
+            params={"limit": min(LETTERS_PAGE, limit - len(found)), **wanted, **before},
+        ).json()
         found += page["items"]
         if page["next"] is None or page["next"] >= before.get("before", page["next"] + 1):
             break
@@ -148,8 +172,13 @@ def show_letter(api: OpsApi, offset: int) -> None:
 @click.argument("offset", type=click.IntRange(min=0), nargs=-1, required=True)
 @shows
 def replay_letters(api: OpsApi, offset: tuple[int, ...]) -> None:
-    """Give refused messages back to their streams, once the cause is mended; a second time changes nothing."""
-    done = [api.ask("POST", f"/v1/dead-letters/{one}/replay", about=f"dead letter {one}: ").json() for one in offset]
+    """Give refused messages back to their streams, once the cause is mended; a second time changes
+    nothing.
+    """
+    done = [
+        api.ask("POST", f"/v1/dead-letters/{one}/replay", about=f"dead letter {one}: ").json()
+        for one in offset
+    ]
     print_items(done, REPLAY_COLUMNS, as_json=api.as_json)
 
 

@@ -35,7 +35,9 @@ WHOLE: Final = frozenset({"name", "device", "part", "id", "state", "check", "off
 """Columns that are never cut or wrapped: they tell one row from another."""
 
 
-def print_items(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
+def print_items(
+    items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool
+) -> None:
     """A list: all values as JSON, or the columns as a table."""
     if as_json:
         return print_json(list(items))
@@ -48,7 +50,11 @@ def print_items(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, a
         longest = max(map(len, texts), default=0)
         # Half of a number on the next line would be read as another number.
         whole = name in WHOLE or are_numbers(name, [item.get(name) for item in items])
-        table.add_column(cell("", name).replace("[", "\\["), no_wrap=whole, min_width=longest if name == columns[0] else None)
+        table.add_column(
+            cell("", name).replace("[", "\\["),
+            no_wrap=whole,
+            min_width=longest if name == columns[0] else None,
+        )
     for row in zip(*cells, strict=True):
         table.add_row(*(text.replace("[", "\\[") for text in row))
     return Console().print(table)
@@ -109,7 +115,11 @@ def are_numbers(name: str, values: Sequence[object]) -> bool:
     """Are they shown as numbers, all that are there?"""
     known = [value for value in values if value is not None]
     is_time = name in TIMES
-    return bool(known) and not is_time and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    return (
+        bool(known)
+        and not is_time
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    )
 
 
 def _before_point(number: str) -> int:

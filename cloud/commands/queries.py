@@ -23,7 +23,19 @@ LOOK_EVERY_S: Final = 0.1
 PREVIEW_S: Final = 75
 """How long `preview` waits: longer than the operations API does."""
 COLUMNS: Final = ("name", "state", "streams", "lag", "detail")
-WIDE_COLUMNS: Final = ("name", "state", "streams", "lag", "readings_per_s", "late", "kept", "shed", "apart", "watermark", "detail")
+WIDE_COLUMNS: Final = (
+    "name",
+    "state",
+    "streams",
+    "lag",
+    "readings_per_s",
+    "late",
+    "kept",
+    "shed",
+    "apart",
+    "watermark",
+    "detail",
+)
 
 
 @click.group()
@@ -43,7 +55,9 @@ for _command in (repair, backfill, rebuild, repairs):
 @click.option("--wide", is_flag=True, help="All columns.")
 def list_queries(api: OpsApi, wide: bool) -> None:
     """Show all queries."""
-    print_items(list(api.items("/v1/queries")), WIDE_COLUMNS if wide else COLUMNS, as_json=api.as_json)
+    print_items(
+        list(api.items("/v1/queries")), WIDE_COLUMNS if wide else COLUMNS, as_json=api.as_json
+    )
 
 
 @query.command()
@@ -58,7 +72,9 @@ def show(api: OpsApi, name: str) -> None:
 @click.argument("name", callback=query_name, shell_complete=completion.queries)
 @shows
 def pause(api: OpsApi, name: str) -> None:
-    """Stop computing a query; its rows of windows that are open now will say that they lack readings."""
+    """Stop computing a query; its rows of windows that are open now will say that they lack
+    readings.
+    """
     print_item(api.ask("POST", f"/v1/queries/{name}/pause").json(), as_json=api.as_json)
 
 
@@ -81,14 +97,30 @@ def remove(api: OpsApi, name: str) -> None:
 
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=WAIT_S, show_default=True, help="Seconds to wait until it runs.")
-@click.option("--backfill-from", "backfill_from", callback=time_ms, help=f"Compute older windows from the log, too, from {TIME}.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.IntRange(0, 3600),
+    default=WAIT_S,
+    show_default=True,
+    help="Seconds to wait until it runs.",
+)
+@click.option(
+    "--backfill-from",
+    "backfill_from",
+    callback=time_ms,
+    help=f"Compute older windows from the log, too, from {TIME}.",
+)
 @shows
 def add(api: OpsApi, file: Path, wait_s: int, backfill_from: int | None) -> None:
     """Register the query in FILE and wait until it runs."""
     response = api.ask("POST", "/v1/queries", body={"text": _text_of(file)}, about=f"{file}: ")
     found = response.json()
-    tell(f"{found['name']}: {'registered' if response.status_code == 201 else 'was registered already'}", err=True)
+    tell(
+        f"{found['name']}: "
+        f"{'registered' if response.status_code == 201 else 'was registered already'}",
+        err=True,
+    )
     _tell_whether_it_runs(api, found, wait_s)
     if backfill_from is not None:
         ask(api, found["name"], {"kind": "backfill", "begin": backfill_from}, wait_s)
@@ -96,10 +128,19 @@ def add(api: OpsApi, file: Path, wait_s: int, backfill_from: int | None) -> None
 
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=WAIT_S, show_default=True, help="Seconds to wait until it runs.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.IntRange(0, 3600),
+    default=WAIT_S,
+    show_default=True,
+    help="Seconds to wait until it runs.",
+)
 @shows
 def replace(api: OpsApi, file: Path, wait_s: int) -> None:
-    """Put the query in FILE in the place of the registered one of its name, and wait until it runs."""
+    """Put the query in FILE in the place of the registered one of its name, and wait until it
+    runs.
+    """
     text = _text_of(file)
     name = _name_in(text) or fail(f"{file}: expected a line `-- name: my_query`")
     found = api.ask("PUT", f"/v1/queries/{name}", body={"text": text}, about=f"{file}: ").json()
@@ -110,9 +151,17 @@ def replace(api: OpsApi, file: Path, wait_s: int) -> None:
 def _tell_whether_it_runs(api: OpsApi, found: dict[str, Any], wait_s: int) -> None:
     found = _wait(api, found, wait_s)
     if _waits(found) or (found["state"] == "starting" and not wait_s):
-        tell(f"{found['name']}: {found['detail'] or 'starting'}; `edgewake query show {found['name']}` tells when it runs", err=True)
+        tell(
+            f"{found['name']}: {found['detail'] or 'starting'}; `edgewake query show "
+            f"{found['name']}` tells when it runs",
+            err=True,
+        )
     elif found["state"] != "running":
-        fail(f"{found['name']}: {found['state']}{': ' + found['detail'] if found['detail'] else ''}. {_advice(found)}")
+        fail(
+            f"{found['name']}: "
+            f"{found['state']}{': ' + found['detail'] if found['detail'] else ''}. "
+            f"{_advice(found)}"
+        )
     else:
         where = next(iter(found["events_urls"]), found["events_path"])
         tell(f"{found['name']}: running. Its results: curl -N '{where}'", err=True)
@@ -124,12 +173,19 @@ def _tell_whether_it_runs(api: OpsApi, found: dict[str, Any], wait_s: int) -> No
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @shows
 def check(api: OpsApi, file: Path) -> None:
-    """Check the query in FILE against the streams that there are, show its class and plan, and register nothing."""
-    found = api.ask("POST", "/v1/queries:check", body={"text": _text_of(file)}, about=f"{file}: ").json()
+    """Check the query in FILE against the streams that there are, show its class and plan, and
+    register nothing.
+    """
+    found = api.ask(
+        "POST", "/v1/queries:check", body={"text": _text_of(file)}, about=f"{file}: "
+    ).json()
     if api.as_json:
         print_json(found)
     else:
-        tell(f"{file}: good; query {found['name']} reads {', '.join(found['streams'])} and gives {', '.join(found['columns'])}")
+        tell(
+            f"{file}: good; query {found['name']} reads {', '.join(found['streams'])} and gives "
+            f"{', '.join(found['columns'])}"
+        )
         tell(f"{found['execution']}: {found['why']}")
         for number, step in enumerate(found["plan"], 1):
             tell(f"{number}. {step}")
@@ -137,13 +193,26 @@ def check(api: OpsApi, file: Path) -> None:
 
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--minutes", type=click.IntRange(1, 1440), default=10, show_default=True, help="How far back.")
-@click.option("--rows", "rows_max", type=click.IntRange(1, 1000), default=100, show_default=True, help="Results to show at most.")
+@click.option(
+    "--minutes", type=click.IntRange(1, 1440), default=10, show_default=True, help="How far back."
+)
+@click.option(
+    "--rows",
+    "rows_max",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="Results to show at most.",
+)
 @shows
 def preview(api: OpsApi, file: Path, minutes: int, rows_max: int) -> None:
-    """Show what the query in FILE gives over what its stream received in the last minutes, and register nothing."""
+    """Show what the query in FILE gives over what its stream received in the last minutes, and
+    register nothing.
+    """
     body = {"text": _text_of(file), "minutes": minutes, "rows": rows_max}
-    found = api.ask("POST", "/v1/queries:preview", body=body, about=f"{file}: ", timeout_s=PREVIEW_S).json()
+    found = api.ask(
+        "POST", "/v1/queries:preview", body=body, about=f"{file}: ", timeout_s=PREVIEW_S
+    ).json()
     for row in found["rows"]:
         print_json(row)
     if found["is_cut"]:
@@ -175,7 +244,11 @@ def _wait(api: OpsApi, found: dict[str, Any], wait_s: int) -> dict[str, Any]:
 
     deadline = time.monotonic() + wait_s
     with Console(stderr=True).status(f"{found['name']}: {found['state']} …") as status:
-        while found["state"] in ("starting", "retrying") and time.monotonic() < deadline and not _waits(found):
+        while (
+            found["state"] in ("starting", "retrying")
+            and time.monotonic() < deadline
+            and not _waits(found)
+        ):
             time.sleep(LOOK_EVERY_S)
             found = api.ask("GET", f"/v1/queries/{found['name']}").json()
             status.update(f"{found['name']}: {found['state']} …")
@@ -190,9 +263,18 @@ def _waits(found: Mapping[str, Any]) -> bool:
 def _advice(found: Mapping[str, Any]) -> str:
     name = found["name"]
     if found["state"] == "starting":
-        return f"Is the analysis running? `edgewake query show {name}` tells when it is; `edgewake query remove {name}` gives it up."
+        return (
+            f"Is the analysis running? `edgewake query show {name}` tells when it is; `edgewake "
+            f"query remove {name}` gives it up."
+        )
     if found["state"] == "retrying":
-        return f"It is registered and runs by itself when that is over; `edgewake query show {name}` tells."
+        return (
+            f"It is registered and runs by itself when that is over; `edgewake query show {name}` "
+            "tells."
+        )
     if found["state"] == "paused":
         return f"`edgewake query resume {name}` lets it go on."
-    return f"Mend the file and `edgewake query replace` it, or give it up with `edgewake query remove {name}`."
+    return (
+        "Mend the file and `edgewake query replace` it, or give it up with `edgewake query "
+        f"remove {name}`."
+    )

@@ -15,27 +15,66 @@ from edgewake.cloud.commands.times import TIME, time_ms
 
 WAIT_S: Final = 600
 LOOK_EVERY_S: Final = 0.5
-COLUMNS: Final = ("id", "state", "kind", "asked_by", "begin", "end", "added", "changed", "withdrawn", "unchanged", "unknown", "detail")
-_wait = click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), default=WAIT_S, show_default=True, help="Seconds to wait for it.")
+COLUMNS: Final = (
+    "id",
+    "state",
+    "kind",
+    "asked_by",
+    "begin",
+    "end",
+    "added",
+    "changed",
+    "withdrawn",
+    "unchanged",
+    "unknown",
+    "detail",
+)
+_wait = click.option(
+    "--wait",
+    "wait_s",
+    type=click.IntRange(0, 86_400),
+    default=WAIT_S,
+    show_default=True,
+    help="Seconds to wait for it.",
+)
 
 
 @click.command()
 @click.argument("name", callback=query_name, shell_complete=completion.queries)
-@click.option("--from", "begin", callback=time_ms, required=True, help=f"The first window is the one that this is in: {TIME}.")
-@click.option("--to", "end", callback=time_ms, help="Windows that begin here or later are left out; default: those that are open now.")
+@click.option(
+    "--from",
+    "begin",
+    callback=time_ms,
+    required=True,
+    help=f"The first window is the one that this is in: {TIME}.",
+)
+@click.option(
+    "--to",
+    "end",
+    callback=time_ms,
+    help="Windows that begin here or later are left out; default: those that are open now.",
+)
 @_wait
 @shows
 def repair(api: OpsApi, name: str, begin: int, end: int | None, wait_s: int) -> None:
-    """Compute closed windows of a query again from the log, so that readings that came too late are in them.
+    """Compute closed windows of a query again from the log, so that readings that came too late are
+    in them.
 
-    Rows that differ are told once more with a higher revision; the same range asked again changes nothing.
+    Rows that differ are told once more with a higher revision; the same range asked again changes
+    nothing.
     """
     ask(api, name, {"kind": "repair", "begin": begin, "end": end}, wait_s)
 
 
 @click.command()
 @click.argument("name", callback=query_name, shell_complete=completion.queries)
-@click.option("--from", "begin", callback=time_ms, required=True, help=f"The first window is the one that this is in: {TIME}.")
+@click.option(
+    "--from",
+    "begin",
+    callback=time_ms,
+    required=True,
+    help=f"The first window is the one that this is in: {TIME}.",
+)
 @_wait
 @shows
 def backfill(api: OpsApi, name: str, begin: int, wait_s: int) -> None:
@@ -55,14 +94,25 @@ def progress_of(row: Mapping[str, Any]) -> str:
     """Where a repair is, in a sentence for people."""
     done_to, detail = row.get("done_to"), row.get("detail") or ""
     if row["state"] == "waiting":
-        return f"waiting: {detail or 'the analysis begins with the next of its looks, or after another repair'}"
-    done = f"windows that begin before {cell('done_to', done_to)} are done" if done_to else "computing"
-    rows = ", ".join(f"{row[what]} {what}" for what in ("added", "changed", "withdrawn", "unchanged") if row.get(what))
+        return (
+            "waiting: "
+            f"{detail or 'the analysis begins with the next of its looks, or after another repair'}"
+        )
+    done = (
+        f"windows that begin before {cell('done_to', done_to)} are done" if done_to else "computing"
+    )
+    rows = ", ".join(
+        f"{row[what]} {what}"
+        for what in ("added", "changed", "withdrawn", "unchanged")
+        if row.get(what)
+    )
     return done + (f": {rows}" if rows else "")
 
 
 def ask(api: OpsApi, name: str, wanted: dict[str, Any], wait_s: int) -> None:
-    """Ask for a repair, wait for its end and show it; ends the command where it was refused or takes longer."""
+    """Ask for a repair, wait for its end and show it; ends the command where it was refused or
+    takes longer.
+    """
     import time
 
     found = api.ask("POST", f"/v1/queries/{name}/repairs", body=wanted).json()
@@ -73,9 +123,15 @@ def ask(api: OpsApi, name: str, wanted: dict[str, Any], wait_s: int) -> None:
             tell(f"{name}: {progress}", err=True)
             said = progress
         time.sleep(LOOK_EVERY_S)
-        found = next((one for one in api.items(f"/v1/queries/{name}/repairs") if one["id"] == found["id"]), found)
+        found = next(
+            (one for one in api.items(f"/v1/queries/{name}/repairs") if one["id"] == found["id"]),
+            found,
+        )
     print_item(found, as_json=api.as_json)
     if found["state"] == "refused":
         fail(f"{name}: {found['detail']}")
     if found["state"] != "done":
-        fail(f"{name}: {found['state']}: {found['detail'] or 'it goes on'}; `edgewake query repairs {name}` shows how far it is")
+        fail(
+            f"{name}: {found['state']}: {found['detail'] or 'it goes on'}; `edgewake query "
+            f"repairs {name}` shows how far it is"
+        )

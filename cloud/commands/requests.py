@@ -16,7 +16,9 @@ COLUMNS: Final = ("id", "device", "state", "name", "body", "received_at", "expir
 
 @click.command()
 @api_options
-@click.option("--state", type=click.Choice(["open", "answered", "refused", "expired"]), help="Only those.")
+@click.option(
+    "--state", type=click.Choice(["open", "answered", "refused", "expired"]), help="Only those."
+)
 @click.option("--name", help="Only what asks for this.")
 def requests(make_api: Callable[[], OpsApi], state: str | None, name: str | None) -> None:
     """What devices ask for."""
@@ -31,8 +33,15 @@ def requests(make_api: Callable[[], OpsApi], state: str | None, name: str | None
 @click.argument("request_id", metavar="ID")
 @click.argument("body", default="")
 @click.option("--refuse", metavar="WHY", help="Refuse it instead.")
-def reply(make_api: Callable[[], OpsApi], device: str, request_id: str, body: str, refuse: str | None) -> None:
+def reply(
+    make_api: Callable[[], OpsApi], device: str, request_id: str, body: str, refuse: str | None
+) -> None:
     """Answer the request ID of DEVICE with BODY."""
     api = make_api()
-    said = {"body": body} if refuse is None else {"body": body, "state": "refused", "detail": refuse}
-    print_item(api.ask("POST", f"/v1/devices/{device}/requests/{request_id}/reply", body=said).json(), as_json=api.as_json)
+    said = (
+        {"body": body} if refuse is None else {"body": body, "state": "refused", "detail": refuse}
+    )
+    print_item(
+        api.ask("POST", f"/v1/devices/{device}/requests/{request_id}/reply", body=said).json(),
+        as_json=api.as_json,
+    )

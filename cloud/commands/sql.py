@@ -12,13 +12,28 @@ from edgewake.cloud.commands.output import print_items, print_json
 
 @click.command()
 @click.argument("select")
-@click.option("--rows", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Rows at most.")
-@click.option("--seconds", type=click.FloatRange(0.1, 60), default=10, show_default=True, help="Seconds after which it is given up.")
+@click.option(
+    "--rows", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Rows at most."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 60),
+    default=10,
+    show_default=True,
+    help="Seconds after which it is given up.",
+)
 @api_options
 def sql(select: str, rows: int, seconds: float, make_api: Callable[[], OpsApi]) -> None:
-    """Answer SELECT over streams, queries and summaries by their names: past and present, each row once."""
+    """Answer SELECT over streams, queries and summaries by their names: past and present, each row
+    once.
+    """
     api = make_api()
-    found = api.ask("POST", "/v1/sql", body={"sql": select, "rows": rows, "seconds": seconds}, timeout_s=seconds + 30).json()
+    found = api.ask(
+        "POST",
+        "/v1/sql",
+        body={"sql": select, "rows": rows, "seconds": seconds},
+        timeout_s=seconds + 30,
+    ).json()
     if api.as_json:
         return print_json(found)
     names = [column["name"] for column in found["columns"]]

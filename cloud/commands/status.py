@@ -42,7 +42,9 @@ def ask(api: OpsApi) -> Status:
         problems=[problem["text"] for problem in overview["problems"]],
         parts=overview["parts"],
         devices=overview["devices"],
-        streams=sorted(api.items("/v1/streams"), key=lambda stream: -(stream["records_per_s"] or 0)),
+        streams=sorted(
+            api.items("/v1/streams"), key=lambda stream: -(stream["records_per_s"] or 0)
+        ),
         queries=list(api.items("/v1/queries")),
         leases=overview["leases"],
         dead_letters=overview["dead_letters"],
@@ -66,10 +68,17 @@ def status(make_api: Callable[[], OpsApi]) -> None:
 
 
 def _print(found: Status) -> None:
-    tell("\n".join(["needs attention:", *(f"  {problem}" for problem in found.problems)]) if found.problems else "all is well")
+    tell(
+        "\n".join(["needs attention:", *(f"  {problem}" for problem in found.problems)])
+        if found.problems
+        else "all is well"
+    )
     print_items(found.parts, PART_COLUMNS, as_json=False)
     print_items(found.streams[:STREAMS_SHOWN], STREAM_COLUMNS, as_json=False)
     states = Counter(query["state"] for query in found.queries)
     tell(f"devices: {', '.join(f'{count} {state}' for state, count in found.devices.items())}")
-    tell(f"queries: {', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'none'}")
+    tell(
+        "queries: "
+        f"{', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'none'}"
+    )
     tell(f"leases: {found.leases}")

@@ -7,11 +7,15 @@ from typing import Final
 import click
 
 UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-TIME: Final = "a time such as 2026-11-21T08:00:00Z, milliseconds since 1970, or so long ago: 30s, 10m, 6h, 7d"
+TIME: Final = (
+    "a time such as 2026-11-21T08:00:00Z, milliseconds since 1970, or so long ago: 30s, 10m, 6h, 7d"
+)
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 UTC of an ISO 8601 time with offset or Z, of ms, or of a span before `now_ms`. Raises ValueError. Pure."""
+    """Milliseconds since 1970 UTC of an ISO 8601 time with offset or Z, of ms, or of a span before
+    `now_ms`. Raises ValueError. Pure.
+    """
     from datetime import datetime
 
     if text.isascii() and text.isdigit():

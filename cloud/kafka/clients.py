@@ -1,7 +1,8 @@
 """The one place that makes Kafka producers and consumers.
 
-Every producer is idempotent with acks=all; every consumer reads committed records only and never commits by itself. So what a reader
-of `ew.s.*` or `ew.q.*` sees is final, once and in order: repeats are removed before, never after.
+Every producer is idempotent with acks=all; every consumer reads committed records only and never
+commits by itself. So what a reader of `ew.s.*` or `ew.q.*` sees is final, once and in order:
+repeats are removed before, never after.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ log = logging.getLogger("edgewake.kafka")
 
 
 RECONNECT_MS_MAX: Final = 1_000
-"""Between two attempts to reach a Kafka that is away. librdkafka's own ten seconds were the longest part of the time from when it is back
-to when windows go on; twenty clients that try once a second are nothing to a Kafka that starts."""
+"""Between two attempts to reach a Kafka that is away. librdkafka's own ten seconds were the longest
+part of the time from when it is back to when windows go on; twenty clients that try once a second
+are nothing to a Kafka that starts."""
 
 
 def producer(config: KafkaConfig, client_id: str, **more: Any) -> Producer:
-    """An idempotent producer, acks=all. `linger.ms` 2 trades 2 ms for fewer requests; poll it for delivery reports."""
+    """An idempotent producer, acks=all.
+
+    `linger.ms` 2 trades 2 ms for fewer requests; poll it for delivery reports.
+    """
     return Producer(
         {
             **_connection(config),
@@ -46,10 +51,15 @@ def producer(config: KafkaConfig, client_id: str, **more: Any) -> Producer:
     )
 
 
-def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeout_ms: int = 10_000, **more: Any) -> Producer:
-    """A producer that writes in transactions; a new one with the same id fences the old. Call `fence` first.
+def transactional_producer(
+    config: KafkaConfig, transactional_id: str, *, timeout_ms: int = 10_000, **more: Any
+) -> Producer:
+    """A producer that writes in transactions; a new one with the same id fences the old.
 
-    `timeout_ms`: how long readers wait for the transaction of a process that died and is not replaced.
+    Call `fence` first.
+
+    `timeout_ms`: how long readers wait for the transaction of a process that died and is not
+    replaced.
     """
     return producer(
         config,
@@ -60,8 +70,9 @@ def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeou
             "message.timeout.ms": timeout_ms,
             # A commit does not wait for it; until then a batch may grow.
             "linger.ms": 5,
-            # The broker still writes the last transaction's markers when the next one begins and says "concurrent transactions":
-            # with the default of 100 ms a busy writer commits 10 times a second, with 5 ms 120 times.
+            # The broker still writes the last transaction's markers when the next one begins and
+            # says "concurrent transactions": with the default of 100 ms a busy writer commits 10
+            # times a second, with 5 ms 120 times.
             "retry.backoff.ms": 5,
         }
         | more,
@@ -69,26 +80,37 @@ def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeou
 
 
 def fence(transactional: Producer, timeout_s: float) -> None:
-    """Shut out all earlier producers with its id, and end what they left open. Raises KafkaException."""
-    # Where no broker is connected yet, librdkafka looks again after half a second. The first question connects the address that we have,
-    # and then the brokers that the answer names take its place; the second one is answered by one of those.
+    """Shut out all earlier producers with its id, and end what they left open.
+
+    Raises KafkaException.
+    """
+    # Where no broker is connected yet, librdkafka looks again after half a second. The first
+    # question connects the address that we have, and then the brokers that the answer names take
+    # its place; the second one is answered by one of those.
     for _ in range(2):
         transactional.list_topics(timeout=timeout_s)
     transactional.init_transactions(timeout_s)
 
 
 FOLLOWER_WAIT_MS: Final = 500
-"""How long Kafka holds back a fetch that finds nothing, of a consumer that follows a topic without seeking in it; a record ends the wait
-at once. Each asks so often while nothing changes: a small system has twenty such consumers, which with 200 ms were a third of all that it
-asked of Kafka. The end of a table that is written in transactions is seen so late when it is read at the start."""
+"""How long Kafka holds back a fetch that finds nothing, of a consumer that follows a topic without
+seeking in it; a record ends the wait at once. Each asks so often while nothing changes: a small
+system has twenty such consumers, which with 200 ms were a third of all that it asked of Kafka. The
+end of a table that is written in transactions is seen so late when it is read at the start."""
 HANDED_OVER_WAIT_MS: Final = 200
-"""The same where a group hands partitions over: one that comes while a fetch of the others waits is read so late."""
+"""The same where a group hands partitions over: one that comes while a fetch of the others waits is
+read so late."""
 ONCE_WAIT_MS: Final = 20
 """The same of a table that is read to its end, and then no more."""
 
 
-def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any) -> Consumer:
-    """A consumer of committed records. Without `group` it is assigned by hand and has no offsets of its own."""
+def consumer(
+    config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any
+) -> Consumer:
+    """A consumer of committed records.
+
+    Without `group` it is assigned by hand and has no offsets of its own.
+    """
     return Consumer(
         {
             **_connection(config),
@@ -100,7 +122,8 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
             "isolation.level": "read_committed",
             "enable.partition.eof": False,
             "fetch.wait.max.ms": 20,
-            # A reader that filled its queue and emptied it is otherwise left without records for up to a second.
+            # A reader that filled its queue and emptied it is otherwise left without records for up
+            # to a second.
             "fetch.queue.backoff.ms": 5,
             "fetch.message.max.bytes": RECORD_BYTES_MAX,
             "queued.max.messages.kbytes": 16_384,
@@ -110,17 +133,27 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
 
 
 def admin(config: KafkaConfig, what: str = "admin") -> Admin:
-    """A client that makes and describes topics; it is made anew after it failed for a while. `what` it is for, for the log."""
+    """A client that makes and describes topics; it is made anew after it failed for a while.
+
+    `what` it is for, for the log.
+    """
     return Admin(lambda: AdminClient(_connection(config)), what)
 
 
-def asked_consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any) -> Mortal[Consumer]:
+def asked_consumer(
+    config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any
+) -> Mortal[Consumer]:
     """A consumer that is asked and does not follow; it is made anew after it failed for a while."""
-    return Mortal(client_id, lambda: consumer(config, client_id, group=group, **more), Consumer.close)
+    return Mortal(
+        client_id, lambda: consumer(config, client_id, group=group, **more), Consumer.close
+    )
 
 
 def _connection(config: KafkaConfig) -> dict[str, Any]:
-    """Where Kafka is and who we are. Raises ConfigError where a file of `kafka.security` cannot be read."""
+    """Where Kafka is and who we are.
+
+    Raises ConfigError where a file of `kafka.security` cannot be read.
+    """
     return {
         "bootstrap.servers": config.bootstrap,
         "error_cb": partial(_on_error, config),
@@ -131,7 +164,9 @@ def _connection(config: KafkaConfig) -> dict[str, Any]:
 
 
 def away(config: KafkaConfig, error: KafkaError) -> Unavailable:
-    """Kafka does not answer: with what was last found wrong with our security, because librdkafka then only says that time is over."""
+    """Kafka does not answer: with what was last found wrong with our security, because librdkafka
+    then only says that time is over.
+    """
     why = _refusals.get(config.bootstrap)
     return Unavailable(f"Kafka at {config.bootstrap}: {error.str() if why is None else why}")
 
@@ -150,15 +185,21 @@ def _on_error(config: KafkaConfig, error: KafkaError) -> None:
     now = time.monotonic()
     if now - _logged.get(error.name(), -LOG_AGAIN_S) >= LOG_AGAIN_S:
         _logged[error.name()] = now
-        log.warning("Kafka: %s", error.str() if why is None else why, extra={"event": "kafka.error", "code": error.name()})
+        log.warning(
+            "Kafka: %s",
+            error.str() if why is None else why,
+            extra={"event": "kafka.error", "code": error.name()},
+        )
 
 
 @contextlib.contextmanager
 def fatal_errors() -> Iterator[None]:
-    """Around calls that run delivery callbacks of a transactional producer: what is fatal leaves as KafkaException.
+    """Around calls that run delivery callbacks of a transactional producer: what is fatal leaves as
+    KafkaException.
 
-    The client raises a fatal error out of its own error callback. Is a delivery reported in the same call, Python sees a callback that
-    returns while an exception is set, and makes a SystemError of it.
+    The client raises a fatal error out of its own error callback. Is a delivery reported in the
+    same call, Python sees a callback that returns while an exception is set, and makes a
+    SystemError of it.
     """
     try:
         yield

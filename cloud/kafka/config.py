@@ -1,4 +1,6 @@
-"""Where Kafka is and how topics are made: the keys that every part's configuration has under `kafka`."""
+"""Where Kafka is and how topics are made: the keys that every part's configuration has under
+`kafka`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,14 @@ from edgewake.cloud.kafka.security import SecurityConfig
 from edgewake.protocol.config import Config
 
 RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Bytes of a Kafka record: a frame of FRAME_BYTES_MAX with its envelope. Larger ones never pass the bridge."""
+"""Bytes of a Kafka record: a frame of FRAME_BYTES_MAX with its envelope. Larger ones never pass the
+bridge."""
 UP_BATCH_BYTES: Final = 128 * 1024
-"""Bytes of a batch on `ew.up` at most, but for a record that is larger alone. Kafka gives out whole batches, and a reader of 64 partitions
-with a backlog comes to the last of them after a piece of each other one: with batches of a megabyte a round is 64 MiB, ten seconds of work.
-Less than this is dear where frames are large: those of an agent at full load have 36 KB, and with 32 KiB each was a request alone."""
+"""Bytes of a batch on `ew.up` at most, but for a record that is larger alone. Kafka gives out whole
+batches, and a reader of 64 partitions with a backlog comes to the last of them after a piece of
+each other one: with batches of a megabyte a round is 64 MiB, ten seconds of work. Less than this is
+dear where frames are large: those of an agent at full load have 36 KB, and with 32 KiB each was a
+request alone."""
 METADATA_TIMEOUT_S: Final = 4.0
 """Seconds for one question to Kafka; below the five in which a part must stop."""
 
@@ -27,22 +32,29 @@ class KafkaConfig(Config):
     security: SecurityConfig = SecurityConfig()
     """[kafka.security]"""
     installation: str = Field(default="edgewake", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
-    """Name of this installation, the same for all of its parts. Topics, groups and transactional ids have fixed names, so a Kafka serves
-    one installation: a part whose installation has another name than the first that came does not start. Give each of yours a name. Two on
-    one MQTT broker each get every message, and a device is answered by both; the first answer frees what it sent."""
+    """Name of this installation, the same for all of its parts. Topics, groups and transactional
+    ids have fixed names, so a Kafka serves one installation: a part whose installation has another
+    name than the first that came does not start. Give each of yours a name. Two on one MQTT broker
+    each get every message, and a device is answered by both; the first answer frees what it
+    sent."""
     partitions: int = Field(default=2, ge=1, le=256)
-    """Partitions of every stream when it is made: the unit of parallel work for readers and for the analysis. `ew.up` always has 64."""
+    """Partitions of every stream when it is made: the unit of parallel work for readers and for the
+    analysis. `ew.up` always has 64."""
     replication: int = Field(default=1, ge=1, le=7)
-    """Copies of each partition. 1 survives the death of the broker's process, not of its disk; use 3 in production."""
+    """Copies of each partition. 1 survives the death of the broker's process, not of its disk; use
+    3 in production."""
     min_insync_replicas: int | None = Field(default=None, ge=1, le=7)
-    """Copies that have a record before it is acknowledged; with fewer alive nothing is accepted. None: a majority of `replication`."""
+    """Copies that have a record before it is acknowledged; with fewer alive nothing is accepted.
+    None: a majority of `replication`."""
     retention_hours: int = Field(default=168, ge=1)
     """How long streams, results and dead letters are kept."""
     up_retention_hours: int = Field(default=24, ge=1)
-    """How long `ew.up` keeps what the bridges accepted: by time only, for what was acknowledged may not go before it is sequenced. Once the
-    sequencer is half of it behind, the bridges accept nothing more."""
+    """How long `ew.up` keeps what the bridges accepted: by time only, for what was acknowledged may
+    not go before it is sequenced. Once the sequencer is half of it behind, the bridges accept
+    nothing more."""
     retention_bytes: int = Field(default=1 << 30, ge=1 << 20)
-    """Bytes kept per partition of streams and results; the older go first and readers are told by a gap."""
+    """Bytes kept per partition of streams and results; the older go first and readers are told by a
+    gap."""
 
     @property
     def insync(self) -> int:
@@ -52,5 +64,8 @@ class KafkaConfig(Config):
     @model_validator(mode="after")
     def _has_so_many_copies(self) -> Self:
         if self.insync > self.replication:
-            raise ValueError(f"min_insync_replicas = {self.insync}: expected at most replication = {self.replication}")
+            raise ValueError(
+                f"min_insync_replicas = {self.insync}: expected at most replication = "
+                f"{self.replication}"
+            )
         return self

@@ -21,12 +21,17 @@ def partition_counts(client: Admin | Consumer) -> dict[str, int]:
 
 
 def partitions_with_leader(client: Admin | Consumer) -> dict[str, int]:
-    """Partitions of every topic of which each can be read and written: of one that is being made some may have no leader yet.
+    """Partitions of every topic of which each can be read and written: of one that is being made
+    some may have no leader yet.
 
     Raises Unavailable.
     """
     found = _all_topics(client)
-    return {name: len(topic.partitions) for name, topic in found.items() if all(one.leader >= 0 for one in topic.partitions.values())}
+    return {
+        name: len(topic.partitions)
+        for name, topic in found.items()
+        if all(one.leader >= 0 for one in topic.partitions.values())
+    }
 
 
 def _all_topics(client: Admin | Consumer) -> dict[str, TopicMetadata]:
@@ -47,9 +52,11 @@ def partition_count(client: Admin | Consumer, topic: str) -> int:
 
 
 def warm_metadata(consumer: Consumer, topic: str) -> None:
-    """Fetch what Kafka knows about a topic before it is assigned: librdkafka looks only once a second for a topic that it does not know.
+    """Fetch what Kafka knows about a topic before it is assigned: librdkafka looks only once a
+    second for a topic that it does not know.
 
-    Takes some milliseconds, without Kafka METADATA_TIMEOUT_S. Ignores a time-out: the assignment works without it, only later.
+    Takes some milliseconds, without Kafka METADATA_TIMEOUT_S. Ignores a time-out: the assignment
+    works without it, only later.
     """
     try:
         consumer.list_topics(topic, timeout=METADATA_TIMEOUT_S)
@@ -58,18 +65,27 @@ def warm_metadata(consumer: Consumer, topic: str) -> None:
 
 
 def topic_id(client: Admin, topic: str) -> str:
-    """The topic's id in Kafka (KIP-516): another one means that the topic was deleted and made anew. Raises Unavailable."""
+    """The topic's id in Kafka (KIP-516): another one means that the topic was deleted and made
+    anew. Raises Unavailable.
+    """
     try:
-        description = client.describe_topics(TopicCollection([topic]), request_timeout=METADATA_TIMEOUT_S)[topic].result()
+        description = client.describe_topics(
+            TopicCollection([topic]), request_timeout=METADATA_TIMEOUT_S
+        )[topic].result()
     except KafkaException as error:
         raise Unavailable(f"topic {topic}: {error.args[0].str()}") from error
     return str(description.topic_id)
 
 
 def topic_ids(client: Admin, names: Iterable[str]) -> dict[str, str]:
-    """The topics' ids in Kafka (KIP-516): another one means that a topic was deleted and made anew. Raises Unavailable."""
+    """The topics' ids in Kafka (KIP-516): another one means that a topic was deleted and made anew.
+
+    Raises Unavailable.
+    """
     try:
-        asked = client.describe_topics(TopicCollection(list(names)), request_timeout=METADATA_TIMEOUT_S)
+        asked = client.describe_topics(
+            TopicCollection(list(names)), request_timeout=METADATA_TIMEOUT_S
+        )
         return {name: str(future.result().topic_id) for name, future in asked.items()}
     except KafkaException as error:
         raise Unavailable(f"Kafka's topics: {error.args[0].str()}") from error
@@ -81,16 +97,24 @@ def topic_configs(client: Admin, topic: str) -> Mapping[str, str]:
 
 
 def topic_configs_of(client: Admin, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
-    """The settings of several topics; one that is gone, or that we may not see, is left out. Raises Unavailable."""
+    """The settings of several topics; one that is gone, or that we may not see, is left out.
+
+    Raises Unavailable.
+    """
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     found: dict[str, Mapping[str, str]] = {}
-    asked = client.describe_configs(resources, request_timeout=METADATA_TIMEOUT_S) if resources else {}
+    asked = (
+        client.describe_configs(resources, request_timeout=METADATA_TIMEOUT_S) if resources else {}
+    )
     for resource, future in asked.items():
         try:
             found[resource.name] = {name: entry.value for name, entry in future.result().items()}
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                log.warning("topic %s: its settings may not be read by us, so they are not checked", resource.name)
+                log.warning(
+                    "topic %s: its settings may not be read by us, so they are not checked",
+                    resource.name,
+                )
             elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise Unavailable(f"topic {resource.name}: {error.args[0].str()}") from error
     return found

@@ -1,7 +1,9 @@
-"""Clients of Kafka that are asked questions, and that are made anew after they failed for a while (`mortality`).
+"""Clients of Kafka that are asked questions, and that are made anew after they failed for a while
+(`mortality`).
 
-`Admin` takes the place of confluent_kafka's AdminClient, with the questions that we ask; `Mortal` keeps any client, a Consumer that is
-asked for example. Both are for several threads. What a question raises is raised; nothing is asked twice.
+`Admin` takes the place of confluent_kafka's AdminClient, with the questions that we ask; `Mortal`
+keeps any client, a Consumer that is asked for example. Both are for several threads. What a
+question raises is raised; nothing is asked twice.
 """
 
 from __future__ import annotations
@@ -28,9 +30,18 @@ MADE: Final[dict[str, int]] = {}
 
 
 class Mortal(Generic[C]):
-    """The client of the moment. `close` ends one that was given up, in a thread of its own, for it may wait for Kafka."""
+    """The client of the moment.
 
-    def __init__(self, what: str, make: Callable[[], C], close: Callable[[C], None], now_s: Callable[[], float] = time.monotonic) -> None:
+    `close` ends one that was given up, in a thread of its own, for it may wait for Kafka.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        make: Callable[[], C],
+        close: Callable[[C], None],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`what` it is for, for people."""
         self._what = what
         self._make = make
@@ -54,10 +65,16 @@ class Mortal(Generic[C]):
         except ConfigError as error:  # a file of `kafka.security` is being replaced: the next time
             log.warning("%s: %s", self._what, error, extra={"event": "kafka.client_not_made"})
             return
-        threading.Thread(target=self._close, args=(self._client,), name="kafka-client-end", daemon=True).start()
+        threading.Thread(
+            target=self._close, args=(self._client,), name="kafka-client-end", daemon=True
+        ).start()
         self._client = made
         MADE[self._what] = MADE.get(self._what, 0) + 1
-        log.warning("%s: Kafka's client got no answer and was made anew", self._what, extra={"event": "kafka.client_made_anew"})
+        log.warning(
+            "%s: Kafka's client got no answer and was made anew",
+            self._what,
+            extra={"event": "kafka.client_made_anew"},
+        )
 
     @contextlib.contextmanager
     def asked(self) -> Iterator[C]:
@@ -101,22 +118,37 @@ class Mortal(Generic[C]):
 class Admin:
     """What we ask of an AdminClient; arguments and answers are its own."""
 
-    def __init__(self, make: Callable[[], AdminClient], what: str, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        make: Callable[[], AdminClient],
+        what: str,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client: Mortal[AdminClient] = Mortal(what, make, _drop, now_s)
 
     def list_topics(self, *arguments: Any, **more: Any) -> ClusterMetadata:
-        """See AdminClient; blocks. An answer without a broker is none: Kafka has shut itself out, and may know nothing of what is new."""
+        """See AdminClient; blocks.
+
+        An answer without a broker is none: Kafka has shut itself out, and may know nothing of what
+        is new.
+        """
         with self._client.asked() as client:
             found = client.list_topics(*arguments, **more)
             if not found.brokers:
-                raise KafkaException(KafkaError(KafkaError._TRANSPORT, "Kafka's broker is shut out by its controller"))
+                raise KafkaException(
+                    KafkaError(
+                        KafkaError._TRANSPORT, "Kafka's broker is shut out by its controller"
+                    )
+                )
             return found
 
     def describe_topics(self, *arguments: Any, **more: Any) -> Mapping[str, Future[Any]]:
         """See AdminClient."""
         return self._client.noted(self._client.client().describe_topics(*arguments, **more))
 
-    def describe_configs(self, *arguments: Any, **more: Any) -> Mapping[ConfigResource, Future[Any]]:
+    def describe_configs(
+        self, *arguments: Any, **more: Any
+    ) -> Mapping[ConfigResource, Future[Any]]:
         """See AdminClient."""
         return self._client.noted(self._client.client().describe_configs(*arguments, **more))
 
@@ -138,7 +170,9 @@ class Admin:
 
     def describe_consumer_groups(self, *arguments: Any, **more: Any) -> Mapping[str, Future[Any]]:
         """See AdminClient."""
-        return self._client.noted(self._client.client().describe_consumer_groups(*arguments, **more))
+        return self._client.noted(
+            self._client.client().describe_consumer_groups(*arguments, **more)
+        )
 
     def __getattr__(self, name: str) -> Any:
         """What else an AdminClient has; what becomes of it is not noted."""

@@ -1,9 +1,11 @@
 """When a client of Kafka is made anew. Decides only: no client, clock or thread of its own.
 
-librdkafka 2.16 forgets every broker that it knows when an answer names topics and no broker, which is what a Kafka says while its own
-controller has shut it out for being silent too long (a machine under load, a process that stood still). From then on such a client asks
-nobody any more, for ever: a question fails with "broker transport failure" four seconds later, or waits; a new client is answered at once.
-Nothing that a client says tells this state from a Kafka that is away, so what counts is time.
+librdkafka 2.16 forgets every broker that it knows when an answer names topics and no broker, which
+is what a Kafka says while its own controller has shut it out for being silent too long (a machine
+under load, a process that stood still). From then on such a client asks nobody any more, for ever:
+a question fails with "broker transport failure" four seconds later, or waits; a new client is
+answered at once. Nothing that a client says tells this state from a Kafka that is away, so what
+counts is time.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 REMAKE_S: Final = 5.0
-"""Seconds in which no question was answered, and one failed at least, after which the next question is asked by a new client. Longer than
-one question's own time (METADATA_TIMEOUT_S), so that one that was lost on its way is not enough. A new client costs 2 ms and a connection:
-while Kafka is away, each of ours is made anew so often at first."""
+"""Seconds in which no question was answered, and one failed at least, after which the next question
+is asked by a new client. Longer than one question's own time (METADATA_TIMEOUT_S), so that one that
+was lost on its way is not enough. A new client costs 2 ms and a connection: while Kafka is away,
+each of ours is made anew so often at first."""
 REMAKE_MAX_S: Final = 60.0
-"""Bound of the doubling for clients that were never answered: on a starved machine a greeting may take longer than REMAKE_S, and a client
-that is given up before it is through would be so for ever."""
+"""Bound of the doubling for clients that were never answered: on a starved machine a greeting may
+take longer than REMAKE_S, and a client that is given up before it is through would be so for
+ever."""
 
 
 class Mortality:
@@ -28,7 +32,8 @@ class Mortality:
         self._first_s = remake_s
         self._remake_s = remake_s
         self._failing_since_s: float | None = None
-        """When the first question was asked that failed, since one was answered or the client was made."""
+        """When the first question was asked that failed, since one was answered or the client was
+        made."""
 
     def answered(self) -> None:
         """Kafka answered a question, be it with an error."""
@@ -51,5 +56,7 @@ class Mortality:
 
 
 def is_answer(error: KafkaError) -> bool:
-    """Does an error come from Kafka? Those of librdkafka itself (nobody was reached, time is over, no leader is known) are negative."""
+    """Does an error come from Kafka? Those of librdkafka itself (nobody was reached, time is over,
+    no leader is known) are negative.
+    """
     return bool(error.code() >= 0)

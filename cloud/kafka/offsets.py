@@ -1,4 +1,6 @@
-"""The offsets that partitions have: the first one kept, the next one to be written, and that of a time."""
+"""The offsets that partitions have: the first one kept, the next one to be written, and that of a
+time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import OffsetSpec
 
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
@@ -18,14 +27,26 @@ from edgewake.protocol.errors import Unavailable
 LEADER_S: Final = 0.05
 """Seconds between two questions for a new topic's leader."""
 _NO_LEADER_YET: Final = frozenset(
-    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION}
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+    }
 )
 
 
 def watermarks(
-    consumer: Consumer, topic: str, partition: int, *, patience_s: float = METADATA_TIMEOUT_S, answer_s: float = METADATA_TIMEOUT_S
+    consumer: Consumer,
+    topic: str,
+    partition: int,
+    *,
+    patience_s: float = METADATA_TIMEOUT_S,
+    answer_s: float = METADATA_TIMEOUT_S,
 ) -> tuple[int, int]:
-    """First offset kept and next one to be written. A topic just made has no leader yet: asks again for `patience_s`, and twice at least.
+    """First offset kept and next one to be written.
+
+    A topic just made has no leader yet: asks again for `patience_s`, and twice at least.
 
     `answer_s` for one answer. Raises Unavailable.
     """
@@ -33,11 +54,14 @@ def watermarks(
     while True:
         is_last = time.monotonic() > deadline
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=answer_s)
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=answer_s
+            )
         except KafkaException as error:
             if error.args[0].code() not in _NO_LEADER_YET or is_last:
                 raise Unavailable(f"topic {topic}: {error.args[0].str()}") from error
-            # That there was none librdkafka remembers for 15 minutes, unless it is asked about the topic.
+            # That there was none librdkafka remembers for 15 minutes, unless it is asked about the
+            # topic.
             warm_metadata(consumer, topic)
             time.sleep(LEADER_S)
         else:
@@ -45,23 +69,34 @@ def watermarks(
 
 
 _OTHER_LEADER: Final = frozenset(
-    {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT}
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError._NOENT,
+    }
 )
 
 
 def is_of_another_leader(error: KafkaException) -> bool:
-    """Was a leader asked that is none any more, or that was started again since, or none? Then `ask_for_leaders`, and ask again.
+    """Was a leader asked that is none any more, or that was started again since, or none? Then
+    `ask_for_leaders`, and ask again.
 
-    librdkafka's AdminClient asks the leader that it once knew, for 15 minutes: nothing but a question about the topic tells it another. As
-    long it remembers that a partition had no leader when it asked, for which it has the code "no entry".
+    librdkafka's AdminClient asks the leader that it once knew, for 15 minutes: nothing but a
+    question about the topic tells it another. As long it remembers that a partition had no leader
+    when it asked, for which it has the code "no entry".
     """
     return error.args[0].code() in _OTHER_LEADER
 
 
-def ask_for_leaders(client: Admin, partitions: Iterable[TopicPartition], timeout_s: float) -> list[Future[Any]]:
+def ask_for_leaders(
+    client: Admin, partitions: Iterable[TopicPartition], timeout_s: float
+) -> list[Future[Any]]:
     """Have the client learn who leads now; it knows when these futures are done."""
     names = {partition.topic for partition in partitions}
-    return list(client.describe_topics(TopicCollection(sorted(names)), request_timeout=timeout_s).values())
+    return list(
+        client.describe_topics(TopicCollection(sorted(names)), request_timeout=timeout_s).values()
+    )
 
 
 def listed(
@@ -71,11 +106,20 @@ def listed(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[tuple[str, int], int]:
-    """Topic and partition → the offset that `spec` means, -1 where no record has it. Raises KafkaException."""
+    """Topic and partition → the offset that `spec` means, -1 where no record has it.
+
+    Raises KafkaException.
+    """
 
     def ask() -> dict[tuple[str, int], int]:
-        futures = client.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=METADATA_TIMEOUT_S)
-        return {(p.topic, p.partition): int(future.result().offset) for p, future in futures.items()}
+        futures = client.list_offsets(
+            dict.fromkeys(partitions, spec),
+            isolation_level=isolation,
+            request_timeout=METADATA_TIMEOUT_S,
+        )
+        return {
+            (p.topic, p.partition): int(future.result().offset) for p, future in futures.items()
+        }
 
     try:
         return ask()
@@ -88,12 +132,20 @@ def listed(
 
 
 def ranges(client: Admin, counts: Mapping[str, int]) -> dict[str, dict[int, tuple[int, int]]]:
-    """Topic → partition → first offset kept, and the one after the last committed record: two questions, however many there are.
+    """Topic → partition → first offset kept, and the one after the last committed record: two
+    questions, however many there are.
 
     `counts`: how many partitions each topic has. Raises KafkaException.
     """
-    partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+    partitions = [
+        TopicPartition(name, number) for name, count in counts.items() for number in range(count)
+    ]
     if not partitions:
         return {}
-    first, last = (listed(client, partitions, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
-    return {name: {p: (first[name, p], last[name, p]) for p in range(count)} for name, count in counts.items()}
+    first, last = (
+        listed(client, partitions, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+    )
+    return {
+        name: {p: (first[name, p], last[name, p]) for p in range(count)}
+        for name, count in counts.items()
+    }

@@ -1,7 +1,9 @@
-"""How parts prove who they are to Kafka, and how they know that it is Kafka: the keys under `[kafka.security]`, as each client wants them.
+"""How parts prove who they are to Kafka, and how they know that it is Kafka: the keys under
+`[kafka.security]`, as each client wants them.
 
-librdkafka takes files; Java's clients (Spark) take PEM text of a certificate and a PKCS 8 key. A secret is read when a client is made,
-goes into that client's settings and nowhere else: not into logs, not into errors, and Spark redacts it (SPARK_REDACTED).
+librdkafka takes files; Java's clients (Spark) take PEM text of a certificate and a PKCS 8 key. A
+secret is read when a client is made, goes into that client's settings and nowhere else: not into
+logs, not into errors, and Spark redacts it (SPARK_REDACTED).
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ class SecurityConfig(Config):
     """Encryption and identity of every connection to Kafka."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """plaintext: neither; ssl: TLS, with a certificate of ours where `cert_file` is set; sasl_ssl: TLS and a user with a password."""
+    """plaintext: neither; ssl: TLS, with a certificate of ours where `cert_file` is set; sasl_ssl:
+    TLS and a user with a password."""
     ca_file: Path | None = None
-    """PEM of the authority that signed the brokers' certificates; none: the system's. Names in the certificates are checked."""
+    """PEM of the authority that signed the brokers' certificates; none: the system's. Names in the
+    certificates are checked."""
     cert_file: Path | None = None
     """PEM of our certificate and its chain, where the brokers ask for one."""
     key_file: Path | None = None
@@ -55,14 +59,24 @@ class SecurityConfig(Config):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        given = {name for name in ("ca_file", "cert_file", "key_file", "username", "password_file") if getattr(self, name) is not None}
+        given = {
+            name
+            for name in ("ca_file", "cert_file", "key_file", "username", "password_file")
+            if getattr(self, name) is not None
+        }
         if self.protocol is SecurityProtocol.PLAINTEXT and given:
-            raise ValueError(f'protocol is "plaintext", so {", ".join(sorted(given))} would not be used: expected "ssl" or "sasl_ssl"')
+            raise ValueError(
+                f'protocol is "plaintext", so {", ".join(sorted(given))} would not be used: '
+                'expected "ssl" or "sasl_ssl"'
+            )
         if len(given & {"cert_file", "key_file"}) == 1:
             raise ValueError("expected cert_file and key_file, both or neither")
         wants_user = self.protocol is SecurityProtocol.SASL_SSL
         if len(given & {"username", "password_file"}) != (2 if wants_user else 0):
-            raise ValueError(f'expected username and password_file with protocol = "sasl_ssl", and only with it; found "{self.protocol}"')
+            raise ValueError(
+                'expected username and password_file with protocol = "sasl_ssl", and only with '
+                f'it; found "{self.protocol}"'
+            )
         return self
 
 
@@ -71,7 +85,11 @@ def client_settings(security: SecurityConfig) -> dict[str, str]:
     if security.protocol is SecurityProtocol.PLAINTEXT:
         return {}
     settings = {"security.protocol": security.protocol.value.upper()}
-    for key, name in (("ssl.ca.location", "ca_file"), ("ssl.certificate.location", "cert_file"), ("ssl.key.location", "key_file")):
+    for key, name in (
+        ("ssl.ca.location", "ca_file"),
+        ("ssl.certificate.location", "cert_file"),
+        ("ssl.key.location", "key_file"),
+    ):
         if (path := getattr(security, name)) is not None:
             _read(path, name)
             settings[key] = str(path)
@@ -85,7 +103,8 @@ def client_settings(security: SecurityConfig) -> dict[str, str]:
 
 
 def spark_options(security: SecurityConfig) -> dict[str, str]:
-    """Options of Spark's Kafka source and sink, without paths: workers on other machines have none of our files.
+    """Options of Spark's Kafka source and sink, without paths: workers on other machines have none
+    of our files.
 
     Raises ConfigError where a file cannot be read.
     """
@@ -93,7 +112,10 @@ def spark_options(security: SecurityConfig) -> dict[str, str]:
         return {}
     options = {"kafka.security.protocol": security.protocol.value.upper()}
     if security.ca_file is not None:
-        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": _read(security.ca_file, "ca_file")}
+        options |= {
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.certificates": _read(security.ca_file, "ca_file"),
+        }
     if security.cert_file is not None and security.key_file is not None:
         options |= {
             "kafka.ssl.keystore.type": "PEM",
@@ -101,37 +123,59 @@ def spark_options(security: SecurityConfig) -> dict[str, str]:
             "kafka.ssl.keystore.key": _read(security.key_file, "key_file"),
         }
     if security.protocol is SecurityProtocol.SASL_SSL:
-        kind = "plain.PlainLoginModule" if security.mechanism is SaslMechanism.PLAIN else "scram.ScramLoginModule"
+        kind = (
+            "plain.PlainLoginModule"
+            if security.mechanism is SaslMechanism.PLAIN
+            else "scram.ScramLoginModule"
+        )
         user, password = _quoted(security.username or ""), _quoted(_password(security))
         options |= {
             "kafka.sasl.mechanism": security.mechanism.value,
-            "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.{kind} required username={user} password={password};",
+            "kafka.sasl.jaas.config": (
+                f"org.apache.kafka.common.security.{kind} required username={user} "
+                f"password={password};"
+            ),
         }
     return options
 
 
 def explain(code: str, text: str, security: SecurityConfig) -> str | None:
-    """What librdkafka's error means for our configuration: one sentence that names the key. None where it is no matter of security.
+    """What librdkafka's error means for our configuration: one sentence that names the key.
+
+    None where it is no matter of security.
 
     `code`: the error's name, e.g. `_AUTHENTICATION`.
     """
     lowered = text.lower()
     if code == "_AUTHENTICATION" and security.protocol is SecurityProtocol.SASL_SSL:
         return (
-            f"Kafka refuses user {security.username!r} with {security.mechanism}: "
-            "expected kafka.security.username, .password_file and .mechanism as the brokers know them"
+            f"Kafka refuses user {security.username!r} with {security.mechanism}: expected "
+            "kafka.security.username, .password_file and .mechanism as the brokers know them"
         )
     if code not in ("_SSL", "_TRANSPORT", "_AUTHENTICATION"):
         return None
-    if "certificate verify failed" in lowered or "self-signed" in lowered or "self signed" in lowered:
-        authority = "the system's authorities" if security.ca_file is None else f"{security.ca_file}"
+    if (
+        "certificate verify failed" in lowered
+        or "self-signed" in lowered
+        or "self signed" in lowered
+    ):
+        authority = (
+            "the system's authorities" if security.ca_file is None else f"{security.ca_file}"
+        )
         return (
-            f"the broker's certificate is not signed by kafka.security.ca_file ({authority}), or is for another name than kafka.bootstrap"
+            f"the broker's certificate is not signed by kafka.security.ca_file ({authority}), or "
+            "is for another name than kafka.bootstrap"
         )
     if "alert" in lowered and "certificate" in lowered:
-        return "Kafka refuses our certificate: expected kafka.security.cert_file and .key_file of an authority that the brokers trust"
+        return (
+            "Kafka refuses our certificate: expected kafka.security.cert_file and .key_file of an "
+            "authority that the brokers trust"
+        )
     if code == "_SSL":
-        return f'the TLS connection to kafka.bootstrap fails with kafka.security.protocol = "{security.protocol}": {text[:200]}'
+        return (
+            "the TLS connection to kafka.bootstrap fails with kafka.security.protocol = "
+            f'"{security.protocol}": {text[:200]}'
+        )
     return None
 
 

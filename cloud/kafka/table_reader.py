@@ -28,11 +28,12 @@ _END_CONSUMER: Final[dict[str, Any]] = {"isolation.level": "read_uncommitted"}
 
 
 class TableReader:
-    """A partition of one or several compacted topics as dicts that follow them: `read_all` once, then `poll` now and then.
+    """A partition of one or several compacted topics as dicts that follow them: `read_all` once,
+    then `poll` now and then.
 
-    One consumer for all: Kafka holds one fetch of it, however many tables do not change. `tables`: topic → what gets key and value
-    (None: deleted) of its records; what that raises as ValueError is logged and skipped: a record we cannot read stops nobody. Not for
-    several threads.
+    One consumer for all: Kafka holds one fetch of it, however many tables do not change. `tables`:
+    topic → what gets key and value (None: deleted) of its records; what that raises as ValueError
+    is logged and skipped: a record we cannot read stops nobody. Not for several threads.
     """
 
     def __init__(
@@ -46,9 +47,12 @@ class TableReader:
     ) -> None:
         """`wait_ms`: see FOLLOWER_WAIT_MS; ONCE_WAIT_MS where it is closed after `read_all`."""
         self._tables, self._partition = dict(tables), partition
-        # Transactions end in markers that take an offset and are no record, so a count of records never reaches the end; only the
-        # consumer's own end-of-partition event says where it stands.
-        self._consumer = consumer(config, client_id, **_TABLE_CONSUMER | {"fetch.wait.max.ms": wait_ms})
+        # Transactions end in markers that take an offset and are no record, so a count of records
+        # never reaches the end; only the consumer's own end-of-partition event says where it
+        # stands.
+        self._consumer = consumer(
+            config, client_id, **_TABLE_CONSUMER | {"fetch.wait.max.ms": wait_ms}
+        )
         self._uncommitted = consumer(config, client_id, **_END_CONSUMER)
         self._positions = dict.fromkeys(tables, 0)
         """Offset of each table's next record."""
@@ -56,21 +60,32 @@ class TableReader:
         self.unreadable = 0
         """Records that were skipped; the first one is logged."""
 
-    def read_all(self, *, idle_s: float = 30.0, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Read to the ends as they are now, waiting for transactions that are open there, for as long as records come.
+    def read_all(
+        self, *, idle_s: float = 30.0, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Read to the ends as they are now, waiting for transactions that are open there, for as
+        long as records come.
 
-        Logs every PROGRESS_S how far it is. Raises Unavailable after `idle_s` without a record, or when it is no longer wanted.
+        Logs every PROGRESS_S how far it is. Raises Unavailable after `idle_s` without a record, or
+        when it is no longer wanted.
         """
         # The end is after the last record, also of those that an open transaction still hides.
         self._read_to_end_of(self._uncommitted, idle_s, is_wanted)
 
-    def read_committed(self, *, idle_s: float = 30.0, is_wanted: Callable[[], bool] = lambda: True) -> None:
+    def read_committed(
+        self, *, idle_s: float = 30.0, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
         """The same, but no further than to the first transaction that is open."""
         self._read_to_end_of(self._consumer, idle_s, is_wanted)
 
-    def _read_to_end_of(self, asked: Consumer, idle_s: float, is_wanted: Callable[[], bool]) -> None:
+    def _read_to_end_of(
+        self, asked: Consumer, idle_s: float, is_wanted: Callable[[], bool]
+    ) -> None:
         """To the end as this consumer sees it."""
-        ends = {topic: watermarks(asked, topic, self._partition, patience_s=idle_s)[1] for topic in self._tables}
+        ends = {
+            topic: watermarks(asked, topic, self._partition, patience_s=idle_s)[1]
+            for topic in self._tables
+        }
         if not self._is_assigned:
             self._assign(idle_s)
         came_s = logged_s = time.monotonic()
@@ -92,10 +107,15 @@ class TableReader:
                 log.info("%s", self._standing(unread, ends), extra={"event": "kafka.table_read"})
 
     def _assign(self, patience_s: float) -> None:
-        # By its number: librdkafka would look for the beginning itself, and look again after half a second, because it is not connected
-        # yet. Who asks for the number is.
-        first = {topic: watermarks(self._consumer, topic, self._partition, patience_s=patience_s)[0] for topic in self._tables}
-        self._consumer.assign([TopicPartition(topic, self._partition, offset) for topic, offset in first.items()])
+        # By its number: librdkafka would look for the beginning itself, and look again after half a
+        # second, because it is not connected yet. Who asks for the number is.
+        first = {
+            topic: watermarks(self._consumer, topic, self._partition, patience_s=patience_s)[0]
+            for topic in self._tables
+        }
+        self._consumer.assign(
+            [TopicPartition(topic, self._partition, offset) for topic, offset in first.items()]
+        )
         self._is_assigned = True
 
     def _standing(self, unread: list[str], ends: Mapping[str, int]) -> str:
@@ -106,7 +126,8 @@ class TableReader:
     def poll(self, timeout_s: float) -> int:
         """Pass on what is new; the number of records. Waits `timeout_s` for the first one."""
         count = 0
-        # `consume` waits for its whole number; so one is waited for, and what else is there is taken without waiting.
+        # `consume` waits for its whole number; so one is waited for, and what else is there is
+        # taken without waiting.
         first = self._consumer.poll(timeout_s)
         for message in [] if first is None else [first, *self._consumer.consume(TABLE_BATCH, 0)]:
             topic, offset = str(message.topic()), int(message.offset() or 0)
@@ -122,11 +143,20 @@ class TableReader:
     def _pass_on(self, topic: str, message: Message) -> None:
         key = message.key()
         try:
-            self._tables[topic]("" if key is None else key.decode("utf-8", "replace"), message.value())
+            self._tables[topic](
+                "" if key is None else key.decode("utf-8", "replace"), message.value()
+            )
         except ValueError as problem:
             self.unreadable += 1
             level = logging.WARNING if self.unreadable == 1 else logging.DEBUG
-            log.log(level, "topic %s, offset %d: %s", topic, message.offset(), problem, extra={"event": "kafka.unreadable_row"})
+            log.log(
+                level,
+                "topic %s, offset %d: %s",
+                topic,
+                message.offset(),
+                problem,
+                extra={"event": "kafka.unreadable_row"},
+            )
 
     def close(self) -> None:
         """Leave."""

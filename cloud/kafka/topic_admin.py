@@ -21,14 +21,20 @@ from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 log = logging.getLogger("edgewake.kafka")
 
 
-def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: Admin | None = None) -> None:
-    """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to call from several processes at once.
+def ensure_topics(
+    config: KafkaConfig, names: Iterable[str], *, client: Admin | None = None
+) -> None:
+    """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to
+    call from several processes at once.
 
-    Those that exist, or that somebody else makes meanwhile, are checked, once in a process: see `topic_check`. When it returns, the broker
-    that we ask lists all of them, each partition with a leader. Raises Unavailable where the broker is away, LocalError where it refuses
-    or a topic breaks a promise.
+    Those that exist, or that somebody else makes meanwhile, are checked, once in a process: see
+    `topic_check`. When it returns, the broker that we ask lists all of them, each partition with a
+    leader. Raises Unavailable where the broker is away, LocalError where it refuses or a topic
+    breaks a promise.
     """
-    client = admin(config) if client is None else client  # an Admin has a length, so it may be false
+    client = (
+        admin(config) if client is None else client
+    )  # an Admin has a length, so it may be false
     try:
         existing = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
@@ -56,12 +62,15 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: Admin | 
         _check_partitions(name, found[name])
     _check_settings(config, client, made_by_others)
     if topics.INSTALLATION_PREFIX + config.installation not in existing:
-        _check_installation(config, partition_counts(client))  # somebody else may have come at the same time
+        _check_installation(
+            config, partition_counts(client)
+        )  # somebody else may have come at the same time
 
 
 def _await_listed(client: Admin, names: Collection[str]) -> Mapping[str, int]:
-    """Partitions of topics that were made a moment ago, as soon as the broker that we ask lists them: it may hear of them later than the
-    one that made them, and who asked it before would take them for missing. Raises Unavailable.
+    """Partitions of topics that were made a moment ago, as soon as the broker that we ask lists
+    them: it may hear of them later than the one that made them, and who asked it before would take
+    them for missing. Raises Unavailable.
     """
     deadline = time.monotonic() + METADATA_TIMEOUT_S
     while True:
@@ -71,13 +80,15 @@ def _await_listed(client: Admin, names: Collection[str]) -> Mapping[str, int]:
             return found
         if time.monotonic() > deadline:
             raise Unavailable(
-                f"topic {unlisted[0]}: Kafka says that it exists, and does not list it after {METADATA_TIMEOUT_S:g} s; try again"
+                f"topic {unlisted[0]}: Kafka says that it exists, and does not list it after "
+                f"{METADATA_TIMEOUT_S:g} s; try again"
             )
         time.sleep(LEADER_S)
 
 
 _checked: set[tuple[str, str]] = set()
-"""(bootstrap, topic) that kept our promises when this process first met them. One entry for each topic of the cluster at most."""
+"""(bootstrap, topic) that kept our promises when this process first met them. One entry for each
+topic of the cluster at most."""
 
 
 def _check_settings(config: KafkaConfig, client: Admin, names: Iterable[str]) -> None:
@@ -100,14 +111,21 @@ def _check_partitions(name: str, found: int) -> None:
     fixed = topics.FIXED_PARTITIONS.get(name, found)
     if found not in (0, fixed):  # 0: it is being made, or its partitions have no leader yet
         raise LocalError(
-            f"topic {name} has {found} partitions, expected {fixed}: their number is fixed, because the order of each device is kept by "
+            f"topic {name} has {found} partitions, expected {fixed}: their number is fixed, "
+            "because the order of each device is kept by "
             f"partition; docs/operations.md tells how to move to {fixed}"
         )
 
 
 def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
-    """A broker that is slow or away is no refusal; librdkafka does not call its own time-outs retriable."""
-    is_away = error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    """A broker that is slow or away is no refusal; librdkafka does not call its own time-outs
+    retriable.
+    """
+    is_away = error.retriable() or error.code() in (
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    )
     return (Unavailable if is_away else LocalError)(f"topic {topic}: {error.str()}")
 
 
@@ -119,32 +137,60 @@ def topic_settings(config: KafkaConfig, name: str) -> dict[str, str]:
         "unclean.leader.election.enable": "false",
     }
     if name in topics.SUMMARIES:
-        settings |= {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "3600000"}
+        settings |= {
+            "cleanup.policy": "compact,delete",
+            "min.cleanable.dirty.ratio": "0.2",
+            "segment.ms": "3600000",
+        }
         settings |= {"retention.ms": str(topics.SUMMARIES_KEPT_MS[name]), "retention.bytes": "-1"}
     elif name in topics.COMPACTED:
-        settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "600000"}
+        settings |= {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.2",
+            "segment.ms": "600000",
+        }
     elif name == topics.UP:
-        settings |= {"retention.ms": str(config.up_retention_hours * 3_600_000), "retention.bytes": "-1"}
+        settings |= {
+            "retention.ms": str(config.up_retention_hours * 3_600_000),
+            "retention.bytes": "-1",
+        }
         settings |= {"message.timestamp.type": "LogAppendTime"}
     else:
-        settings |= {"retention.ms": str(config.retention_hours * 3_600_000), "retention.bytes": str(config.retention_bytes)}
+        settings |= {
+            "retention.ms": str(config.retention_hours * 3_600_000),
+            "retention.bytes": str(config.retention_bytes),
+        }
     return settings
 
 
 def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
-    single = name in topics.SINGLE_PARTITION or name.startswith((topics.QUERY_PREFIX, topics.INSTALLATION_PREFIX))
+    single = name in topics.SINGLE_PARTITION or name.startswith(
+        (topics.QUERY_PREFIX, topics.INSTALLATION_PREFIX)
+    )
     count = topics.FIXED_PARTITIONS.get(name) or (1 if single else config.partitions)
-    return NewTopic(name, num_partitions=count, replication_factor=config.replication, config=topic_settings(config, name))
+    return NewTopic(
+        name,
+        num_partitions=count,
+        replication_factor=config.replication,
+        config=topic_settings(config, name),
+    )
 
 
-def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: Admin | None = None) -> None:
-    """Make topics with at least `count` partitions, and add what an older one lacks. Raises Unavailable or LocalError."""
+def ensure_partitions(
+    config: KafkaConfig, names: Iterable[str], count: int, *, client: Admin | None = None
+) -> None:
+    """Make topics with at least `count` partitions, and add what an older one lacks.
+
+    Raises Unavailable or LocalError.
+    """
     client = client or admin(config)
     names = list(names)
     ensure_topics(config.model_copy(update={"partitions": count}), names, client=client)
     found = partition_counts(client)
     narrow = [NewPartitions(name, count) for name in names if 0 < found.get(name, 0) < count]
-    for name, future in (client.create_partitions(narrow, request_timeout=METADATA_TIMEOUT_S) if narrow else {}).items():
+    for name, future in (
+        client.create_partitions(narrow, request_timeout=METADATA_TIMEOUT_S) if narrow else {}
+    ).items():
         try:
             future.result()
         except KafkaException as error:
@@ -154,7 +200,9 @@ def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, 
 
 def delete_topics(client: Admin, names: Iterable[str]) -> None:
     """Delete topics; one that is gone already is no error. Raises Unavailable or LocalError."""
-    for name, future in client.delete_topics(list(names), request_timeout=METADATA_TIMEOUT_S).items():
+    for name, future in client.delete_topics(
+        list(names), request_timeout=METADATA_TIMEOUT_S
+    ).items():
         try:
             future.result()
         except KafkaException as error:

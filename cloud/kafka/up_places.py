@@ -1,4 +1,7 @@
-"""How far the sequencers are in `ew.up`, and where it ends: what Kafka tells of it. Blocks: for a thread."""
+"""How far the sequencers are in `ew.up`, and where it ends: what Kafka tells of it.
+
+Blocks: for a thread.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.protocol import topics
 
 UNANSWERED: Final = 3
-"""Looks in a row that fail before who looks says so, once: after it was made `ew.up` is without leaders for a moment."""
+"""Looks in a row that fail before who looks says so, once: after it was made `ew.up` is without
+leaders for a moment."""
 
 
 class UpPlaces:
@@ -21,8 +25,9 @@ class UpPlaces:
 
     def __init__(self, config: KafkaConfig, client_id: str) -> None:
         self._admin = clients.admin(config)
-        # It joins nothing and reads nothing, it asks for the group's offsets. An AdminClient that is asked for them while the group's
-        # coordinator is away or moving ends the whole process: librdkafka 2.16 looks for the coordinator of a consumer it does not have.
+        # It joins nothing and reads nothing, it asks for the group's offsets. An AdminClient that
+        # is asked for them while the group's coordinator is away or moving ends the whole process:
+        # librdkafka 2.16 looks for the coordinator of a consumer it does not have.
         self._group = clients.asked_consumer(config, client_id, group=topics.SEQUENCER_GROUP)
 
     def sequenced(self) -> Mapping[int, int]:

@@ -1,7 +1,8 @@
 """The functions that a question may use. Pure.
 
-An allow-list: what a later version of DuckDB brings beside them is refused until somebody has looked at it. Left out is what looks at the
-engine, its settings, its catalogue or its clock of queries, what waits, what writes a log, and what only the engine itself uses.
+An allow-list: what a later version of DuckDB brings beside them is refused until somebody has
+looked at it. Left out is what looks at the engine, its settings, its catalogue or its clock of
+queries, what waits, what writes a log, and what only the engine itself uses.
 """
 
 from __future__ import annotations
@@ -64,5 +65,11 @@ NAMED: Final = frozenset(_NAMES.split())
 
 
 def is_allowed(function: str) -> bool:
-    """May a question use it? Operators are functions without a letter in their names; of these all compute."""
-    return function.casefold() in NAMED or not any(letter.isalpha() for letter in function) or function == "!__postfix"
+    """May a question use it? Operators are functions without a letter in their names; of these all
+    compute.
+    """
+    return (
+        function.casefold() in NAMED
+        or not any(letter.isalpha() for letter in function)
+        or function == "!__postfix"
+    )

@@ -1,6 +1,8 @@
-"""Answers one question in this process, which is a child of its own (asking.py): past and present in one query, each row once.
+"""Answers one question in this process, which is a child of its own (asking.py): past and present
+in one query, each row once.
 
-The past is what the manifest names at one moment, the present what Kafka has after the places that stand in the same moment's manifest.
+The past is what the manifest names at one moment, the present what Kafka has after the places that
+stand in the same moment's manifest.
 """
 
 from __future__ import annotations
@@ -27,7 +29,16 @@ from edgewake.cloud.lake.checks import fault_of, place, tables_of
 from edgewake.cloud.lake.manifest import Contents, File, contents, kept_topics
 from edgewake.cloud.lake.present import Present
 from edgewake.cloud.lake.question import Question
-from edgewake.cloud.lake.shape import BASE, LAST_FIRST, SUMMARY_KEY, Fields, Kind, columns, expressions, quoted
+from edgewake.cloud.lake.shape import (
+    BASE,
+    LAST_FIRST,
+    SUMMARY_KEY,
+    Fields,
+    Kind,
+    columns,
+    expressions,
+    quoted,
+)
 from edgewake.cloud.lake.sources import Source, newest, sources_of
 from edgewake.protocol.errors import QueryError, QueryFault, Unavailable
 
@@ -39,7 +50,12 @@ THREADS: Final = 2
 _FETCH: Final = 500
 _SAFE_INT: Final = 1 << 63
 _ZONED: Final = " WITH TIME ZONE"
-_WORDS: Final = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
+_WORDS: Final = (
+    orjson.OPT_NAIVE_UTC
+    | orjson.OPT_UTC_Z
+    | orjson.OPT_NON_STR_KEYS
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
 
 
 class Job(BaseModel):
@@ -55,7 +71,10 @@ class Job(BaseModel):
 
 
 def answer(job: Job) -> dict[str, Any]:
-    """Columns, rows as JSON text, and what they stand on. Raises QueryError, Unavailable, KafkaException."""
+    """Columns, rows as JSON text, and what they stand on.
+
+    Raises QueryError, Unavailable, KafkaException.
+    """
     begun_s = time.monotonic()
     question = job.question
     db = engine()
@@ -68,13 +87,17 @@ def answer(job: Job) -> dict[str, Any]:
     except duckdb.Error as error:
         raise _damage_of(job.lake_dir, error) or error from error
     close(db, [str(job.lake_dir / file.path) for file in past.files])
-    timer = threading.Timer(max(0.01, question.seconds - (time.monotonic() - begun_s)), db.interrupt)
+    timer = threading.Timer(
+        max(0.01, question.seconds - (time.monotonic() - begun_s)), db.interrupt
+    )
     timer.start()
     try:
         shown, names = execute(db, question.sql)
         rows, is_cut = rows_of(shown, question.rows)
     except duckdb.InterruptException as error:
-        raise QueryError(f"not done within {question.seconds:g} s: ask for less, or for more seconds") from error
+        raise QueryError(
+            f"not done within {question.seconds:g} s: ask for less, or for more seconds"
+        ) from error
     except duckdb.OutOfMemoryException as error:
         raise MemoryError from error
     except duckdb.Error as error:
@@ -85,7 +108,11 @@ def answer(job: Job) -> dict[str, Any]:
         "columns": names,
         "rows": orjson.Fragment(b"[" + b",".join(rows) + b"]"),
         "is_cut": is_cut,
-        "past": {"files": len(past.files), "rows": sum(file.rows for file in past.files), "lost_records": past.gaps + present.lost},
+        "past": {
+            "files": len(past.files),
+            "rows": sum(file.rows for file in past.files),
+            "lost_records": past.gaps + present.lost,
+        },
         "present": {"rows": present.rows, "records_left": present.left},
         "seconds": round(time.monotonic() - begun_s, 3),
     }
@@ -94,27 +121,49 @@ def answer(job: Job) -> dict[str, Any]:
 def _damage_of(folder: Path, error: duckdb.Error) -> Unavailable | None:
     """Where a file of the lake is at fault, and not the question."""
     detail = str(fault_of("", error))
-    return Unavailable(f"a file of the lake cannot be read: {detail.replace(f'{folder}/', '')}") if f"{folder}/" in detail else None
+    return (
+        Unavailable(f"a file of the lake cannot be read: {detail.replace(f'{folder}/', '')}")
+        if f"{folder}/" in detail
+        else None
+    )
 
 
 def engine() -> duckdb.DuckDBPyConnection:
-    """DuckDB within its bounds. Its clock is UTC as all times are: `now()` would be the machine's zone's."""
-    db = duckdb.connect(config={"memory_limit": f"{MEMORY >> 20}MiB", "threads": THREADS, "errors_as_json": True})
+    """DuckDB within its bounds.
+
+    Its clock is UTC as all times are: `now()` would be the machine's zone's.
+    """
+    db = duckdb.connect(
+        config={"memory_limit": f"{MEMORY >> 20}MiB", "threads": THREADS, "errors_as_json": True}
+    )
     db.execute("SET TimeZone = 'UTC'")
     return db
 
 
-def execute(db: duckdb.DuckDBPyConnection, sql: str) -> tuple[duckdb.DuckDBPyConnection, list[dict[str, str]]]:
-    """Begin to answer a checked question; its columns. Times with a zone become those of UTC, as all others are. Raises duckdb.Error."""
+def execute(
+    db: duckdb.DuckDBPyConnection, sql: str
+) -> tuple[duckdb.DuckDBPyConnection, list[dict[str, str]]]:
+    """Begin to answer a checked question; its columns.
+
+    Times with a zone become those of UTC, as all others are. Raises duckdb.Error.
+    """
     shown = db.execute(sql)
     columns_ = [{"name": name, "type": str(type_)} for name, type_, *_ in shown.description or ()]
     if not any(_ZONED in column["type"] for column in columns_):
         return shown, columns_
-    # Written anew from its syntax tree: a semicolon or a comment at the end would not stand in brackets.
+    # Written anew from its syntax tree: a semicolon or a comment at the end would not stand in
+    # brackets.
     ((text,),) = db.execute("SELECT json_deserialize_sql(json_serialize_sql(?))", [sql]).fetchall()
     for column in columns_:
-        column["type"] = column["type"].replace(f"TIMESTAMP{_ZONED}", "TIMESTAMP").replace(f"TIME{_ZONED}", "VARCHAR")
-    casts = [f"#{i}::{column['type']} AS {quoted(column['name'])}" for i, column in enumerate(columns_, 1)]
+        column["type"] = (
+            column["type"]
+            .replace(f"TIMESTAMP{_ZONED}", "TIMESTAMP")
+            .replace(f"TIME{_ZONED}", "VARCHAR")
+        )
+    casts = [
+        f"#{i}::{column['type']} AS {quoted(column['name'])}"
+        for i, column in enumerate(columns_, 1)
+    ]
     return db.execute(f"SELECT {', '.join(casts)} FROM ({text})"), columns_  # noqa: S608  (checked, and DuckDB's own types)
 
 
@@ -128,11 +177,23 @@ def _gather(job: Job, named: Mapping[str, int]) -> tuple[Contents, Present, dict
         if name not in there:
             near = ", ".join(difflib.get_close_matches(name, there, n=3))
             hint = f"; did you mean {near}?" if near else ""
-            raise QueryError(QueryFault(f"no stream, query or summary is named {name[:80]!r}{hint}", *place(job.question.sql, at)))
+            raise QueryError(
+                QueryFault(
+                    f"no stream, query or summary is named {name[:80]!r}{hint}",
+                    *place(job.question.sql, at),
+                )
+            )
     sources = {name: there[name] for name in named}
-    # First the manifest: what is moved into the lake after that is read from Kafka, where it still is.
+    # First the manifest: what is moved into the lake after that is read from Kafka, where it still
+    # is.
     past = contents(job.lake_dir, [source.topic for source in sources.values()])
-    return past, presents.read(job.kafka, sources.values(), counts, past.places, seconds=job.question.seconds / 2), sources
+    return (
+        past,
+        presents.read(
+            job.kafka, sources.values(), counts, past.places, seconds=job.question.seconds / 2
+        ),
+        sources,
+    )
 
 
 def bind(
@@ -147,40 +208,59 @@ def bind(
     """Make a view of the source's rows, with a name as the user writes it. `passed`: see Job."""
     gathered = present.gathered.get(source.topic)
     tables = [] if gathered is None else gathered.tables
-    shown = columns(source.kind, [*(file.fields for file in files), *(rows.fields for rows in tables)])
+    shown = columns(
+        source.kind, [*(file.fields for file in files), *(rows.fields for rows in tables)]
+    )
     base = list(BASE[source.kind])
     parts = []
     for fields, paths in _by_fields(files):
         listed = ", ".join(_text(str(folder / path)) for path in paths)
         of_fields = expressions(source.kind, shown, fields)
-        parts.append(f"SELECT {_list(base, of_fields)} FROM read_parquet([{listed}], hive_partitioning = false)")  # noqa: S608  (quoted)
+        parts.append(
+            f"SELECT {_list(base, of_fields)} FROM read_parquet([{listed}], hive_partitioning = "  # noqa: S608
+            "false)"
+        )
     for number, rows in enumerate(tables):
         db.register("arrow_rows", rows.table())
         kept = quoted(f"present {name} {number}")
         db.execute(f"CREATE TABLE {kept} AS FROM arrow_rows")
         db.unregister("arrow_rows")
-        parts.append(f"SELECT {_list(base, expressions(source.kind, shown, rows.fields))} FROM {kept}")  # noqa: S608  (quoted)
+        parts.append(
+            f"SELECT {_list(base, expressions(source.kind, shown, rows.fields))} FROM {kept}"  # noqa: S608
+        )
     if not parts:
-        of_types = [f"NULL::{type_} AS {quoted(column)}" for column, type_ in BASE[source.kind].items()]
+        of_types = [
+            f"NULL::{type_} AS {quoted(column)}" for column, type_ in BASE[source.kind].items()
+        ]
         parts.append(f"SELECT {', '.join(of_types)} WHERE false")
     rows_of = " UNION ALL ".join(parts)
     schema, _, table = name.rpartition(".")
     if schema:
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     view = f"{quoted(schema)}.{quoted(table)}" if schema else quoted(table)
-    db.execute(f"CREATE VIEW {view} AS {_truth(rows_of, {column.name for column in shown}, source.kind, passed)}")
+    db.execute(
+        f"CREATE VIEW {view} AS "
+        f"{_truth(rows_of, {column.name for column in shown}, source.kind, passed)}"
+    )
 
 
 def _truth(rows: str, shown_names: set[str], kind: Kind, passed: int | None) -> str:
-    """Of a query's rows, and of summaries, only the last revision of each, without those that are none any more.
+    """Of a query's rows, and of summaries, only the last revision of each, without those that are
+    none any more.
 
-    A row is told when it changes, and not once more when its window becomes final, so what is final the query's watermark says.
+    A row is told when it changes, and not once more when its window becomes final, so what is final
+    the query's watermark says.
     """
     if kind is Kind.STREAM:
         return rows
     if kind is Kind.SUMMARY:
-        return f"FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY {', '.join(SUMMARY_KEY)} ORDER BY {LAST_FIRST}) = 1"
-    last = f'FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY "@key" ORDER BY "@offset" DESC) = 1'
+        return (
+            f"FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY {', '.join(SUMMARY_KEY)} "
+            f"ORDER BY {LAST_FIRST}) = 1"
+        )
+    last = (
+        f'FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY "@key" ORDER BY "@offset" DESC) = 1'
+    )
     true = f"FROM ({last}) WHERE withdrawn IS NOT TRUE" if "withdrawn" in shown_names else last
     if passed is None:
         return true
@@ -204,14 +284,19 @@ def _by_fields(files: Iterable[File]) -> Iterator[tuple[Fields, list[str]]]:
 def close(db: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
     """From now on: these files, nothing else of the machine, and no setting."""
     db.execute(f"SET allowed_paths = [{', '.join(map(_text, paths))}]")
-    for setting in ("temp_directory = ''", "python_enable_replacements = false", "autoload_known_extensions = false",
-                    "autoinstall_known_extensions = false", "allow_community_extensions = false", "allow_persistent_secrets = false",
+    for setting in ("temp_directory = ''", "python_enable_replacements = false",
+        "autoload_known_extensions = false",
+                    "autoinstall_known_extensions = false", "allow_community_extensions = false",
+                    "allow_persistent_secrets = false",
                     "enable_external_access = false", "lock_configuration = true"):  # fmt: skip
         db.execute(f"SET {setting}")
 
 
 def rows_of(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes], bool]:
-    """Rows as JSON lists, and whether there are more. Raises QueryError for a value that neither Python nor JSON has."""
+    """Rows as JSON lists, and whether there are more.
+
+    Raises QueryError for a value that neither Python nor JSON has.
+    """
     found: list[bytes] = []
     size = 0
     try:
@@ -223,12 +308,16 @@ def rows_of(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes
                     return found, True
                 found.append(text)
     except (OverflowError, TypeError, ValueError, RecursionError) as error:
-        raise QueryError(f"a value of the answer cannot be shown ({str(error)[:200]}): cast it to VARCHAR") from error
+        raise QueryError(
+            f"a value of the answer cannot be shown ({str(error)[:200]}): cast it to VARCHAR"
+        ) from error
     return found, False
 
 
 def _plain(value: Any) -> Any:
-    """As JSON knows it: a number that is none is null, one beyond 64 bits is text, bytes are hexadecimal."""
+    """As JSON knows it: a number that is none is null, one beyond 64 bits is text, bytes are
+    hexadecimal.
+    """
     match value:
         case bool() | str() | float() | None:
             return value

@@ -1,4 +1,7 @@
-"""Asks a question in a child of its own, a few at once, each killed when its time is over. This process needs no DuckDB."""
+"""Asks a question in a child of its own, a few at once, each killed when its time is over.
+
+This process needs no DuckDB.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,11 @@ WAITING_MAX: Final = 8
 HOLDER_SHARE: Final = 0.5
 """Of WAITING_MAX: what one key's holder may have under way."""
 START_S: Final = 10.0
-"""What a child has beside the question's time: to start and to read the present, on a busy machine."""
+"""What a child has beside the question's time: to start and to read the present, on a busy
+machine."""
 _THRIFTY: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
-"""Memory that is set aside and not used would count against the child's bound: a gigabyte by default."""
+"""Memory that is set aside and not used would count against the child's bound: a gigabyte by
+default."""
 _NONE: Final[Mapping[str, int]] = {}
 _CHILD: Final = (sys.executable, "-P", "-m", "edgewake.cloud.lake.child")
 
@@ -38,10 +43,16 @@ class Asking:
         self._turns = asyncio.Semaphore(AT_ONCE_MAX)
         self._waiting = Held(Bound("questions", WAITING_MAX, HOLDER_SHARE))
 
-    async def ask(self, question: dict[str, Any], passed: Mapping[str, int] = _NONE, *, holder: str = "") -> bytes:
-        """The answer as JSON. `passed`: a query's topic → event time, ms, up to which its windows are final, known before rows are read.
+    async def ask(
+        self, question: dict[str, Any], passed: Mapping[str, int] = _NONE, *, holder: str = ""
+    ) -> bytes:
+        """The answer as JSON.
 
-        `holder`: of the key that asks. Raises QueryError where it is refused, Unavailable, and LocalError where the child fails.
+        `passed`: a query's topic → event time, ms, up to which its windows are final, known before
+        rows are read.
+
+        `holder`: of the key that asks. Raises QueryError where it is refused, Unavailable, and
+        LocalError where the child fails.
         """
         refused = self._waiting.take(holder)
         if refused is not None:
@@ -54,14 +65,23 @@ class Asking:
 
     async def _in_child(self, question: dict[str, Any], passed: Mapping[str, int]) -> bytes:
         kafka = self._kafka.model_dump(mode="json")
-        job = {"question": question, "lake_dir": str(self._lake_dir), "kafka": kafka, "passed": dict(passed)}
+        job = {
+            "question": question,
+            "lake_dir": str(self._lake_dir),
+            "kafka": kafka,
+            "passed": dict(passed),
+        }
         pipe = asyncio.subprocess.PIPE
-        child = await asyncio.create_subprocess_exec(*_CHILD, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **_THRIFTY})
+        child = await asyncio.create_subprocess_exec(
+            *_CHILD, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **_THRIFTY}
+        )
         try:
             async with asyncio.timeout(question["seconds"] + START_S):
                 out, problem = await child.communicate(orjson.dumps(job))
         except TimeoutError:
-            raise QueryError(f"not done within {question['seconds']:g} s: ask for less, or for more seconds") from None
+            raise QueryError(
+                f"not done within {question['seconds']:g} s: ask for less, or for more seconds"
+            ) from None
         finally:
             if child.returncode is None:
                 child.kill()
@@ -72,12 +92,20 @@ class Asking:
 
 
 def _failed(code: int, problem: str) -> Exception:
-    """A child that ended without an answer: it came to a bound of the kernel's, or lacks a library."""
+    """A child that ended without an answer: it came to a bound of the kernel's, or lacks a
+    library.
+    """
     if "ModuleNotFoundError" in problem:
-        return LocalError(f"SQL needs more libraries: pip install 'edgewake[lake]' ({problem.strip().splitlines()[-1]})")
+        return LocalError(
+            "SQL needs more libraries: pip install 'edgewake[lake]' "
+            f"({problem.strip().splitlines()[-1]})"
+        )
     if code < 0 or "bad_alloc" in problem or "MemoryError" in problem:
         return QueryError("needs more memory than a question may have: ask for less")
-    return LocalError(f"the question's process ended with {code}: {problem.strip().splitlines()[-1] if problem.strip() else 'no word'}")
+    return LocalError(
+        f"the question's process ended with {code}: "
+        f"{problem.strip().splitlines()[-1] if problem.strip() else 'no word'}"
+    )
 
 
 def _told(out: bytes) -> bytes:

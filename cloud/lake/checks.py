@@ -1,7 +1,8 @@
 """What may be in a question. Pure but for the parser, which is DuckDB's own.
 
-Only one SELECT, only streams, queries, summaries and what it names itself (WITH), only functions that make rows of their arguments. So
-nobody's text reaches files, settings or the network; the connection that answers it is closed against them as well (answer.py).
+Only one SELECT, only streams, queries, summaries and what it names itself (WITH), only functions
+that make rows of their arguments. So nobody's text reaches files, settings or the network; the
+connection that answers it is closed against them as well (answer.py).
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from edgewake.protocol.errors import QueryError, QueryFault
 ROW_MAKERS: Final = frozenset({"range", "generate_series", "unnest"})
 """Functions in FROM that read nothing."""
 WITH_NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
-"""What WITH may name: a plain word, which is no file and no address, whatever the engine makes of it."""
+"""What WITH may name: a plain word, which is no file and no address, whatever the engine makes of
+it."""
 ENGINES: Final = ("duckdb_", "pg_", "sqlite_", "pragma_")
 """How tables of the engine itself begin; WITH gives no such names."""
 _READS: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 
 
 def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
-    """The streams, queries and summaries that it names, in small letters, with their place in the text (bytes). Raises QueryError.
+    """The streams, queries and summaries that it names, in small letters, with their place in the
+    text (bytes). Raises QueryError.
 
-    What WITH names is none where it can be seen: in the rest of the same WITH, and in the SELECT that it belongs to.
+    What WITH names is none where it can be seen: in the rest of the same WITH, and in the SELECT
+    that it belongs to.
     """
     try:
         statements = db.extract_statements(sql)
@@ -42,7 +46,9 @@ def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
     ((text,),) = db.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
     try:
         tree = orjson.loads(text)
-    except orjson.JSONDecodeError as error:  # DuckDB's own bound is a thousand levels, of which each is two of JSON
+    except (
+        orjson.JSONDecodeError
+    ) as error:  # DuckDB's own bound is a thousand levels, of which each is two of JSON
         raise QueryError("nested too deeply: expected at most some 500 levels") from error
     if tree.get("error"):
         raise QueryError(f"expected one SELECT: {tree.get('error_message', '')}")
@@ -57,7 +63,9 @@ def fault_of(sql: str, error: duckdb.Error) -> QueryError:
     except ValueError:
         return QueryError(text.partition("\n\nLINE ")[0][:500])
     position = int(found["position"]) if str(found.get("position", "")).isdigit() else None
-    return QueryError(QueryFault(str(found.get("exception_message", text))[:500], *place(sql, position)))
+    return QueryError(
+        QueryFault(str(found.get("exception_message", text))[:500], *place(sql, position))
+    )
 
 
 def place(sql: str, position: int | None) -> tuple[int | None, int | None]:
@@ -80,7 +88,9 @@ class _Tree:
 
     def tables(self, tree: object) -> dict[str, int]:
         found: dict[str, int] = {}
-        waiting: list[tuple[object, Seen]] = [(tree, frozenset())]  # without recursion, for a text may be nested deeply
+        waiting: list[tuple[object, Seen]] = [
+            (tree, frozenset())
+        ]  # without recursion, for a text may be nested deeply
         while waiting:
             node, seen = waiting.pop()
             if isinstance(node, list):
@@ -94,12 +104,19 @@ class _Tree:
             waiting.extend((value, seen) for name, value in node.items() if name != "cte_map")
         return found
 
-    def _with(self, node: Mapping[str, Any], seen: Seen, waiting: list[tuple[object, Seen]]) -> Seen:
-        """What can be seen in the node itself; each of its WITH sees those before it, and one that is RECURSIVE itself."""
+    def _with(
+        self, node: Mapping[str, Any], seen: Seen, waiting: list[tuple[object, Seen]]
+    ) -> Seen:
+        """What can be seen in the node itself; each of its WITH sees those before it, and one that
+        is RECURSIVE itself.
+        """
         for entry in node.get("cte_map", {}).get("map", ()):
             name = entry["key"].casefold()
             if WITH_NAME.fullmatch(name) is None or name.startswith(ENGINES):
-                raise QueryError(f"WITH {name[:60]!r}: expected a plain word as its name, and none that is the engine's own")
+                raise QueryError(
+                    f"WITH {name[:60]!r}: expected a plain word as its name, and none that is the "
+                    "engine's own"
+                )
             query = entry["value"].get("query_node", entry["value"])
             is_recursive = isinstance(query, dict) and query.get("type") == "RECURSIVE_CTE_NODE"
             waiting.append((entry["value"], seen | {name} if is_recursive else seen))
@@ -109,7 +126,11 @@ class _Tree:
     def _table(self, node: Mapping[str, Any], seen: Seen, found: dict[str, int]) -> None:
         schema, name = node["schema_name"].casefold(), node["table_name"].casefold()
         if schema not in ("", SUMMARIES) or node["catalog_name"]:
-            raise self._fault(node, f"{node['table_name']}: streams and queries have no schema, summaries have {SUMMARIES}")
+            raise self._fault(
+                node,
+                f"{node['table_name']}: streams and queries have no schema, summaries have "
+                f"{SUMMARIES}",
+            )
         if schema or name not in seen:
             found.setdefault(f"{schema}.{name}" if schema else name, node["query_location"])
 
@@ -118,9 +139,17 @@ class _Tree:
         if kind.endswith("_NODE") and kind not in _READS:
             raise QueryError("expected one SELECT, and nothing that changes anything")
         if kind == "SHOW_REF":
-            raise QueryError("DESCRIBE, SHOW and SUMMARIZE are no SELECT; `edgewake streams` lists streams and their fields")
-        if kind == "TABLE_FUNCTION" and (name := node["function"].get("function_name", "")).casefold() not in ROW_MAKERS:
-            raise self._fault(node, f"{name}: in FROM stand streams, queries and {', '.join(sorted(ROW_MAKERS))}")
+            raise QueryError(
+                "DESCRIBE, SHOW and SUMMARIZE are no SELECT; `edgewake streams` lists streams and "
+                "their fields"
+            )
+        if (
+            kind == "TABLE_FUNCTION"
+            and (name := node["function"].get("function_name", "")).casefold() not in ROW_MAKERS
+        ):
+            raise self._fault(
+                node, f"{name}: in FROM stand streams, queries and {', '.join(sorted(ROW_MAKERS))}"
+            )
         name = str(node.get("function_name", ""))
         if name and not is_allowed(name) and name.casefold() not in ROW_MAKERS:
             near = get_close_matches(name.casefold(), NAMED, n=1)
@@ -129,4 +158,9 @@ class _Tree:
 
     def _fault(self, node: Mapping[str, Any], detail: str) -> QueryError:
         at = node.get("query_location")
-        return QueryError(QueryFault(detail, *place(self._sql, at if isinstance(at, int) and at <= CHARS_MAX * 4 else None)))
+        return QueryError(
+            QueryFault(
+                detail,
+                *place(self._sql, at if isinstance(at, int) and at <= CHARS_MAX * 4 else None),
+            )
+        )

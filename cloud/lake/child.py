@@ -1,7 +1,8 @@
 """The child that answers one question and ends: told on standard input, answers on standard output.
 
-A process of its own, because no engine keeps every bound it was given: a text of a gigabyte is made outside DuckDB's memory limit. The
-kernel holds this one to MEMORY_MAX, and who started it kills it when its time is over.
+A process of its own, because no engine keeps every bound it was given: a text of a gigabyte is made
+outside DuckDB's memory limit. The kernel holds this one to MEMORY_MAX, and who started it kills it
+when its time is over.
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ def main() -> None:
         fault = error.faults[0]
         found = {"refused": {"detail": fault.detail, "line": fault.line, "column": fault.column}}
     except MemoryError:
-        found = {"refused": {"detail": "needs more memory than a question may have: ask for less", "line": None, "column": None}}
+        found = {
+            "refused": {
+                "detail": "needs more memory than a question may have: ask for less",
+                "line": None,
+                "column": None,
+            }
+        }
     except (Unavailable, KafkaException) as error:
         found = {"unavailable": str(error)}
     sys.stdout.buffer.write(orjson.dumps(found))

@@ -8,7 +8,13 @@ import click
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="lake.toml")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="lake.toml",
+)
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 def lake(config_file: Path, verbose: bool) -> None:
     """Keep readings, results and summaries as Parquet, for SQL over more time than Kafka holds."""
@@ -36,7 +42,9 @@ def lake(config_file: Path, verbose: bool) -> None:
     try:
         config = load(LakeConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
-        writer = Writer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
+        writer = Writer(
+            config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat
+        )
         metrics_port.serve(
             config.metrics_port,
             lambda: [*writer.metrics.gather(), *writer.health.gather()],

@@ -20,10 +20,12 @@ from edgewake.cloud.lake.sources import Source
 from edgewake.protocol.durable import sync_directory
 
 ORPHAN_MS: Final = 3_600_000
-"""Age of a file that the manifest does not know before it is deleted: another writer's may be named in a moment."""
+"""Age of a file that the manifest does not know before it is deleted: another writer's may be named
+in a moment."""
 
 ROW_GROUP_BYTES: Final = 64 << 20
-"""Bytes in memory of what a merge writes at once. It never holds all that it merges: half a million rows of long texts are gigabytes."""
+"""Bytes in memory of what a merge writes at once. It never holds all that it merges: half a million
+rows of long texts are gigabytes."""
 
 
 class Damaged(Exception):
@@ -35,33 +37,55 @@ class Damaged(Exception):
 
 
 class Disk:
-    """Writes, merges and deletes files under a folder. Every method raises OSError, e.g. at a full disk."""
+    """Writes, merges and deletes files under a folder.
 
-    def __init__(self, folder: Path, new_id: Callable[[], str] = lambda: secrets.token_hex(8)) -> None:
+    Every method raises OSError, e.g. at a full disk.
+    """
+
+    def __init__(
+        self, folder: Path, new_id: Callable[[], str] = lambda: secrets.token_hex(8)
+    ) -> None:
         self._folder = folder
         self._new_id = new_id
 
-    def write(self, table: pa.Table, source: Source, date: str, fields: Fields, *, now_ms: int) -> File:
+    def write(
+        self, table: pa.Table, source: Source, date: str, fields: Fields, *, now_ms: int
+    ) -> File:
         """A new file of a source's rows of one day."""
         return self._written([table], table.schema, source, date, fields, now_ms=now_ms, level=0)
 
     def merge(self, files: Sequence[File], *, now_ms: int) -> File:
-        """One file of the rows of several of one topic and day, whose fields agree; of summaries, of the last revision of each. Raises
-        Damaged where one of them cannot be read.
+        """One file of the rows of several of one topic and day, whose fields agree; of summaries,
+        of the last revision of each. Raises Damaged where one of them cannot be read.
         """
         first, fields = files[0], dict[str, ColumnType]()
         for file in files:
             fields |= file.fields
         columns = physical(first.kind, fields)
         # Of each file: its column of a field → that of the merged one.
-        names = [{column: columns[name] for name, column in physical(file.kind, file.fields).items()} for file in files]
+        names = [
+            {column: columns[name] for name, column in physical(file.kind, file.fields).items()}
+            for file in files
+        ]
         opened = list(zip(files, names, strict=True))
         schema = pa.unify_schemas([self._schema(file, of_file) for file, of_file in opened])
-        tables: Iterable[pa.Table] = (table for file, of_file in opened for table in self._row_groups(file, of_file))
+        tables: Iterable[pa.Table] = (
+            table for file, of_file in opened for table in self._row_groups(file, of_file)
+        )
         if first.kind is Kind.SUMMARY:
-            tables = _only(_are_last(pa.concat_tables([self._keys(file) for file in files])), tables)
+            tables = _only(
+                _are_last(pa.concat_tables([self._keys(file) for file in files])), tables
+            )
         source = Source(first.topic, first.kind, first.name)
-        return self._written(_gathered(tables, schema), schema, source, first.date, fields, now_ms=now_ms, level=first.level + 1)
+        return self._written(
+            _gathered(tables, schema),
+            schema,
+            source,
+            first.date,
+            fields,
+            now_ms=now_ms,
+            level=first.level + 1,
+        )
 
     def delete(self, paths: Iterable[str]) -> None:
         """One that is gone already is no error."""
@@ -70,15 +94,31 @@ class Disk:
 
     def delete_orphans(self, known: set[str], *, older_than_ms: int) -> None:
         """Files of a writer that died before they were named."""
-        for path in [*self._folder.glob("*/date=*/*.parquet"), *self._folder.glob("*/date=*/*.partial")]:
-            if str(path.relative_to(self._folder)) not in known and path.stat().st_mtime * 1000 < older_than_ms - ORPHAN_MS:
+        for path in [
+            *self._folder.glob("*/date=*/*.parquet"),
+            *self._folder.glob("*/date=*/*.partial"),
+        ]:
+            if (
+                str(path.relative_to(self._folder)) not in known
+                and path.stat().st_mtime * 1000 < older_than_ms - ORPHAN_MS
+            ):
                 path.unlink(missing_ok=True)
 
     def _written(
-        self, tables: Iterable[pa.Table], schema: pa.Schema, source: Source, date: str, fields: Fields, *, now_ms: int, level: int
+        self,
+        tables: Iterable[pa.Table],
+        schema: pa.Schema,
+        source: Source,
+        date: str,
+        fields: Fields,
+        *,
+        now_ms: int,
+        level: int,
     ) -> File:
         registration = source.topic.rpartition(".")[2] if source.kind is Kind.QUERY else ""
-        folder = f"{source.kind}={source.name}{'.' if registration else ''}{registration}/date={date}"
+        folder = (
+            f"{source.kind}={source.name}{'.' if registration else ''}{registration}/date={date}"
+        )
         path = self._folder / folder / f"{self._new_id()}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         rows, size = _durable(tables, schema, path)
@@ -133,7 +173,9 @@ def _are_last(rows: pa.Table) -> pa.BooleanArray:
         .append_column("of_cloud", of_cloud)
         .sort_by([("of_cloud", "ascending"), ("@offset", "ascending")])
     )
-    last = ascending.group_by(SUMMARY_KEY, use_threads=False).aggregate([("place", "last")])["place_last"]
+    last = ascending.group_by(SUMMARY_KEY, use_threads=False).aggregate([("place", "last")])[
+        "place_last"
+    ]
     return pc.is_in(places, value_set=last)
 
 
@@ -158,7 +200,9 @@ def _gathered(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Tabl
 
 
 def _durable(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> tuple[int, int]:
-    """Write a file under its name, so that a power cut leaves all of it or nothing; its rows and bytes."""
+    """Write a file under its name, so that a power cut leaves all of it or nothing; its rows and
+    bytes.
+    """
     partial, rows = path.with_suffix(".partial"), 0
     try:
         with pq.ParquetWriter(partial, schema, compression="zstd") as writer:

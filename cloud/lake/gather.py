@@ -1,6 +1,9 @@
-"""Kafka's records as columns: what a file of the lake, or the present in a question, is made of. Pure.
+"""Kafka's records as columns: what a file of the lake, or the present in a question, is made of.
 
-A record whose fields have other types than those gathered before begins a table of its own, so that a table has one type for a field.
+Pure.
+
+A record whose fields have other types than those gathered before begins a table of its own, so that
+a table has one type for a field.
 """
 
 from __future__ import annotations
@@ -61,7 +64,9 @@ class Rows:
     values: dict[str, list[Any]] = field(default_factory=dict)
     """A field that the last records had not is shorter than `count`."""
 
-    def add(self, base: Mapping[str, Values], values: Mapping[str, Values], fields: Fields, count: int) -> None:
+    def add(
+        self, base: Mapping[str, Values], values: Mapping[str, Values], fields: Fields, count: int
+    ) -> None:
         """Rows whose fields agree with those of before."""
         for name in BASE[self.kind]:
             self.base.setdefault(name, []).extend(base[name])
@@ -74,9 +79,15 @@ class Rows:
 
     def table(self) -> pa.Table:
         """As a file holds it."""
-        columns = {name: pa.array(self.base[name], _ARROW[type_]) for name, type_ in BASE[self.kind].items()}
+        columns = {
+            name: pa.array(self.base[name], _ARROW[type_])
+            for name, type_ in BASE[self.kind].items()
+        }
         for name, column in physical(self.kind, self.fields).items():
-            columns[column] = _array(self.values[name] + [None] * (self.count - len(self.values[name])), self.fields[name])
+            columns[column] = _array(
+                self.values[name] + [None] * (self.count - len(self.values[name])),
+                self.fields[name],
+            )
         return pa.table(columns)
 
 
@@ -101,8 +112,15 @@ class Gathered:
         """Take a record; the number of its rows. Raises Foreign."""
         try:
             base, values, count = _READERS[self._kind](value, key, partition, offset)
-            fields = {name: type_ for name, column in values.items() if (type_ := _type_of(column)) is not None}
-            values = {name: _as_text(values[name]) if type_ is ColumnType.JSON else values[name] for name, type_ in fields.items()}
+            fields = {
+                name: type_
+                for name, column in values.items()
+                if (type_ := _type_of(column)) is not None
+            }
+            values = {
+                name: _as_text(values[name]) if type_ is ColumnType.JSON else values[name]
+                for name, type_ in fields.items()
+            }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Foreign(f"{type(error).__name__}: {error}") from error
         if count:
@@ -134,7 +152,8 @@ def _readings(value: bytes, _key: bytes | None, partition: int, offset: int) -> 
         "device": [record.device] * count,
         "t": [corrected_ms(t, shift=shift, received_at=received_at) for t in frame.t],
         "received_at": [received_at] * count,
-        "sent_at": [None if record.sent_at is None else min(record.sent_at + shift, received_at)] * count,
+        "sent_at": [None if record.sent_at is None else min(record.sent_at + shift, received_at)]
+        * count,
         "epoch": [frame.epoch] * count,
         "seq": [None] * count if frame.seq is None else range(frame.seq, frame.seq + count),
         "@partition": [partition] * count,
@@ -146,7 +165,9 @@ def _readings(value: bytes, _key: bytes | None, partition: int, offset: int) -> 
 def _result(value: bytes, key: bytes | None, partition: int, offset: int) -> Read:
     row = orjson.loads(value)
     row.pop("query")
-    base: dict[str, Values] = {name: [row.pop(name, None)] for name in ("window_start", "window_end", "revision", "final")}
+    base: dict[str, Values] = {
+        name: [row.pop(name, None)] for name in ("window_start", "window_end", "revision", "final")
+    }
     base |= {"@key": [(key or b"").decode()], "@partition": [partition], "@offset": [offset]}
     return base, {name: [item] for name, item in row.items()}, 1
 
@@ -156,10 +177,18 @@ def _summary(value: bytes, _key: bytes | None, partition: int, offset: int) -> R
     start, end, readings, count = (int(row[name]) for name in ("start", "end", "readings", "count"))
     if not 0 <= start < end <= TIME_MS_MAX or not 0 <= count <= readings <= COUNTER_MAX:
         raise ValueError("no summary")
-    base: dict[str, Values] = {name: [str(row[name])] for name in ("stream", "field", "devices", "maker")}
+    base: dict[str, Values] = {
+        name: [str(row[name])] for name in ("stream", "field", "devices", "maker")
+    }
     base |= {"window_start": [start], "window_end": [end], "readings": [readings], "count": [count]}
-    base |= {name: [None if row[name] is None else float(row[name])] for name in ("sum", "min", "max", "mean", "variance")}
-    base |= {name: [base64.b64decode(row[name], validate=True) if row.get(name) else None] for name in SKETCHES}
+    base |= {
+        name: [None if row[name] is None else float(row[name])]
+        for name in ("sum", "min", "max", "mean", "variance")
+    }
+    base |= {
+        name: [base64.b64decode(row[name], validate=True) if row.get(name) else None]
+        for name in SKETCHES
+    }
     base |= {"seen": _as_text([row.get("seen")]), "@partition": [partition], "@offset": [offset]}
     return base, {}, 1
 

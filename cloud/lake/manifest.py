@@ -1,8 +1,11 @@
-"""The lake's table of contents, in SQLite beside the files: which files count, and up to which place of Kafka they hold everything.
+"""The lake's table of contents, in SQLite beside the files: which files count, and up to which
+place of Kafka they hold everything.
 
-Files are written first and named here after, in one transaction with the places they reach: a file that is not named here is none, so a
-kill at any moment neither loses nor doubles a row. A writer commits only from the places that it began at; of two writers one is refused.
-Files that were merged or are too old are named no more at once, and deleted GRACE_S later, when no question reads them any longer.
+Files are written first and named here after, in one transaction with the places they reach: a file
+that is not named here is none, so a kill at any moment neither loses nor doubles a row. A writer
+commits only from the places that it began at; of two writers one is refused. Files that were merged
+or are too old are named no more at once, and deleted GRACE_S later, when no question reads them any
+longer.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ T = TypeVar("T")
 
 
 class Fenced(LocalError):
-    """Another writer was here: what this one gathered is in the lake already, or will be by the other's hand."""
+    """Another writer was here: what this one gathered is in the lake already, or will be by the
+    other's hand.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +100,11 @@ class Manifest:
         """Raises LocalError where the file cannot be opened, or is of another version."""
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._db = sqlite3.connect(folder / NAME, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            # No write-ahead log: its shared memory does not work over a mount that several machines have.
+            self._db = sqlite3.connect(
+                folder / NAME, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            # No write-ahead log: its shared memory does not work over a mount that several machines
+            # have.
             self._db.execute("PRAGMA synchronous = FULL")
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             if not version:
@@ -115,23 +123,40 @@ class Manifest:
         *,
         now_ms: int,
     ) -> None:
-        """Name new files and how far they reach. Raises Fenced where the places are no longer `before`, and sqlite3.OperationalError."""
+        """Name new files and how far they reach.
+
+        Raises Fenced where the places are no longer `before`, and sqlite3.OperationalError.
+        """
 
         def act() -> None:
             if {partition: _place(self._db, *partition) for partition in before} != dict(before):
                 raise Fenced("another process writes this lake")
             for file in added:
-                self._db.execute(f"INSERT INTO file ({_FILE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(file))  # noqa: S608  (our names)
+                self._db.execute(
+                    f"INSERT INTO file ({_FILE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    _row(file),  # noqa: S608
+                )
             for (topic, partition), place in after.items():
-                self._db.execute("INSERT OR REPLACE INTO place VALUES (?, ?, ?, ?)", (topic, partition, place.topic_id, place.next))
+                self._db.execute(
+                    "INSERT OR REPLACE INTO place VALUES (?, ?, ?, ?)",
+                    (topic, partition, place.topic_id, place.next),
+                )
             for gap in gaps:
-                self._db.execute("INSERT INTO gap VALUES (?, ?, ?, ?, ?)", (gap.topic, gap.partition, gap.first, gap.next, now_ms))
-            self._db.execute("DELETE FROM gap WHERE rowid <= (SELECT max(rowid) FROM gap) - ?", (GAPS_MAX,))
+                self._db.execute(
+                    "INSERT INTO gap VALUES (?, ?, ?, ?, ?)",
+                    (gap.topic, gap.partition, gap.first, gap.next, now_ms),
+                )
+            self._db.execute(
+                "DELETE FROM gap WHERE rowid <= (SELECT max(rowid) FROM gap) - ?", (GAPS_MAX,)
+            )
 
         self._transaction(act)
 
     def replace(self, gone: Sequence[File], merged: File | None, *, now_ms: int) -> None:
-        """Name `merged` in place of files, or nothing. Raises Fenced where one of them is named no more."""
+        """Name `merged` in place of files, or nothing.
+
+        Raises Fenced where one of them is named no more.
+        """
 
         def act() -> None:
             for file in gone:
@@ -139,7 +164,10 @@ class Manifest:
                     raise Fenced("another process merges this lake")
                 self._db.execute("INSERT OR REPLACE INTO old VALUES (?, ?)", (file.path, now_ms))
             if merged is not None:
-                self._db.execute(f"INSERT INTO file ({_FILE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(merged))  # noqa: S608  (our names)
+                self._db.execute(
+                    f"INSERT INTO file ({_FILE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    _row(merged),
+                )
 
         self._transaction(act)
 
@@ -149,19 +177,30 @@ class Manifest:
 
     def places(self) -> dict[Partition, Place]:
         """How far the lake is."""
-        return {(topic, partition): Place(id_, next_) for topic, partition, id_, next_ in self._db.execute("SELECT * FROM place")}
+        return {
+            (topic, partition): Place(id_, next_)
+            for topic, partition, id_, next_ in self._db.execute("SELECT * FROM place")
+        }
 
     def old(self, before_ms: int) -> list[str]:
         """Files to delete: named no more since before a time."""
-        return [path for (path,) in self._db.execute("SELECT path FROM old WHERE at < ?", (before_ms,))]
+        return [
+            path for (path,) in self._db.execute("SELECT path FROM old WHERE at < ?", (before_ms,))
+        ]
 
     def known(self) -> set[str]:
         """All files that may be there."""
-        return {path for (path,) in self._db.execute("SELECT path FROM file UNION SELECT path FROM old")}
+        return {
+            path for (path,) in self._db.execute("SELECT path FROM file UNION SELECT path FROM old")
+        }
 
     def deleted(self, paths: Iterable[str]) -> None:
         """Forget what is deleted."""
-        self._transaction(lambda: self._db.executemany("DELETE FROM old WHERE path = ?", [(path,) for path in paths]))
+        self._transaction(
+            lambda: self._db.executemany(
+                "DELETE FROM old WHERE path = ?", [(path,) for path in paths]
+            )
+        )
 
     def close(self) -> None:
         """Leave."""
@@ -188,7 +227,10 @@ class Contents:
 
 
 def _is_being_made(db: sqlite3.Connection, path: Path) -> bool:
-    """The writer makes the file, and its tables a moment later. Raises Unavailable where another release wrote it."""
+    """The writer makes the file, and its tables a moment later.
+
+    Raises Unavailable where another release wrote it.
+    """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version and version != VERSION:
         raise Unavailable(_of_another_version(path, version))
@@ -197,17 +239,23 @@ def _is_being_made(db: sqlite3.Connection, path: Path) -> bool:
 
 def _of_another_version(path: Path, version: int) -> str:
     return (
-        f"{path}: version {version}, expected {VERSION}; another release of edgewake wrote this lake; move its folder away, and a new one"
+        f"{path}: version {version}, expected {VERSION}; another release of edgewake wrote this "
+        "lake; move its folder away, and a new one"
         " begins with what Kafka still has"
     )
 
 
 def kept_topics(folder: Path) -> set[str]:
-    """Topics of which the lake has something, also those that Kafka has no more. Raises Unavailable."""
+    """Topics of which the lake has something, also those that Kafka has no more.
+
+    Raises Unavailable.
+    """
     if not (folder / NAME).exists():
         return set()
     try:
-        with closing(sqlite3.connect(f"file:{folder / NAME}?mode=ro", uri=True, timeout=BUSY_S)) as db:
+        with closing(
+            sqlite3.connect(f"file:{folder / NAME}?mode=ro", uri=True, timeout=BUSY_S)
+        ) as db:
             if _is_being_made(db, folder / NAME):
                 return set()
             return {topic for (topic,) in db.execute("SELECT DISTINCT topic FROM file")}
@@ -222,13 +270,22 @@ def contents(folder: Path, wanted: Iterable[str]) -> Contents:
     if not (folder / NAME).exists():
         return Contents([], {}, 0)
     try:
-        with closing(sqlite3.connect(f"file:{folder / NAME}?mode=ro", uri=True, timeout=BUSY_S, isolation_level=None)) as db:
+        with closing(
+            sqlite3.connect(
+                f"file:{folder / NAME}?mode=ro", uri=True, timeout=BUSY_S, isolation_level=None
+            )
+        ) as db:
             db.execute("BEGIN")
             if _is_being_made(db, folder / NAME):
                 return Contents([], {}, 0)
             places = db.execute(f"SELECT * FROM place WHERE topic IN ({marks})", names)  # noqa: S608  (question marks)
-            found = {(topic, partition): Place(id_, next_) for topic, partition, id_, next_ in places}
-            (gaps,) = db.execute(f"SELECT coalesce(sum(next - first), 0) FROM gap WHERE topic IN ({marks})", names).fetchone()  # noqa: S608
+            found = {
+                (topic, partition): Place(id_, next_) for topic, partition, id_, next_ in places
+            }
+            (gaps,) = db.execute(
+                f"SELECT coalesce(sum(next - first), 0) FROM gap WHERE topic IN ({marks})",
+                names,  # noqa: S608
+            ).fetchone()
             return Contents(_files(db, f"topic IN ({marks})", names), found, gaps)
     except sqlite3.Error as error:
         raise Unavailable(f"{folder / NAME}: {error}") from error
@@ -270,5 +327,7 @@ def _row(file: File) -> tuple[object, ...]:
 
 
 def _place(db: sqlite3.Connection, topic: str, partition: int) -> Place | None:
-    found = db.execute("SELECT topic_id, next FROM place WHERE topic = ? AND partition = ?", (topic, partition)).fetchone()
+    found = db.execute(
+        "SELECT topic_id, next FROM place WHERE topic = ? AND partition = ?", (topic, partition)
+    ).fetchone()
     return None if found is None else Place(*found)

@@ -27,9 +27,17 @@ class LakeMetrics:
         for name, text, value in (
             ("rows", "Readings, results and summaries put into the lake.", self.rows),
             ("foreign_records", "Records that none of our parts wrote, left out.", self.foreign),
-            ("overtaken_records", "Records that Kafka deleted before they were read.", self.overtaken),
+            (
+                "overtaken_records",
+                "Records that Kafka deleted before they were read.",
+                self.overtaken,
+            ),
             ("failures", "Times that Kafka, the disk or the manifest was away.", self.failures),
-            ("damaged_files", "Files that could not be read when they were to be merged.", self.damaged),
+            (
+                "damaged_files",
+                "Files that could not be read when they were to be merged.",
+                self.damaged,
+            ),
         ):
             yield CounterMetricFamily(f"edgewake_lake_{name}", text, value=value)
         yield gauge("edgewake_lake_files", "Files of the lake.", self.files)

@@ -1,4 +1,6 @@
-"""The present: what Kafka has after the places that the lake reaches, read into memory with a bound."""
+"""The present: what Kafka has after the places that the lake reaches, read into memory with a
+bound.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from edgewake.cloud.lake.manifest import Partition, Place
 from edgewake.cloud.lake.sources import Source, is_row
 
 ROWS_MAX: Final = 1_000_000
-"""Rows of the present in one question, some 200 bytes each while they are gathered. A writer that keeps up leaves a minute's."""
+"""Rows of the present in one question, some 200 bytes each while they are gathered. A writer that
+keeps up leaves a minute's."""
 BYTES_MAX: Final = 128 << 20
 """Bytes of the records of the present in one question."""
 BATCH: Final = 500
@@ -43,9 +46,17 @@ class Present:
 
 
 def read(
-    config: KafkaConfig, sources: Iterable[Source], partitions: Mapping[str, int], places: Mapping[Partition, Place], *, seconds: float
+    config: KafkaConfig,
+    sources: Iterable[Source],
+    partitions: Mapping[str, int],
+    places: Mapping[Partition, Place],
+    *,
+    seconds: float,
 ) -> Present:
-    """Everything committed after `places` in the sources' topics. Raises Unavailable and KafkaException."""
+    """Everything committed after `places` in the sources' topics.
+
+    Raises Unavailable and KafkaException.
+    """
     wanted = {source.topic: source for source in sources if partitions.get(source.topic)}
     present = Present({topic: Gathered(source.kind) for topic, source in wanted.items()})
     if not wanted:
@@ -55,10 +66,14 @@ def read(
         ids = topic_ids(clients.admin(config), wanted)
         ends: dict[Partition, int] = {}
         begins: dict[Partition, int] = {}
-        for partition in ((topic, number) for topic in wanted for number in range(partitions[topic])):
+        for partition in (
+            (topic, number) for topic in wanted for number in range(partitions[topic])
+        ):
             low, high = watermarks(consumer, *partition)
             known = places.get(partition)
-            is_known = known is not None and known.topic_id == ids[partition[0]] and known.next <= high
+            is_known = (
+                known is not None and known.topic_id == ids[partition[0]] and known.next <= high
+            )
             at = known.next if known is not None and is_known else low
             present.lost += max(0, low - at)
             if max(at, low) < high:
@@ -70,10 +85,21 @@ def read(
     return present
 
 
-def _read(consumer: Consumer, present: Present, at: dict[Partition, int], ends: Mapping[Partition, int], deadline_s: float) -> int:
+def _read(
+    consumer: Consumer,
+    present: Present,
+    at: dict[Partition, int],
+    ends: Mapping[Partition, int],
+    deadline_s: float,
+) -> int:
     """Read on from `at` until the partitions end; how many records are left."""
     open_, rows, size = set(ends), 0, 0
-    while open_ and rows < ROWS_MAX and size < BYTES_MAX and (left_s := deadline_s - time.monotonic()) > 0:
+    while (
+        open_
+        and rows < ROWS_MAX
+        and size < BYTES_MAX
+        and (left_s := deadline_s - time.monotonic()) > 0
+    ):
         first = consumer.poll(min(left_s, 0.5))
         for message in [] if first is None else [first, *consumer.consume(BATCH - 1, 0)]:
             partition = (message.topic(), message.partition())
@@ -95,6 +121,8 @@ def _add(gathered: Gathered, message: Message) -> int:
     if value is None or not is_row(message):
         return 0
     try:
-        return gathered.add(value, key=message.key(), partition=message.partition(), offset=message.offset())
+        return gathered.add(
+            value, key=message.key(), partition=message.partition(), offset=message.offset()
+        )
     except Foreign:
         return 0  # the writer counts them

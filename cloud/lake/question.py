@@ -1,4 +1,7 @@
-"""A question in SQL, and its bounds. Needs no DuckDB, so the operations API can refuse what is none without a process."""
+"""A question in SQL, and its bounds.
+
+Needs no DuckDB, so the operations API can refuse what is none without a process.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ CHARS_MAX: Final = 20_000
 ROWS_MAX: Final = 100_000
 """Rows of an answer that can be asked for."""
 SECONDS_MAX: Final = 60.0
-"""The longest time that can be asked for: far below the time that files stay after they were merged (manifest.GRACE_S)."""
+"""The longest time that can be asked for: far below the time that files stay after they were merged
+(manifest.GRACE_S)."""
 _BEFORE: Final = re.compile(r"[\s(]++|--[^\n]*+(?:\n|$)|/\*.*?\*/", re.DOTALL)
 _BEGINS: Final = re.compile(r"(?:select|with|from|values)\b", re.IGNORECASE)
 
@@ -23,7 +27,8 @@ class Question(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sql: str = Field(min_length=1, max_length=CHARS_MAX)
-    """One SELECT of DuckDB's SQL over streams, queries and summaries by their names. Times are TIMESTAMP in UTC."""
+    """One SELECT of DuckDB's SQL over streams, queries and summaries by their names. Times are
+    TIMESTAMP in UTC."""
     rows: int = Field(default=1000, ge=1, le=ROWS_MAX)
     """Rows of the answer at most; a longer one is cut, and says so."""
     seconds: float = Field(default=10.0, gt=0, le=SECONDS_MAX)
@@ -31,7 +36,9 @@ class Question(BaseModel):
 
 
 def is_question(sql: str) -> bool:
-    """Does it begin like one? To refuse the rest without a process. One step for each comment: a text of nothing else costs its length."""
+    """Does it begin like one? To refuse the rest without a process. One step for each comment: a
+    text of nothing else costs its length.
+    """
     at = 0
     while (skipped := _BEFORE.match(sql, at)) is not None:
         at = skipped.end()

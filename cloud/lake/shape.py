@@ -1,9 +1,10 @@
 """Which columns a table has whose files differ. Pure.
 
-A file has the columns of BASE and those of its fields; a field that is not in a file is null in its rows. A field whose type an operator
-changed is two columns: the newest type has the field's name, an older one is told apart as `name@type`. Names of Parquet and SQL do not
-tell capitals apart, those of fields do: of fields that differ by that alone, or that are named like a column of BASE, later ones in the
-alphabet are `name@2`, `name@3`.
+A file has the columns of BASE and those of its fields; a field that is not in a file is null in its
+rows. A field whose type an operator changed is two columns: the newest type has the field's name,
+an older one is told apart as `name@type`. Names of Parquet and SQL do not tell capitals apart,
+those of fields do: of fields that differ by that alone, or that are named like a column of BASE,
+later ones in the alphabet are `name@2`, `name@3`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ class Kind(StrEnum):
 
 
 class ColumnType(StrEnum):
-    """Type of a field's column. A number is a 64-bit float; json is the text of a list or an object."""
+    """Type of a field's column.
+
+    A number is a 64-bit float; json is the text of a list or an object.
+    """
 
     NUMBER = "number"
     STRING = "string"
@@ -46,10 +50,12 @@ SUMMARIES: Final = "summaries"
 """The schema, in SQL, of hours and days. No stream has a name with a point."""
 SKETCHES: Final = tuple(kind.value for kind in SketchKind if kind is not SketchKind.NUMBERS)
 SUMMARY_KEY: Final = ("stream", "field", "devices", "window_start", "maker")
-"""Whose last revision is the truth. SQL looks for one of these where the files are read, and not behind all revisions of all."""
+"""Whose last revision is the truth. SQL looks for one of these where the files are read, and not
+behind all revisions of all."""
 LAST_FIRST: Final = """CASE WHEN maker = '' THEN readings END DESC, "@offset" DESC"""
-"""Of the revisions of a summary the true one first. What the cloud computed never shrinks, as in the operations API's store: one with fewer
-readings was computed again from a log that retention has cut."""
+"""Of the revisions of a summary the true one first. What the cloud computed never shrinks, as in
+the operations API's store: one with fewer readings was computed again from a log that retention has
+cut."""
 BASE: Final[Mapping[Kind, Mapping[str, str]]] = {
     Kind.STREAM: {
         "device": "VARCHAR",
@@ -86,7 +92,8 @@ BASE: Final[Mapping[Kind, Mapping[str, str]]] = {
         "@offset": "BIGINT",
     },
 }
-"""What every row has, with its type in SQL. Times are UTC. `@`: where the row stands in Kafka; no field has such a name."""
+"""What every row has, with its type in SQL. Times are UTC. `@`: where the row stands in Kafka; no
+field has such a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,12 @@ def columns(kind: Kind, shapes: Sequence[Fields]) -> list[Column]:
     for shape in shapes:
         newest |= shape
     plain = physical(kind, newest)
-    older = {(name, type_) for shape in shapes for name, type_ in shape.items() if newest[name] is not type_}
+    older = {
+        (name, type_)
+        for shape in shapes
+        for name, type_ in shape.items()
+        if newest[name] is not type_
+    }
     return [Column(plain[name], name, type_) for name, type_ in sorted(newest.items())] + [
         Column(f"{plain[name]}@{type_}", name, type_) for name, type_ in sorted(older)
     ]
@@ -124,8 +136,10 @@ def expressions(kind: Kind, table: Iterable[Column], fields: Fields) -> list[str
     """What to select from a file with these fields, for the columns of the table."""
     of_file = physical(kind, fields)
     return [
-        f"{quoted(of_file[column.field]) if fields.get(column.field) is column.type else 'NULL'}::{SQL_TYPES[column.type]}"
-        f" AS {quoted(column.name)}"
+        (
+            f"{quoted(of_file[column.field]) if fields.get(column.field) is column.type else 'NULL'}::{SQL_TYPES[column.type]} "
+            f"AS {quoted(column.name)}"
+        )
         for column in table
     ]
 

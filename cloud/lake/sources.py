@@ -23,23 +23,35 @@ class Source:
 
 
 def source_of(topic: str) -> Source | None:
-    """None where it holds no readings, no results, and no summaries that are kept: minutes are in the analysis's own Parquet."""
+    """None where it holds no readings, no results, and no summaries that are kept: minutes are in
+    the analysis's own Parquet.
+    """
     if topic in (topics.HOURS, topics.DAYS):
-        return Source(topic, Kind.SUMMARY, f"{SUMMARIES}.{topic.removeprefix(topics.SUMMARIES_PREFIX)}")
+        return Source(
+            topic, Kind.SUMMARY, f"{SUMMARIES}.{topic.removeprefix(topics.SUMMARIES_PREFIX)}"
+        )
     if (parsed := topics.parse_query_topic(topic)) is not None:
         return Source(topic, Kind.QUERY, parsed[0])
     name = topic.removeprefix(topics.STREAM_PREFIX)
     return Source(topic, Kind.STREAM, name) if name != topic and is_stream(name) else None
 
 
-def sources_of(found: Iterable[str], *, only: Collection[str] = (), leave_out: Collection[str] = ()) -> dict[str, Source]:
+def sources_of(
+    found: Iterable[str], *, only: Collection[str] = (), leave_out: Collection[str] = ()
+) -> dict[str, Source]:
     """Topic → what is kept of it. `only`: names; none: all."""
     all_ = {topic: source for topic in found if (source := source_of(topic)) is not None}
-    return {topic: one for topic, one in all_.items() if one.name not in leave_out and (not only or one.name in only)}
+    return {
+        topic: one
+        for topic, one in all_.items()
+        if one.name not in leave_out and (not only or one.name in only)
+    }
 
 
 def newest(found: Iterable[Source]) -> dict[str, Source]:
-    """Name → the topic that it stands for: of a query's registrations the last one, before a stream of that name."""
+    """Name → the topic that it stands for: of a query's registrations the last one, before a stream
+    of that name.
+    """
     ranked: dict[str, tuple[int, Source]] = {}
     for source in found:
         parsed = topics.parse_query_topic(source.topic)

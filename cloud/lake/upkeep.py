@@ -1,7 +1,8 @@
 """Which files to merge and which to give up. Pure.
 
-A writer that is asked each minute makes 1440 files a day of a small stream. MERGE_FILES of one level become one of the next, so that a row
-is written again a few times at most; what is left of a day that is over becomes one.
+A writer that is asked each minute makes 1440 files a day of a small stream. MERGE_FILES of one
+level become one of the next, so that a row is written again a few times at most; what is left of a
+day that is over becomes one.
 """
 
 from __future__ import annotations
@@ -29,18 +30,28 @@ def to_merge(files: Iterable[File], *, today: str) -> list[Sequence[File]]:
             groups[file.topic, file.date].append(file)
     found: list[Sequence[File]] = []
     for (_, date), group in sorted(groups.items()):
-        levels = [[file for file in group if file.level == level] for level in sorted({file.level for file in group})]
+        levels = [
+            [file for file in group if file.level == level]
+            for level in sorted({file.level for file in group})
+        ]
         enough = [level for level in levels if len(level) >= MERGE_FILES]
-        found += [part for level in (enough if date >= today else [group]) if len(part := _together(level)) > 1]
+        found += [
+            part
+            for level in (enough if date >= today else [group])
+            if len(part := _together(level)) > 1
+        ]
     return found
 
 
 def to_drop(files: Iterable[File], *, today: str, days: int, bytes_max: int) -> list[File]:
-    """What is older than `days`, summaries as their topics keep them, and then the oldest days until the rest has `bytes_max`, of summaries
-    at last: they say most in the fewest bytes.
+    """What is older than `days`, summaries as their topics keep them, and then the oldest days
+    until the rest has `bytes_max`, of summaries at last: they say most in the fewest bytes.
     """
-    ordered = sorted(files, key=lambda file: (file.kind is Kind.SUMMARY, file.date, file.written_at, file.path))
-    # The earlier of two clocks, ours and the newest record's: one that jumps a year ahead would delete everything, and for good.
+    ordered = sorted(
+        files, key=lambda file: (file.kind is Kind.SUMMARY, file.date, file.written_at, file.path)
+    )
+    # The earlier of two clocks, ours and the newest record's: one that jumps a year ahead would
+    # delete everything, and for good.
     newest = min(today, max((file.date for file in ordered), default=today))
     dropped = [file for file in ordered if file.date < _kept_from(file, newest, days)]
     kept = [file for file in ordered if file.date >= _kept_from(file, newest, days)]
@@ -54,7 +65,9 @@ def to_drop(files: Iterable[File], *, today: str, days: int, bytes_max: int) -> 
 
 
 def _kept_from(file: File, newest: str, days: int) -> str:
-    kept_days = topics.SUMMARIES_KEPT_MS[file.topic] // _DAY_MS if file.kind is Kind.SUMMARY else days
+    kept_days = (
+        topics.SUMMARIES_KEPT_MS[file.topic] // _DAY_MS if file.kind is Kind.SUMMARY else days
+    )
     return (dt.date.fromisoformat(newest) - dt.timedelta(days=kept_days)).isoformat()
 
 

@@ -1,8 +1,10 @@
-"""Writes the lake: follows streams, results of queries, and summaries of hours and days, and puts what came into Parquet every so often.
+"""Writes the lake: follows streams, results of queries, and summaries of hours and days, and puts
+what came into Parquet every so often.
 
-Order: files durable, then named in the manifest together with the places that they reach (manifest.py). What is gathered and not yet
-written is in memory only, and is read from Kafka again after a crash. At a full disk nothing is lost: it says so, forgets what it gathered
-and tries again from the manifest's places, for as long as Kafka keeps the records.
+Order: files durable, then named in the manifest together with the places that they reach
+(manifest.py). What is gathered and not yet written is in memory only, and is read from Kafka again
+after a crash. At a full disk nothing is lost: it says so, forgets what it gathered and tries again
+from the manifest's places, for as long as Kafka keeps the records.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from edgewake.protocol.errors import Unavailable
 log = logging.getLogger("edgewake.lake")
 
 POLL_S: Final = 0.5
-"""How long Kafka is waited for at most, so that the part gives signs of life and ends when it is told to."""
+"""How long Kafka is waited for at most, so that the part gives signs of life and ends when it is
+told to."""
 BATCH: Final = 500
 """Records taken from Kafka's client at once."""
 LOOK_EVERY_S: Final = 10.0
@@ -46,10 +49,12 @@ LOOK_EVERY_S: Final = 10.0
 UPKEEP_EVERY_S: Final = 60.0
 """Between two looks for what is to be merged and deleted."""
 UPKEEP_SHARE: Final = 4
-"""While groups of files wait, one is merged in a turn, and reading goes on between: merging takes one part in so many of the time."""
+"""While groups of files wait, one is merged in a turn, and reading goes on between: merging takes
+one part in so many of the time."""
 ORPHANS_EVERY_S: Final = 3600.0
 _CONSUMER: Final[dict[str, Any]] = {
-    # Nobody waits for what is gathered: Kafka is asked twice a second, and not once for each record.
+    # Nobody waits for what is gathered: Kafka is asked twice a second, and not once for each
+    # record.
     "fetch.wait.max.ms": 500,
     "fetch.min.bytes": 1 << 20,
     "queued.max.messages.kbytes": 8_192,
@@ -60,7 +65,13 @@ class Writer:
     """Runs until `stop`."""
 
     def __init__(
-        self, config: LakeConfig, *, clock: Clock, rng: random.Random, stop: threading.Event, on_turn: Callable[[], None] = lambda: None
+        self,
+        config: LakeConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        stop: threading.Event,
+        on_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self._config, self._clock, self._stop, self._on_turn = config, clock, stop, on_turn
         self._backoff = Backoff(rng, first_s=0.5, max_s=15.0)
@@ -73,13 +84,28 @@ class Writer:
         try:
             while not self._stop.is_set():
                 try:
-                    _Turns(self._config, manifest, self._clock, self.metrics, self._on_turn, self._went_well).run(self._stop)
-                except (Unavailable, Fenced, KafkaException, sqlite3.OperationalError, OSError) as error:
+                    _Turns(
+                        self._config,
+                        manifest,
+                        self._clock,
+                        self.metrics,
+                        self._on_turn,
+                        self._went_well,
+                    ).run(self._stop)
+                except (
+                    Unavailable,
+                    Fenced,
+                    KafkaException,
+                    sqlite3.OperationalError,
+                    OSError,
+                ) as error:
                     self.metrics.failures += 1
                     what = "disk" if isinstance(error, OSError) else "wait"
                     self.health.note(what, f"the lake waits, nothing is lost: {error}")
                     event = f"lake.{what}"
-                    log.warning("the lake waits, nothing is lost: %s", error, extra={"event": event})
+                    log.warning(
+                        "the lake waits, nothing is lost: %s", error, extra={"event": event}
+                    )
                     self._wait(self._backoff.next_s())
         finally:
             manifest.close()
@@ -150,7 +176,9 @@ class _Turns:
                     took_s = self._clock.monotonic_s() - now_s
                     upkeep_at = now_s + (UPKEEP_SHARE * took_s if is_more else UPKEEP_EVERY_S)
                 if now_s >= orphans_at:
-                    self._disk.delete_orphans(self._manifest.known(), older_than_ms=self._clock.now_ms())
+                    self._disk.delete_orphans(
+                        self._manifest.known(), older_than_ms=self._clock.now_ms()
+                    )
                     orphans_at = now_s + ORPHANS_EVERY_S
             self._write()
         finally:
@@ -160,23 +188,34 @@ class _Turns:
         counts = partition_counts(self._consumer)
         found = sources_of(counts, only=self._config.only, leave_out=self._config.leave_out)
         if gone := self._sources.keys() - found.keys():
-            raise Unavailable(f"{min(gone)} was deleted")  # what was read of others is read again from the manifest's places
-        new = {(topic, number) for topic in found for number in range(counts[topic])} - self._assigned
+            raise Unavailable(
+                f"{min(gone)} was deleted"
+            )  # what was read of others is read again from the manifest's places
+        new = {
+            (topic, number) for topic in found for number in range(counts[topic])
+        } - self._assigned
         if new:
             self._sources = found
             self._ids |= topic_ids(self._admin, {topic for topic, _ in new})
-            self._consumer.incremental_assign([TopicPartition(*partition, self._begin(*partition)) for partition in sorted(new)])
+            self._consumer.incremental_assign(
+                [TopicPartition(*partition, self._begin(*partition)) for partition in sorted(new)]
+            )
             self._assigned |= new
 
     def _begin(self, topic: str, partition: int) -> int:
         low, high = watermarks(self._consumer, topic, partition)
         known = self._places.get((topic, partition))
-        at = known.next if known is not None and known.topic_id == self._ids[topic] and known.next <= high else None
+        at = (
+            known.next
+            if known is not None and known.topic_id == self._ids[topic] and known.next <= high
+            else None
+        )
         if at is not None and at < low:
             self._gaps.append(Gap(topic, partition, at, low))
             self._metrics.overtaken += low - at
             log.error(
-                "%s, partition %d: Kafka deleted %d records before the lake had them", topic, partition, low - at,
+                "%s, partition %d: Kafka deleted %d records before the lake had them", topic,
+                partition, low - at,
                 extra={"event": "lake.gap"},
             )  # fmt: skip
         return low if at is None else max(at, low)
@@ -196,7 +235,14 @@ class _Turns:
             return
         date = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC).date().isoformat()
         try:
-            self._pending.add(self._sources[topic], date, value, key=message.key(), partition=partition, offset=offset)
+            self._pending.add(
+                self._sources[topic],
+                date,
+                value,
+                key=message.key(),
+                partition=partition,
+                offset=offset,
+            )
         except Foreign as error:
             self._metrics.foreign += 1
             log.debug("%s, partition %d, offset %d: %s", topic, partition, offset, error)
@@ -206,8 +252,14 @@ class _Turns:
             return
         now_ms = self._clock.now_ms()
         self._check_ids()
-        files = [self._disk.write(rows.table(), source, date, rows.fields, now_ms=now_ms) for source, date, rows in self._pending]
-        after = {partition: Place(self._ids[partition[0]], next_) for partition, next_ in self._next.items()}
+        files = [
+            self._disk.write(rows.table(), source, date, rows.fields, now_ms=now_ms)
+            for source, date, rows in self._pending
+        ]
+        after = {
+            partition: Place(self._ids[partition[0]], next_)
+            for partition, next_ in self._next.items()
+        }
         before = {partition: self._places.get(partition) for partition in after}
         self._commit(files, before, after, now_ms)
         self._places |= after
@@ -216,7 +268,13 @@ class _Turns:
         self._forget()
         self._on_well(is_written=True)
 
-    def _commit(self, files: list[File], before: dict[Partition, Place | None], after: dict[Partition, Place], now_ms: int) -> None:
+    def _commit(
+        self,
+        files: list[File],
+        before: dict[Partition, Place | None],
+        after: dict[Partition, Place],
+        now_ms: int,
+    ) -> None:
         try:
             self._manifest.commit(files, before, after, self._gaps, now_ms=now_ms)
         except Fenced:
@@ -225,23 +283,38 @@ class _Turns:
         reach("lake.committed")
 
     def _check_ids(self) -> None:
-        """A topic that was made anew under our hands would mix its records with those of the old one."""
+        """A topic that was made anew under our hands would mix its records with those of the old
+        one.
+        """
         names = {topic for topic, _ in self._next}
-        if names and any(self._ids[name] != id_ for name, id_ in topic_ids(self._admin, names).items()):
+        if names and any(
+            self._ids[name] != id_ for name, id_ in topic_ids(self._admin, names).items()
+        ):
             raise Unavailable("a topic was made anew")
 
     def _keep(self) -> bool:
-        """Merge one group, give up what is too old, delete what nobody reads any more. Is more to be merged?"""
+        """Merge one group, give up what is too old, delete what nobody reads any more.
+
+        Is more to be merged?
+        """
         now_ms = self._clock.now_ms()
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date().isoformat()
         files = self._manifest.files()
-        groups = upkeep.to_merge((file for file in files if file.path not in self._damaged), today=today)
+        groups = upkeep.to_merge(
+            (file for file in files if file.path not in self._damaged), today=today
+        )
         is_merged = bool(groups) and self._merge(groups[0], now_ms)
         if is_merged:
             files = self._manifest.files()
-        if dropped := upkeep.to_drop(files, today=today, days=self._config.keep_days, bytes_max=self._config.bytes_max):
+        if dropped := upkeep.to_drop(
+            files, today=today, days=self._config.keep_days, bytes_max=self._config.bytes_max
+        ):
             self._manifest.replace(dropped, None, now_ms=now_ms)
-            log.info("%d files are older than they are kept", len(dropped), extra={"event": "lake.dropped"})
+            log.info(
+                "%d files are older than they are kept",
+                len(dropped),
+                extra={"event": "lake.dropped"},
+            )
             files = self._manifest.files()
         if old := self._manifest.old(now_ms - GRACE_S * 1000):
             self._disk.delete(old)
@@ -250,13 +323,19 @@ class _Turns:
         return is_merged and len(groups) > 1
 
     def _merge(self, group: Sequence[File], now_ms: int) -> bool:
-        """Was it merged? A file that cannot be read, or a disk that has no room for both, is no reason to write nothing more."""
+        """Was it merged? A file that cannot be read, or a disk that has no room for both, is no
+        reason to write nothing more.
+        """
         try:
             merged = self._disk.merge(group, now_ms=now_ms)
         except Damaged as error:
             self._damaged.add(error.file.path)
             self._metrics.damaged += 1
-            log.error("%s; questions that need it fail, the rest goes on", error, extra={"event": "lake.damaged"})
+            log.error(
+                "%s; questions that need it fail, the rest goes on",
+                error,
+                extra={"event": "lake.damaged"},
+            )
             return False
         except OSError as error:
             self._metrics.failures += 1

@@ -1,6 +1,8 @@
-"""What the brokers are asked about topics: where partitions begin and end, where a time is in them, and which topic a name stands for.
+"""What the brokers are asked about topics: where partitions begin and end, where a time is in them,
+and which topic a name stands for.
 
-A question is asked once for all who have it at the same time: clients come back all at once. Errors: Unavailable.
+A question is asked once for all who have it at the same time: clients come back all at once.
+Errors: Unavailable.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """One asking at a time for each key; who asks meanwhile shares an answer. Who is cancelled does not take the answer from others."""
+    """One asking at a time for each key; who asks meanwhile shares an answer.
+
+    Who is cancelled does not take the answer from others.
+    """
 
     def __init__(self, ask: Callable[[K], Awaitable[T]]) -> None:
         self._ask = ask
@@ -40,7 +45,9 @@ class SingleFlight(Generic[K, T]):
         return await asyncio.shield(self._asking.get(key) or self._start(key))
 
     async def get_fresh(self, key: K) -> T:
-        """The answer to a question that is asked after this call: shared with all who come before it is asked."""
+        """The answer to a question that is asked after this call: shared with all who come before
+        it is asked.
+        """
         asking = self._asking.get(key)
         if asking is None:
             return await asyncio.shield(self._start(key))
@@ -77,9 +84,13 @@ class AskKafka:
         self._admin: Admin = clients.admin(config)
         self._clock = clock
         self._known: dict[tuple[Source, ...], tuple[float, list[list[Bounds]]]] = {}
-        self._bounds: SingleFlight[tuple[Source, ...], list[list[Bounds]]] = SingleFlight(self._ask_bounds)
+        self._bounds: SingleFlight[tuple[Source, ...], list[list[Bounds]]] = SingleFlight(
+            self._ask_bounds
+        )
 
-    async def bounds(self, sources: tuple[Source, ...], *, fresh: bool = False) -> list[list[Bounds]]:
+    async def bounds(
+        self, sources: tuple[Source, ...], *, fresh: bool = False
+    ) -> list[list[Bounds]]:
         """What is kept of each partition of each source."""
         if fresh:
             return await self._bounds.get_fresh(sources)
@@ -88,14 +99,21 @@ class AskKafka:
         return known if now - asked < BOUNDS_KEPT_S else await self._bounds.get(sources)
 
     async def offsets_at(self, sources: Sequence[Source], ms: int) -> dict[tuple[str, int], int]:
-        """By topic and partition: the first record that entered the cloud at `ms` or later; -1 where there is none yet."""
+        """By topic and partition: the first record that entered the cloud at `ms` or later; -1
+        where there is none yet.
+        """
         return await self._offsets(_all_partitions(sources), OffsetSpec.for_timestamp(ms))
 
     async def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
         """Kafka's ids of topics: a topic that was made anew has another one."""
         try:
-            asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S)
-            return {name: str((await asyncio.wrap_future(future)).topic_id) for name, future in asked.items()}
+            asked = self._admin.describe_topics(
+                TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S
+            )
+            return {
+                name: str((await asyncio.wrap_future(future)).topic_id)
+                for name, future in asked.items()
+            }
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
 
@@ -105,12 +123,19 @@ class AskKafka:
         asked_s = self._clock.monotonic_s()
         earliest = await self._offsets(partitions, OffsetSpec.earliest())
         latest = await self._offsets(partitions, OffsetSpec.latest())
-        found = [[Bounds(earliest[s.topic, p], latest[s.topic, p]) for p in range(s.partitions)] for s in sources]
-        self._known = {key: value for key, value in self._known.items() if asked_s - value[0] < BOUNDS_KEPT_S}
+        found = [
+            [Bounds(earliest[s.topic, p], latest[s.topic, p]) for p in range(s.partitions)]
+            for s in sources
+        ]
+        self._known = {
+            key: value for key, value in self._known.items() if asked_s - value[0] < BOUNDS_KEPT_S
+        }
         self._known[sources] = (asked_s, found)
         return found
 
-    async def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    async def _offsets(
+        self, partitions: Sequence[TopicPartition], spec: OffsetSpec
+    ) -> dict[tuple[str, int], int]:
         """The end is the one of committed records."""
         try:
             try:
@@ -124,11 +149,18 @@ class AskKafka:
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
 
-    async def _listed(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    async def _listed(
+        self, partitions: Sequence[TopicPartition], spec: OffsetSpec
+    ) -> dict[tuple[str, int], int]:
         asked = self._admin.list_offsets(
-            dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ADMIN_TIMEOUT_S
+            dict.fromkeys(partitions, spec),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=ADMIN_TIMEOUT_S,
         )
-        return {(one.topic, one.partition): (await asyncio.wrap_future(future)).offset for one, future in asked.items()}
+        return {
+            (one.topic, one.partition): (await asyncio.wrap_future(future)).offset
+            for one, future in asked.items()
+        }
 
 
 def _all_partitions(sources: Iterable[Source]) -> list[TopicPartition]:

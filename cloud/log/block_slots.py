@@ -1,7 +1,8 @@
 """How many blocks of older records are in memory while chunks are made from them. Pure.
 
-A chunk over n partitions that are all old needs n blocks at the same time. Whoever makes one gets room for all of them at once or waits in
-line, so that no two wait for each other; one that needs more than there is room for has it alone.
+A chunk over n partitions that are all old needs n blocks at the same time. Whoever makes one gets
+room for all of them at once or waits in line, so that no two wait for each other; one that needs
+more than there is room for has it alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class BlockSlots:
         self.reserved = 0
 
     def reserve(self, claim: Claim, count: int) -> bool:
-        """Have room for `count` blocks; False: not now, and what it had is given back until it is granted all."""
+        """Have room for `count` blocks; False: not now, and what it had is given back until it is
+        granted all.
+        """
         if claim.has >= count:
             return True
         self.release(claim)

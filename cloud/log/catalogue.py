@@ -1,10 +1,11 @@
 """Which streams and queries there are: Kafka's topics, and what the compacted tables say of them.
 
-Each registration of a query has a topic of its own; a query's name stands for the topic of its present registration, and after it was
-removed for that of its last one, until that is deleted.
+Each registration of a query has a topic of its own; a query's name stands for the topic of its
+present registration, and after it was removed for that of its last one, until that is deleted.
 
-Refreshed every REFRESH_S and at once when somebody asks for an unknown name, so a query that was just added is found within a second. The
-tables are followed; all topics are listed seldom while nothing changes (is_list_due).
+Refreshed every REFRESH_S and at once when somebody asks for an unknown name, so a query that was
+just added is found within a second. The tables are followed; all topics are listed seldom while
+nothing changes (is_list_due).
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ log = logging.getLogger("edgewake.hub")
 
 REFRESH_S: Final = 1.0
 LIST_S: Final = 5.0
-"""Seconds from one list of Kafka's topics to the next while nothing changes: it names each topic and partition there is, and is the dearest
-question of a small system. It tells what no table does (who deleted a topic by hand, whether Kafka is there)."""
+"""Seconds from one list of Kafka's topics to the next while nothing changes: it names each topic
+and partition there is, and is the dearest question of a small system. It tells what no table does
+(who deleted a topic by hand, whether Kafka is there)."""
 CHANGED_S: Final = 15.0
-"""Seconds after a change of the streams or queries in which topics are listed with each look: theirs are made by others, later."""
+"""Seconds after a change of the streams or queries in which topics are listed with each look:
+theirs are made by others, later."""
 ASK_TIMEOUT_S: Final = 3.0
 """How long a request for an unknown name waits for a fresh look."""
 STALE_S: Final = 15.0
@@ -140,7 +143,9 @@ class Catalogue:
         return {name: topic for name, topic in self.topics.items() if reader.may_read(name)}
 
     async def find(self, names: tuple[str, ...], reader: Reader = ANYBODY) -> list[Topic]:
-        """The topics of names, after a fresh look if one is unknown; raises UnknownStream or Unavailable."""
+        """The topics of names, after a fresh look if one is unknown; raises UnknownStream or
+        Unavailable.
+        """
         if any(name not in self.seen_by(reader) for name in names):
             await self._ask()
         seen = self.seen_by(reader)
@@ -155,10 +160,15 @@ class Catalogue:
 
     def describe(self, reader: Reader = ANYBODY) -> list[dict[str, Any]]:
         """Streams and queries for people: name, kind, description, fields, state."""
-        return [self._described(topic) for topic in sorted(self.seen_by(reader).values(), key=lambda t: (t.is_query, t.name))]
+        return [
+            self._described(topic)
+            for topic in sorted(self.seen_by(reader).values(), key=lambda t: (t.is_query, t.name))
+        ]
 
     def field_kinds(self, name: str) -> Mapping[str, str] | None:
-        """The fields of a stream with their types; None of a query, and of a stream whose fields were not learnt yet."""
+        """The fields of a stream with their types; None of a query, and of a stream whose fields
+        were not learnt yet.
+        """
         topic = self.topics.get(name)
         if topic is None or topic.is_query:
             return None
@@ -188,10 +198,15 @@ class Catalogue:
                 raise Unavailable(self.why_unreachable) from None
 
     def _with_vanished(self, found: Mapping[str, Topic]) -> Mapping[str, Topic]:
-        """Keep a topic that is missing for VANISH_LOOKS looks: a broker that starts may not know all, and a 404 ends a browser's stream."""
+        """Keep a topic that is missing for VANISH_LOOKS looks: a broker that starts may not know
+        all, and a 404 ends a browser's stream.
+        """
         gone = {name: self._missing.get(name, 0) + 1 for name in self.topics if name not in found}
         self._missing = gone
-        return {**{name: self.topics[name] for name, looks in gone.items() if looks < VANISH_LOOKS}, **found}
+        return {
+            **{name: self.topics[name] for name, looks in gone.items() if looks < VANISH_LOOKS},
+            **found,
+        }
 
     async def _pause(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -224,19 +239,29 @@ class Catalogue:
         while self._tables.poll(0.0):
             pass
         now_s = self._clock.monotonic_s()
-        if self._is_asked or self._missing or is_list_due(now_s, listed_s=self._listed_s, changed_s=self._changed_s):
+        if (
+            self._is_asked
+            or self._missing
+            or is_list_due(now_s, listed_s=self._listed_s, changed_s=self._changed_s)
+        ):
             try:
                 listed = self._admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
             except KafkaException as error:
                 raise Unavailable(error.args[0].str()) from error
             self._partitions = {name: len(entry.partitions) for name, entry in listed.items()}
             self._listed_s = self._clock.monotonic_s()
-        registered_at = {name: row.get("registered_at") for name, row in self._rows[topics.QUERIES].items()}
+        registered_at = {
+            name: row.get("registered_at") for name, row in self._rows[topics.QUERIES].items()
+        }
         return topics_of(self._partitions, registered_at)
 
     def _read_tables(self) -> TableReader:
         topic_admin.ensure_topics(self._config, _TABLES, client=self._admin)
-        reader = TableReader(self._config, f"{self._client_id}-catalogue", {table: partial(self._change, table) for table in _TABLES})
+        reader = TableReader(
+            self._config,
+            f"{self._client_id}-catalogue",
+            {table: partial(self._change, table) for table in _TABLES},
+        )
         try:
             reader.read_all()
         except Unavailable:
@@ -253,10 +278,17 @@ class Catalogue:
             self._rows[table][key] = orjson.loads(value)
 
     def _described(self, topic: Topic) -> dict[str, Any]:
-        shown: dict[str, Any] = {"name": topic.name, "kind": "query" if topic.is_query else "stream", "partitions": topic.partitions}
+        shown: dict[str, Any] = {
+            "name": topic.name,
+            "kind": "query" if topic.is_query else "stream",
+            "partitions": topic.partitions,
+        }
         if not topic.is_query:
             row = self._rows[topics.STREAMS].get(topic.name, {})
-            return shown | {"description": row.get("description", ""), "fields": row.get("fields", {})}
+            return shown | {
+                "description": row.get("description", ""),
+                "fields": row.get("fields", {}),
+            }
         progress = self._rows[topics.PROGRESS].get(topic.name, {})
         registered = topic.name in self._rows[topics.QUERIES]
         return shown | {
@@ -269,16 +301,19 @@ class Catalogue:
 
 
 def is_list_due(now_s: float, *, listed_s: float, changed_s: float) -> bool:
-    """Are Kafka's topics to be listed with this look, though nobody asks and none is missed? In seconds, monotonic: when they were listed
-    last, and when the streams or queries changed last.
+    """Are Kafka's topics to be listed with this look, though nobody asks and none is missed? In
+    seconds, monotonic: when they were listed last, and when the streams or queries changed last.
     """
     return now_s - listed_s >= LIST_S or now_s - changed_s < CHANGED_S
 
 
 def topics_of(partitions: Mapping[str, int], registered_at: Mapping[str, Any]) -> dict[str, Topic]:
-    """Streams and queries among all topics, by name. `registered_at`: of the queries that are registered.
+    """Streams and queries among all topics, by name.
 
-    A registered query and a stream never have one name (`ew.streams` decides); a stream may have that of a query that was removed.
+    `registered_at`: of the queries that are registered.
+
+    A registered query and a stream never have one name (`ew.streams` decides); a stream may have
+    that of a query that was removed.
     """
     found: dict[str, Topic] = {}
     newest: dict[str, int] = {}
@@ -308,7 +343,9 @@ T = TypeVar("T")
 
 
 async def _in_daemon_thread(call: Callable[[], T]) -> T:
-    """Run a call that may block; unlike an executor's, its thread does not hold up the process's end when Kafka is away."""
+    """Run a call that may block; unlike an executor's, its thread does not hold up the process's
+    end when Kafka is away.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

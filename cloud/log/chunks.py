@@ -1,7 +1,9 @@
-"""Chunks: what a subscription shows between two positions, made once and shared by all who stand at the first of them.
+"""Chunks: what a subscription shows between two positions, made once and shared by all who stand at
+the first of them.
 
-Chunks are found by the canonical form of their start. They are kept within a bound of bytes for all subscriptions together, and no
-longer than UNUSED_S after somebody last asked for them; one that is asked for later is made again.
+Chunks are found by the canonical form of their start. They are kept within a bound of bytes for all
+subscriptions together, and no longer than UNUSED_S after somebody last asked for them; one that is
+asked for later is made again.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ Key: TypeAlias = Positions
 
 @dataclass(slots=True)
 class Chunk(Generic[C]):
-    """`content` is what is shown between `start` and `end` in one encoding; None where nothing is."""
+    """`content` is what is shown between `start` and `end` in one encoding; None where nothing
+    is.
+    """
 
     key: Key
     start: Positions

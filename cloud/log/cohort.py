@@ -1,4 +1,5 @@
-"""A cohort: all subscribers of a view that stand at the same place, one second or one week behind, and the chunk being made for them.
+"""A cohort: all subscribers of a view that stand at the same place, one second or one week behind,
+and the chunk being made for them.
 
 One reading, one filtering and one encoding serve them all:
 
@@ -6,8 +7,9 @@ One reading, one filtering and one encoding serve them all:
        │                                                   └──▶ lost: the range is no longer kept; everybody is told, it is over
        └──▶ parked: nothing is left; goes on with the next records
 
-A partition whose older records cannot be read is left out, so that it holds up none of the others, and is tried again. Blocks are held by
-as many cohorts as there is room for (`edgewake.cloud.log.block_slots`); the others wait for their turn.
+A partition whose older records cannot be read is left out, so that it holds up none of the others,
+and is tried again. Blocks are held by as many cohorts as there is room for
+(`edgewake.cloud.log.block_slots`); the others wait for their turn.
 """
 
 from __future__ import annotations
@@ -100,7 +102,10 @@ class Cohort:
         self._room = Claim(self._granted)
 
     def work(self, is_time_up: IsTimeUp) -> bool:
-        """Go on until the time is up; True when there is more to do. What fails ends the view and nothing else."""
+        """Go on until the time is up; True when there is more to do.
+
+        What fails ends the view and nothing else.
+        """
         if not self._view.has(self):
             return False
         if not self.subscribers:
@@ -117,7 +122,9 @@ class Cohort:
         if self._reader is None:
             self._reader = self._view.reader(self.positions)
         while self._has_blocks(self._reader):
-            match self._reader.read(self._blocks, horizon=self._view.horizon(), is_time_up=is_time_up):
+            match self._reader.read(
+                self._blocks, horizon=self._view.horizon(), is_time_up=is_time_up
+            ):
                 case Stop.TIME:
                     return True
                 case Stop.BLOCK if not self._reader.has_moved:
@@ -132,7 +139,9 @@ class Cohort:
         return False
 
     def _finish(self, reader: Reader, *, is_at_end: bool) -> None:
-        self._view.finish(self, reader.batch(is_at_end=is_at_end), is_at_end=is_at_end and not self._left_out)
+        self._view.finish(
+            self, reader.batch(is_at_end=is_at_end), is_at_end=is_at_end and not self._left_out
+        )
 
     def release(self) -> None:
         """Hold no blocks."""
@@ -158,7 +167,9 @@ class Cohort:
             self._view.unpark(self)
 
     def move_on(self, key: Key, positions: Positions) -> None:
-        """Stand at `key` from now on: the chunk made shows nothing, so nobody has to be woken for it."""
+        """Stand at `key` from now on: the chunk made shows nothing, so nobody has to be woken for
+        it.
+        """
         self.key, self.positions = key, positions
         self._reader = None
         self._left_out.clear()
@@ -166,7 +177,9 @@ class Cohort:
     # Older records.
 
     def _has_blocks(self, reader: Reader) -> bool:
-        """Are there blocks for all older partitions? Asks for those that are missing, once there is room for them."""
+        """Are there blocks for all older partitions? Asks for those that are missing, once there is
+        room for them.
+        """
         wanted = [at for at in reader.older() if at not in self._left_out]
         if wanted and self._room.has < len(wanted):
             self._blocks.clear()
@@ -205,7 +218,9 @@ class Cohort:
                     if self._reader is None or not self._reader.has_moved:
                         self._view.lose(self, Lost(at))
                         return
-                    self._left_out.add(at)  # its subscribers get what comes before, then stand where the range is lost
+                    self._left_out.add(
+                        at
+                    )  # its subscribers get what comes before, then stand where the range is lost
                 case _:
                     self._left_out.add(at)
             if not self._asked:

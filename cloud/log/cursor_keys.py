@@ -1,12 +1,15 @@
-"""The keys that sign cursors, from a file that all access servers and push proxies share. It is read again whenever it changes.
+"""The keys that sign cursors, from a file that all access servers and push proxies share.
+
+It is read again whenever it changes.
 
     # kid hexkey [sign | verify]
     1 6f1c… verify
     2 a07e… sign
 
-One key signs, all verify; a key that is alone signs without being told to. To rotate, on all servers: add the new key as `verify`,
-then swap `sign` and `verify`, and after the retention of the streams remove the old one. Whichever two servers are a step apart, each
-reads what the other wrote, and none is restarted.
+One key signs, all verify; a key that is alone signs without being told to. To rotate, on all
+servers: add the new key as `verify`, then swap `sign` and `verify`, and after the retention of the
+streams remove the old one. Whichever two servers are a step apart, each reads what the other wrote,
+and none is restarted.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ log = logging.getLogger("edgewake.log")
 
 LOOK_S: Final = 1.0
 """Between two looks whether the file changed."""
-_EXPECTED: Final = "expected `kid hexkey`, e.g. `1 00ff…`, with `sign` or `verify` after it where there are several"
+_EXPECTED: Final = (
+    "expected `kid hexkey`, e.g. `1 00ff…`, with `sign` or `verify` after it where there are "
+    "several"
+)
 
 
 def load_keys(path: Path) -> CursorKeys:
@@ -43,7 +49,11 @@ def load_keys(path: Path) -> CursorKeys:
         if not words:
             continue
         try:
-            kid, key, use = int(words[0]), bytes.fromhex(words[1]), words[2] if len(words) == 3 else ""
+            kid, key, use = (
+                int(words[0]),
+                bytes.fromhex(words[1]),
+                words[2] if len(words) == 3 else "",
+            )
         except (ValueError, IndexError):
             raise ConfigError(f"{path}, line {number}: {_EXPECTED}") from None
         if len(words) > 3 or use not in ("", "sign", "verify") or kid in found:
@@ -52,7 +62,9 @@ def load_keys(path: Path) -> CursorKeys:
         uses[kid] = use
     signing = [kid for kid, use in uses.items() if use == "sign" or (not use and len(uses) == 1)]
     if len(signing) != 1:
-        raise ConfigError(f"{path}: {len(signing)} keys are marked `sign`: expected one, and all others `verify`")
+        raise ConfigError(
+            f"{path}: {len(signing)} keys are marked `sign`: expected one, and all others `verify`"
+        )
     try:
         return CursorKeys(found, signing[0])
     except ValueError as error:
@@ -60,7 +72,10 @@ def load_keys(path: Path) -> CursorKeys:
 
 
 class KeyFile:
-    """A codec whose keys follow a file; one task runs `run`. Raises ConfigError where the file cannot be used at the start."""
+    """A codec whose keys follow a file; one task runs `run`.
+
+    Raises ConfigError where the file cannot be used at the start.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -74,7 +89,10 @@ class KeyFile:
             self.look()
 
     def look(self) -> None:
-        """Read the file again if it changed. Keys that cannot be used are logged, and those of before go on."""
+        """Read the file again if it changed.
+
+        Keys that cannot be used are logged, and those of before go on.
+        """
         now = _identity(self._path)
         if now == self._seen:
             return
@@ -84,11 +102,17 @@ class KeyFile:
         except ConfigError as error:
             log.error("cursor keys not changed: %s", error, extra={"event": "cursor_keys.refused"})
         else:
-            log.info("cursor keys changed; key %d signs", self.codec.keys.signing, extra={"event": "cursor_keys.changed"})
+            log.info(
+                "cursor keys changed; key %d signs",
+                self.codec.keys.signing,
+                extra={"event": "cursor_keys.changed"},
+            )
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
-    """What changes with the file; None while it is not there (it is being replaced, or its volume is away)."""
+    """What changes with the file; None while it is not there (it is being replaced, or its volume
+    is away).
+    """
     try:
         found = path.stat()
     except OSError:
@@ -97,15 +121,21 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 
 
 def state_key_file() -> Path:
-    """The file used where none is configured: made once in this user's state folder, so that a restart continues every cursor.
+    """The file used where none is configured: made once in this user's state folder, so that a
+    restart continues every cursor.
 
-    $STATE_DIRECTORY (systemd's), else $XDG_STATE_HOME/edgewake, else ~/.local/state/edgewake. Where that cannot be written, a key is
-    made for this process alone; after a restart clients then get a gap `unverifiable` and go on by their policy.
+    $STATE_DIRECTORY (systemd's), else $XDG_STATE_HOME/edgewake, else ~/.local/state/edgewake. Where
+    that cannot be written, a key is made for this process alone; after a restart clients then get a
+    gap `unverifiable` and go on by their policy.
     """
     try:
         return _ensure(_state_folder() / "cursor.key")
     except (OSError, RuntimeError) as error:  # the latter: this user has no home
-        log.warning("cursors are good for this process only: %s", error, extra={"event": "cursor_keys.not_kept"})
+        log.warning(
+            "cursors are good for this process only: %s",
+            error,
+            extra={"event": "cursor_keys.not_kept"},
+        )
         return _ensure(Path(tempfile.mkdtemp(prefix="edgewake-")) / "cursor.key")
 
 
@@ -116,11 +146,16 @@ def _state_folder() -> Path:
 
 
 def _ensure(path: Path) -> Path:
-    """Make the file with a new key unless it is there. Two processes that start at once get the same: a link replaces nothing."""
+    """Make the file with a new key unless it is there.
+
+    Two processes that start at once get the same: a link replaces nothing.
+    """
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".cursor.key-") as new:  # mode 0600
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=".cursor.key-"
+    ) as new:  # mode 0600
         new.write(f"1 {secrets.token_hex(32)}\n")
         new.flush()
         os.fsync(new.fileno())

@@ -1,7 +1,9 @@
-"""Records of Kafka become events: what a client is shown, once each, with the bytes made once for all clients.
+"""Records of Kafka become events: what a client is shown, once each, with the bytes made once for
+all clients.
 
-A record of `ew.s.*` holds many readings (or one gap), one of `ew.q.*` one result or watermark. Event i of a record is always the same,
-on every server: a cursor counts on it. A record that cannot be read is counted, and one event: a gap that says where it lies.
+A record of `ew.s.*` holds many readings (or one gap), one of `ew.q.*` one result or watermark.
+Event i of a record is always the same, on every server: a cursor counts on it. A record that cannot
+be read is counted, and one event: a gap that says where it lies.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from edgewake.protocol import record as records
 log = logging.getLogger("edgewake.hub")
 
 EVENT_BYTES_MAX: Final = 500_000
-"""Bytes of an event's data; some SSE clients read no line over 512 KB. A larger one is replaced by a gap event that says so."""
+"""Bytes of an event's data; some SSE clients read no line over 512 KB. A larger one is replaced by
+a gap event that says so."""
 DATA: Final = ""
 GAP: Final = "gap"
 WATERMARK: Final = "watermark"
@@ -31,7 +34,9 @@ _DICT_BYTES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. `kind` is the SSE event name, empty for data; `fields` the flat object, `data` the same as JSON in one line."""
+    """One event. `kind` is the SSE event name, empty for data; `fields` the flat object, `data` the
+    same as JSON in one line.
+    """
 
     kind: str
     fields: Mapping[str, Any]
@@ -49,7 +54,8 @@ class Record:
     is_result: bool
     is_watermark: bool = False
     order: int = 0
-    """Its rank among the records of all partitions, ms: `timestamp`, made to grow with each tick of the hub. Readers merge by it."""
+    """Its rank among the records of all partitions, ms: `timestamp`, made to grow with each tick of
+    the hub. Readers merge by it."""
     name: str = ""
     """Of its stream or query."""
     partition: int = 0
@@ -57,7 +63,9 @@ class Record:
 
 
 class Decoder:
-    """Decodes records at the first question and keeps the events of the latest ones, within `bytes_max`; the oldest go first."""
+    """Decodes records at the first question and keeps the events of the latest ones, within
+    `bytes_max`; the oldest go first.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -77,16 +85,29 @@ class Decoder:
     def _decode(self, record: Record) -> Sequence[Event]:
         try:
             return [_result_event(record)] if record.is_result else _stream_events(record)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # somebody else's bytes, of any shape
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # somebody else's bytes, of any shape
             self.unreadable += 1
             if self.unreadable % LOG_EVERY == 1:
-                facts = {"event": "record.unreadable", "error": repr(error)[:200], "unreadable": self.unreadable}
+                facts = {
+                    "event": "record.unreadable",
+                    "error": repr(error)[:200],
+                    "unreadable": self.unreadable,
+                }
                 log.warning("a record cannot be read; its readers are told of a gap", extra=facts)
             return (_unreadable(record),)
 
     def _remember(self, record: Record) -> None:
         assert record.decoded is not None
-        size = len(record.value) + _DICT_BYTES + sum(len(event.data) + _DICT_BYTES for event in record.decoded)
+        size = (
+            len(record.value)
+            + _DICT_BYTES
+            + sum(len(event.data) + _DICT_BYTES for event in record.decoded)
+        )
         self._kept.append((record, size))
         self._bytes += size
         while self._bytes > self._bytes_max and len(self._kept) > 1:
@@ -104,7 +125,11 @@ def _result_event(record: Record) -> Event:
     fields = orjson.loads(record.value)
     if not isinstance(fields, dict):
         raise TypeError(f"a result is an object, not {type(fields).__name__}")
-    one_line = record.value if b"\n" not in record.value and b"\r" not in record.value else orjson.dumps(fields)
+    one_line = (
+        record.value
+        if b"\n" not in record.value and b"\r" not in record.value
+        else orjson.dumps(fields)
+    )
     return _bounded(Event(WATERMARK if record.is_watermark else DATA, fields, one_line))
 
 
@@ -112,7 +137,10 @@ def _stream_events(record: Record) -> Sequence[Event]:
     decoded = records.decode(record.value)
     if decoded.frame.gap is not None:
         return [_device_gap(decoded)]
-    return [_bounded(Event(DATA, reading, orjson.dumps(reading))) for reading in records.readings(decoded)]
+    return [
+        _bounded(Event(DATA, reading, orjson.dumps(reading)))
+        for reading in records.readings(decoded)
+    ]
 
 
 def _device_gap(record: records.Record) -> Event:
@@ -148,6 +176,10 @@ def _unreadable(record: Record) -> Event:
 def _bounded(event: Event) -> Event:
     if len(event.data) <= EVENT_BYTES_MAX:
         return event
-    origin = {name: event.fields.get(name) for name in ("stream", "query", "device", "epoch", "seq") if name in event.fields}
+    origin = {
+        name: event.fields.get(name)
+        for name in ("stream", "query", "device", "epoch", "seq")
+        if name in event.fields
+    }
     fields = {"scope": "event", "reason": "oversize", "lost": 1, "bytes": len(event.data), **origin}
     return Event(GAP, fields, orjson.dumps(fields))

@@ -1,14 +1,19 @@
-"""`where=` and `select=` evaluated: a checked tree becomes closures, compiled once per subscription and called once per event.
+"""`where=` and `select=` evaluated: a checked tree becomes closures, compiled once per subscription
+and called once per event.
 
-SQL's three-valued logic: a missing field is NULL, a comparison with NULL is NULL, and only TRUE lets an event pass. Values keep their
-JSON types: a number compared with a string, or any operator on a value of the wrong type, is NULL and never an error, because one odd
-event must not stop a stream; lists and objects compare with nothing. `/` divides as 64-bit floats, x / 0 is NULL; strings compare by code
-point; LIKE tells case, ILIKE compares in lower case; LIKE, length, lower and upper of a text over 8192 characters are NULL.
+SQL's three-valued logic: a missing field is NULL, a comparison with NULL is NULL, and only TRUE
+lets an event pass. Values keep their JSON types: a number compared with a string, or any operator
+on a value of the wrong type, is NULL and never an error, because one odd event must not stop a
+stream; lists and objects compare with nothing. `/` divides as 64-bit floats, x / 0 is NULL; strings
+compare by code point; LIKE tells case, ILIKE compares in lower case; LIKE, length, lower and upper
+of a text over 8192 characters are NULL.
 
-Functions: abs, ceil, coalesce, floor, length, lower, nullif, round, starts_with, upper. Operators: = <> < <= > >= + - * / %, AND, OR, NOT,
-IN (…), BETWEEN … AND …, IS [NOT] NULL | TRUE | FALSE, [NOT] LIKE, [NOT] ILIKE, ESCAPE.
+Functions: abs, ceil, coalesce, floor, length, lower, nullif, round, starts_with, upper. Operators:
+= <> < <= > >= + - * / %, AND, OR, NOT, IN (…), BETWEEN … AND …, IS [NOT] NULL | TRUE | FALSE, [NOT]
+LIKE, [NOT] ILIKE, ESCAPE.
 
-Every part of a tree is evaluated at most once for an event, so that the cost is known beforehand (`edgewake.cloud.log.filter_cost`).
+Every part of a tree is evaluated at most once for an event, so that the cost is known beforehand
+(`edgewake.cloud.log.filter_cost`).
 """
 
 from __future__ import annotations
@@ -69,7 +74,10 @@ def compile_select(text: str) -> Select:
     """A projection for `select=`: the columns in their order, NULL as null; raises FilterError."""
     parsed = parse_select(text)
     steps = check_cost("select", nodes_of(parsed))
-    columns = [(column.name, None if column.node is None else compile_node(column.node)) for column in parsed]
+    columns = [
+        (column.name, None if column.node is None else compile_node(column.node))
+        for column in parsed
+    ]
 
     def project(event: Event) -> dict[str, Any]:
         row: dict[str, Any] = {}
@@ -80,11 +88,16 @@ def compile_select(text: str) -> Select:
                 row[name] = evaluate(event)
         return row
 
-    return Select(tuple(column.node for column in parsed if column.node is not None), steps, project)
+    return Select(
+        tuple(column.node for column in parsed if column.node is not None), steps, project
+    )
 
 
 def compile_node(node: Node, count: Callable[[int], None] | None = None) -> Evaluate:
-    """A tree as a function of an event. `count` is given the own cost of each node whenever it is evaluated."""
+    """A tree as a function of an event.
+
+    `count` is given the own cost of each node whenever it is evaluated.
+    """
     evaluate = _compile(node, count)
     if count is None:
         return evaluate
@@ -114,7 +127,9 @@ def _compile(node: Node, count: Callable[[int], None] | None) -> Evaluate:
 
 
 def _decided_by(decisive: bool, *parts: Evaluate) -> Evaluate:
-    """AND is decided by the first False, OR by the first True; else one that is neither True nor False makes it NULL."""
+    """AND is decided by the first False, OR by the first True; else one that is neither True nor
+    False makes it NULL.
+    """
     undecided = not decisive
 
     def run(event: Event) -> bool | None:
@@ -264,7 +279,11 @@ def _starts_with(text: Any, prefix: Any) -> bool | None:
 
 def _compile_like(name: str, value: Evaluate, literals: Sequence[Node]) -> Evaluate:
     pattern, escape = [*(arg.value for arg in literals if isinstance(arg, Value)), None][:2]
-    matches = like_matcher(str(pattern), escape=None if escape is None else str(escape), ignore_case=name.endswith("ilike"))
+    matches = like_matcher(
+        str(pattern),
+        escape=None if escape is None else str(escape),
+        ignore_case=name.endswith("ilike"),
+    )
     like = _textual(matches)
     if name.startswith("not_"):
         return lambda event: _negated(like(value(event)))

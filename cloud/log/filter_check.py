@@ -1,6 +1,8 @@
-"""What in a filter can hardly be meant, by what the catalogue knows: a field that no stream has, a comparison that is never true.
+"""What in a filter can hardly be meant, by what the catalogue knows: a field that no stream has, a
+comparison that is never true.
 
-These are warnings and no refusals: a stream's fields are learnt, and one that is unknown today may come tomorrow. Pure.
+These are warnings and no refusals: a stream's fields are learnt, and one that is unknown today may
+come tomorrow. Pure.
 """
 
 from __future__ import annotations
@@ -24,12 +26,28 @@ _ENVELOPE: Final[Kinds] = dict.fromkeys(RESERVED_FIELDS, "number") | {
     "final": "boolean",
 }
 _NUMERIC: Final = frozenset({"+", "-", "*", "/", "%", "neg", "abs", "ceil", "floor", "round"})
-_TEXTUAL: Final = frozenset({"lower", "upper", "length", "starts_with", "like", "ilike", "not_like", "not_ilike"})
+_TEXTUAL: Final = frozenset(
+    {"lower", "upper", "length", "starts_with", "like", "ilike", "not_like", "not_ilike"}
+)
 _COMPARING: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "between"})
 _RESULT: Final[Kinds] = (
     dict.fromkeys(_NUMERIC | {"length"}, "number")
     | dict.fromkeys(("lower", "upper"), "string")
-    | dict.fromkeys((*_COMPARING, "and", "or", "not", "is", "starts_with", "like", "ilike", "not_like", "not_ilike"), "boolean")
+    | dict.fromkeys(
+        (
+            *_COMPARING,
+            "and",
+            "or",
+            "not",
+            "is",
+            "starts_with",
+            "like",
+            "ilike",
+            "not_like",
+            "not_ilike",
+        ),
+        "boolean",
+    )
 )
 
 
@@ -48,7 +66,8 @@ def warnings_of(trees: Sequence[Node], streams: Sequence[Kinds]) -> list[FilterW
     kinds: dict[str, str | None] = {}
     for fields in streams:
         for name, kind in fields.items():
-            # A field that is a number in one stream and a text in another may be compared with either.
+            # A field that is a number in one stream and a text in another may be compared with
+            # either.
             kinds[name] = kind if kinds.get(name, kind) == kind else None
     known = {**kinds, **_ENVELOPE}
     found = (warning for tree in trees for warning in _check(tree, known))
@@ -59,7 +78,10 @@ def _check(node: Node, known: Mapping[str, str | None]) -> Iterator[FilterWarnin
     if isinstance(node, Field) and node.name not in known:
         near = tuple(difflib.get_close_matches(node.name, known, n=NEAR_MAX))
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        detail = f"no stream that is asked for has a field {node.name!r}{hint}; text is written in single quotes"
+        detail = (
+            f"no stream that is asked for has a field {node.name!r}{hint}; text is written in "
+            "single quotes"
+        )
         yield FilterWarning("unknown_field", detail, node.name, near)
     if isinstance(node, Call):
         yield from _check_call(node, known)
@@ -74,12 +96,19 @@ def _check_call(call: Call, known: Mapping[str, str | None]) -> Iterator[FilterW
         for other in others:
             found = _kind(other, known)
             if None not in (kind, found) and kind != found:
-                yield FilterWarning("impossible_comparison", f"{_shown(first)} is a {kind} and {_shown(other)} a {found}: never true")
+                yield FilterWarning(
+                    "impossible_comparison",
+                    f"{_shown(first)} is a {kind} and {_shown(other)} a {found}: never true",
+                )
     wanted = "number" if call.name in _NUMERIC else "string" if call.name in _TEXTUAL else None
     for arg in call.args if wanted == "number" else call.args[:1]:
         found = _kind(arg, known)
         if wanted is not None and found is not None and found != wanted:
-            yield FilterWarning("wrong_type", f"{_shown(arg)} is a {found}, and {call.name.replace('_', ' ').upper()} of it is always NULL")
+            yield FilterWarning(
+                "wrong_type",
+                f"{_shown(arg)} is a {found}, and {call.name.replace('_', ' ').upper()} of it is "
+                "always NULL",
+            )
 
 
 def _kind(node: Node, known: Mapping[str, str | None]) -> str | None:

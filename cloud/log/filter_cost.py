@@ -1,8 +1,10 @@
 """What a filter costs at worst for one event, known before it is accepted.
 
-A step is about a tenth of a microsecond: one operator, field or literal. Each part of a filter is evaluated at most once for an event, so
-the cost of a tree is the sum of its parts'. What depends on a text's length is taken at TEXT_CHARS_MAX characters; on longer texts LIKE,
-length, lower and upper are NULL. COST_MAX steps, a millisecond, is what one event may take: between two events others have their turn.
+A step is about a tenth of a microsecond: one operator, field or literal. Each part of a filter is
+evaluated at most once for an event, so the cost of a tree is the sum of its parts'. What depends on
+a text's length is taken at TEXT_CHARS_MAX characters; on longer texts LIKE, length, lower and upper
+are NULL. COST_MAX steps, a millisecond, is what one event may take: between two events others have
+their turn.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from edgewake.protocol.errors import FilterError
 from edgewake.protocol.frame import STRING_CHARS_MAX
 
 TEXT_CHARS_MAX: Final = STRING_CHARS_MAX
-"""Characters of a text that functions and LIKE work on: the longest that a device may send. Results may hold longer ones."""
+"""Characters of a text that functions and LIKE work on: the longest that a device may send. Results
+may hold longer ones."""
 COST_MAX: Final = 10_000
 """Steps for one event, about a millisecond. A dearer filter is refused (422)."""
 STEPS_PER_LOOK: Final = 10_000
@@ -52,7 +55,8 @@ def check_cost(what: str, nodes: Sequence[Node]) -> int:
     steps = sum(map(cost, nodes))
     if steps > COST_MAX:
         raise FilterError(
-            f"{what}: costs {steps} steps an event at worst, expected at most {COST_MAX}; dearest are LIKE patterns with _ between two %"
+            f"{what}: costs {steps} steps an event at worst, expected at most {COST_MAX}; dearest "
+            "are LIKE patterns with _ between two %"
         )
     return steps
 
@@ -70,4 +74,7 @@ def events_per_look(steps: int) -> int:
 def _like_cost(node: Call) -> int:
     pattern, *escape = [str(arg.value) for arg in node.args[1:] if isinstance(arg, Value)]
     width = search_width(pattern, escape=escape[0] if escape else None)
-    return _STEPS_PER_TEXT * (2 if "ilike" in node.name else 1) + TEXT_CHARS_MAX * width // _CHARS_PER_STEP
+    return (
+        _STEPS_PER_TEXT * (2 if "ilike" in node.name else 1)
+        + TEXT_CHARS_MAX * width // _CHARS_PER_STEP
+    )

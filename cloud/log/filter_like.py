@@ -1,8 +1,9 @@
 """LIKE and ILIKE: does the whole of a text match a pattern (`%` any characters, `_` one)?
 
-The pieces between the `%` are looked for from left to right, each once, so no pattern makes it go back. A piece without `_` is found in
-linear time; one with `_` between two `%` is tried at each character of the text, which is what makes a pattern dear (`search_width`).
-ILIKE compares in lower case.
+The pieces between the `%` are looked for from left to right, each once, so no pattern makes it go
+back. A piece without `_` is found in linear time; one with `_` between two `%` is tried at each
+character of the text, which is what makes a pattern dear (`search_width`). ILIKE compares in lower
+case.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _Find: TypeAlias = Callable[[str, int], int]
 """Where a piece ends that is found from a character on; -1 where it is not."""
 
 
-def like_matcher(pattern: str, *, escape: str | None = None, ignore_case: bool = False) -> Callable[[str], bool]:
+def like_matcher(
+    pattern: str, *, escape: str | None = None, ignore_case: bool = False
+) -> Callable[[str], bool]:
     """A function of a text; raises FilterError."""
     pieces = _split(pattern.lower() if ignore_case else pattern, escape)
     matches = _matcher(pieces)
@@ -28,7 +31,9 @@ def like_matcher(pattern: str, *, escape: str | None = None, ignore_case: bool =
 
 
 def search_width(pattern: str, *, escape: str | None = None) -> int:
-    """Characters that are compared for each character of the text, at worst; 0 where matching is linear."""
+    """Characters that are compared for each character of the text, at worst; 0 where matching is
+    linear.
+    """
     return max((len(piece) for piece in _split(pattern, escape)[1:-1] if _ANY in piece), default=0)
 
 
@@ -91,4 +96,7 @@ def _split(pattern: str, escape: str | None) -> list[_Piece]:
 
 
 def _regex(piece: _Piece) -> re.Pattern[str]:
-    return re.compile("".join("." if character is None else re.escape(character) for character in piece), re.DOTALL)
+    return re.compile(
+        "".join("." if character is None else re.escape(character) for character in piece),
+        re.DOTALL,
+    )

@@ -1,7 +1,9 @@
-"""What a condition comes to when only some fields are known: enough to hide what it can never let pass.
+"""What a condition comes to when only some fields are known: enough to hide what it can never let
+pass.
 
-A gap names the device that lost readings and nothing of what was in them. `device = 'car-7'` rules a gap of car-8 out; `speed_kmh > 50`
-rules none out, because nobody knows how fast the lost ones were.
+A gap names the device that lost readings and nothing of what was in them. `device = 'car-7'` rules
+a gap of car-8 out; `speed_kmh > 50` rules none out, because nobody knows how fast the lost ones
+were.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ def _call(name: str, values: list[Any]) -> Any:
         return True if True in found else _UNKNOWN if _UNKNOWN in values else _apply("in", values)
     if _UNKNOWN in values:
         return _UNKNOWN
-    return _apply(name, values) if all(isinstance(value, str | int | float | None) for value in values) else _UNKNOWN
+    return (
+        _apply(name, values)
+        if all(isinstance(value, str | int | float | None) for value in values)
+        else _UNKNOWN
+    )
 
 
 def _apply(name: str, values: list[Any]) -> Any:

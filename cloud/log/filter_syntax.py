@@ -1,9 +1,12 @@
-"""`where=` and `select=` read: text in, a small checked tree out. Raises FilterError, which says what and where, and nothing else.
+"""`where=` and `select=` read: text in, a small checked tree out.
 
-A tree has three kinds of node (Field, Value, Call) and only the operators and functions that are named here, so whatever sqlglot may
-learn to parse one day, nothing new gets in. Bounds: 1024 bytes of text, 10 levels, 50 fields and literals, 50 columns, 256 characters of
-a LIKE pattern, and what the whole costs (`edgewake.cloud.log.filter_cost`). A field whose name is a word of SQL is written in double
-quotes, text in single ones: `"case" = 'open'`.
+Raises FilterError, which says what and where, and nothing else.
+
+A tree has three kinds of node (Field, Value, Call) and only the operators and functions that are
+named here, so whatever sqlglot may learn to parse one day, nothing new gets in. Bounds: 1024 bytes
+of text, 10 levels, 50 fields and literals, 50 columns, 256 characters of a LIKE pattern, and what
+the whole costs (`edgewake.cloud.log.filter_cost`). A field whose name is a word of SQL is written
+in double quotes, text in single ones: `"case" = 'open'`.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from edgewake.protocol.names import FIELD_PATTERN
 if TYPE_CHECKING:
     from sqlglot import exp
 
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what it cannot read, which is what anybody may send
+logging.getLogger("sqlglot").setLevel(
+    logging.ERROR
+)  # it warns of what it cannot read, which is what anybody may send
 
 TEXT_BYTES_MAX: Final = 1024
 """UTF-8 bytes of one expression. Over it: refused."""
@@ -35,7 +40,18 @@ LIKE_CHARS_MAX: Final = 256
 COLUMNS_MAX: Final = 50
 """Columns of a `select=`. Over it: refused."""
 
-FUNCTIONS: Final = ("abs", "ceil", "coalesce", "floor", "length", "lower", "nullif", "round", "starts_with", "upper")
+FUNCTIONS: Final = (
+    "abs",
+    "ceil",
+    "coalesce",
+    "floor",
+    "length",
+    "lower",
+    "nullif",
+    "round",
+    "starts_with",
+    "upper",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +70,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or function, by a name that `edgewake.cloud.log.filter` knows, and its arguments."""
+    """An operator or function, by a name that `edgewake.cloud.log.filter` knows, and its
+    arguments.
+    """
 
     name: str
     args: tuple[Node, ...]
@@ -101,7 +119,9 @@ def parse_select(text: str) -> Sequence[Column]:
         raise FilterError(f"select: {_reason(error, len(prefix))}") from None
     others = [name for name, value in tree.args.items() if value and name != "expressions"]
     if not isinstance(tree, exp.Select) or others or not tree.expressions:
-        raise FilterError(f"select: expected a list of columns, found {', '.join(others) or 'something else'}")
+        raise FilterError(
+            f"select: expected a list of columns, found {', '.join(others) or 'something else'}"
+        )
     checker = _Checker("select")
     columns = [checker.column(column) for column in tree.expressions]
     if len(columns) > COLUMNS_MAX or len({column.name for column in columns}) < len(columns):
@@ -211,7 +231,9 @@ class _Checker:
         return name, [part for part in (tree.this, tree.args.get("expression")) if part is not None]
 
     def _in_list(self, tree: exp.Expr) -> list[exp.Expr]:
-        if not tree.expressions or any(value for name, value in tree.args.items() if name not in ("this", "expressions")):
+        if not tree.expressions or any(
+            value for name, value in tree.args.items() if name not in ("this", "expressions")
+        ):
             raise self._error(tree, "expected IN with a list of values")
         return [tree.this, *tree.expressions]
 
@@ -222,13 +244,22 @@ class _Checker:
         if isinstance(tree, exp.Escape):
             escape, tree = tree.expression, tree.this
         pattern = tree.expression
-        if not isinstance(tree, exp.Like | exp.ILike) or not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        if not isinstance(tree, exp.Like | exp.ILike) or not (
+            isinstance(pattern, exp.Literal) and pattern.is_string
+        ):
             raise self._error(tree, "expected LIKE with a pattern in quotes")
         if len(pattern.name) > LIKE_CHARS_MAX:
-            raise self._error(tree, f"a pattern of {len(pattern.name)} characters, expected at most {LIKE_CHARS_MAX}")
-        if escape is not None and not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.name) == 1):
+            raise self._error(
+                tree,
+                f"a pattern of {len(pattern.name)} characters, expected at most {LIKE_CHARS_MAX}",
+            )
+        if escape is not None and not (
+            isinstance(escape, exp.Literal) and escape.is_string and len(escape.name) == 1
+        ):
             raise self._error(tree, "expected ESCAPE with one character in quotes")
-        name = ("not_" if tree.args.get("negate") else "") + ("ilike" if isinstance(tree, exp.ILike) else "like")
+        name = ("not_" if tree.args.get("negate") else "") + (
+            "ilike" if isinstance(tree, exp.ILike) else "like"
+        )
         return name, [tree.this, pattern, *([escape] if escape is not None else [])]
 
     def _error(self, tree: exp.Expr, why: str) -> FilterError:
@@ -239,7 +270,11 @@ def _hint(tree: exp.Expr) -> str:
     """The function that was meant, or all that there are."""
     from sqlglot import exp
 
-    close = get_close_matches(str(tree.this).lower(), FUNCTIONS, n=1) if isinstance(tree, exp.Anonymous) else []
+    close = (
+        get_close_matches(str(tree.this).lower(), FUNCTIONS, n=1)
+        if isinstance(tree, exp.Anonymous)
+        else []
+    )
     return f"did you mean {close[0]}()?" if close else f"functions are {', '.join(FUNCTIONS)}"
 
 
@@ -256,7 +291,8 @@ _NAMES: Final = {
     "Like": "like", "ILike": "ilike", "Escape": "like",
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
     "Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "Neg": "neg",
-    "Abs": "abs", "Ceil": "ceil", "Coalesce": "coalesce", "Floor": "floor", "Length": "length", "Lower": "lower",
+    "Abs": "abs", "Ceil": "ceil", "Coalesce": "coalesce", "Floor": "floor", "Length": "length",
+    "Lower": "lower",
     "Nullif": "nullif", "Round": "round", "StartsWith": "starts_with", "Upper": "upper",
 }  # fmt: skip
 """sqlglot's class → our operator. What is not here is refused."""

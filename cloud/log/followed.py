@@ -1,7 +1,9 @@
-"""The streams that are followed: their tails, filled by the one Kafka reader, within bounds of bytes.
+"""The streams that are followed: their tails, filled by the one Kafka reader, within bounds of
+bytes.
 
-Also the order of records. `order` is a record's timestamp, made larger than the horizon, which moves with each tick: so what came later
-is ordered later, whatever its timestamp, and all readers of this process pass records in the same order.
+Also the order of records. `order` is a record's timestamp, made larger than the horizon, which
+moves with each tick: so what came later is ordered later, whatever its timestamp, and all readers
+of this process pass records in the same order.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Followed:
     tails: list[Tail]
     latest: list[int]
     assignment: int = 0
-    """Number of its assignment to the Kafka reader: what came from an earlier one is not its own."""
+    """Number of its assignment to the Kafka reader: what came from an earlier one is not its
+    own."""
     readers: int = 0
     idle_since: float = 0.0
     closed: str | None = None
@@ -40,10 +43,14 @@ class Followed:
 
     def live(self) -> tuple[Position, ...]:
         """The positions of the live end."""
-        return tuple((max(tail.end, latest), 0) for tail, latest in zip(self.tails, self.latest, strict=True))
+        return tuple(
+            (max(tail.end, latest), 0) for tail, latest in zip(self.tails, self.latest, strict=True)
+        )
 
     def has_caught_up(self) -> bool:
-        """Do the tails reach to where the stream ended when it was first followed? Before, their end is not its end."""
+        """Do the tails reach to where the stream ended when it was first followed? Before, their
+        end is not its end.
+        """
         return all(tail.end >= latest for tail, latest in zip(self.tails, self.latest, strict=True))
 
     def partitions(self) -> list[TopicPartition]:
@@ -89,7 +96,9 @@ class FollowedStreams:
         return True
 
     def add_batch(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> int:
-        """Put what the Kafka reader brought into the tails; its bytes, 0 where nobody's tail moved."""
+        """Put what the Kafka reader brought into the tails; its bytes, 0 where nobody's tail
+        moved.
+        """
         size = 0
         for topic, partition, found in batch:
             entry = self._by_topic.get(topic)
@@ -103,7 +112,9 @@ class FollowedStreams:
         changed, self._changed = self._changed, set()
         return {view for entry in changed for view in entry.views}
 
-    def _add_one(self, entry: Followed, partition: int, found: Record | ReachedEnd | RangeLost) -> int:
+    def _add_one(
+        self, entry: Followed, partition: int, found: Record | ReachedEnd | RangeLost
+    ) -> int:
         tail = entry.tails[partition]
         match found:
             case RangeLost():
@@ -125,13 +136,17 @@ class FollowedStreams:
                 return len(record.value) + 1
 
     def _keep_within_bounds(self, entry: Followed) -> None:
-        """Evict the oldest of the stream while it is over its bound, and of the largest while all are."""
+        """Evict the oldest of the stream while it is over its bound, and of the largest while all
+        are.
+        """
         while entry.bytes > self._config.tail_bytes:
             self._evict(entry)
         while self.bytes > self._config.tails_bytes:
             self._evict(max(self.by_name.values(), key=lambda other: other.bytes))
 
     def _evict(self, entry: Followed) -> None:
-        freed = min((tail for tail in entry.tails if len(tail)), key=lambda tail: tail.oldest().order).evict()
+        freed = min(
+            (tail for tail in entry.tails if len(tail)), key=lambda tail: tail.oldest().order
+        ).evict()
         entry.bytes -= freed
         self.bytes -= freed

@@ -1,12 +1,17 @@
-"""The hub: one Kafka reader for all streams that somebody follows, and the views that serve them. Wiring only.
+"""The hub: one Kafka reader for all streams that somebody follows, and the views that serve them.
 
-    open → Plan              follow a subscription's streams (the first reader of a stream starts it, idle ones are dropped)
+Wiring only.
+
+    open → Plan              follow a subscription's streams (the first reader of a stream starts
+                             it, idle ones are dropped)
     start → Start            where to begin, and the gaps to announce first
-    subscribe → Subscriber   one reader, from there on: it shares readings and bytes with all who stand at the same place
+    subscribe → Subscriber   one reader, from there on: it shares readings and bytes with all who
+                             stand at the same place
     gap → Gap                go on behind a range that is no longer kept
 
-Everything here runs on one event loop; only Kafka's reader and the replay readers are threads. Errors: Unavailable (Kafka is away, a
-limit is reached, a stream was made anew: come again), UnknownStream, FilterError, CursorError.
+Everything here runs on one event loop; only Kafka's reader and the replay readers are threads.
+Errors: Unavailable (Kafka is away, a limit is reached, a stream was made anew: come again),
+UnknownStream, FilterError, CursorError.
 """
 
 from __future__ import annotations
@@ -29,7 +34,14 @@ from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.followed import Followed, FollowedStreams
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.replay import Replay
-from edgewake.cloud.log.resume import LOSSES, partition_gap, resume, resume_unverified, start_positions, stopped
+from edgewake.cloud.log.resume import (
+    LOSSES,
+    partition_gap,
+    resume,
+    resume_unverified,
+    start_positions,
+    stopped,
+)
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import (
     Bounds,
@@ -89,8 +101,17 @@ class Hub:
         self.catalogue = Catalogue(kafka_config, name, clock)
         self.kafka = AskKafka(kafka_config, clock)
         self.decoder = Decoder(config.decoded_bytes)
-        self.streams = FollowedStreams(config, on_lost=lambda entry: self._close(entry, "what was to be read next is no longer kept"))
-        self.replay = Replay(kafka_config, name, readers=config.replay_readers, kept_bytes=config.replay_bytes, failed=self._fail)
+        self.streams = FollowedStreams(
+            config,
+            on_lost=lambda entry: self._close(entry, "what was to be read next is no longer kept"),
+        )
+        self.replay = Replay(
+            kafka_config,
+            name,
+            readers=config.replay_readers,
+            kept_bytes=config.replay_bytes,
+            failed=self._fail,
+        )
         self.block_slots = BlockSlots(config.blocks_max)
         self.chunks = Chunks(config.chunks_bytes)
         self.turns = Turns(clock, budget_s=config.slice_ms / 1000, on_error=self._fail)
@@ -142,7 +163,9 @@ class Hub:
     # Streams: followed while somebody reads them.
 
     async def check(self, names: tuple[str, ...], reader: Reader) -> None:
-        """Raises UnknownStream, or Unavailable, for what a reader may not see; as slowly as for what is not there."""
+        """Raises UnknownStream, or Unavailable, for what a reader may not see; as slowly as for
+        what is not there.
+        """
         hidden = tuple(name for name in names if not reader.may_read(name))
         if hidden:
             await self.catalogue.find(hidden, reader)
@@ -208,15 +231,24 @@ class Hub:
         source = Source(topic.name, topic.topic, topic.is_query, ids[topic.topic], topic.partitions)
         (kept,) = await self.kafka.bounds((source,), fresh=True)
         back = self._config.tail_back_records
-        return Followed(source, [Tail(max(b.earliest, b.latest - back)) for b in kept], [b.latest for b in kept])
+        return Followed(
+            source, [Tail(max(b.earliest, b.latest - back)) for b in kept], [b.latest for b in kept]
+        )
 
     def _drop(self, entry: Followed) -> None:
         if self.streams.drop(entry):
             self._reader.unassign(entry.partitions())
 
     def _close(self, entry: Followed, why: str) -> None:
-        """End all who read a stream; they come back with their cursors and are told what is lost."""
-        log.warning("stream %s: %s", entry.source.name, why, extra={"event": "stream.closed", "stream": entry.source.name})
+        """End all who read a stream; they come back with their cursors and are told what is
+        lost.
+        """
+        log.warning(
+            "stream %s: %s",
+            entry.source.name,
+            why,
+            extra={"event": "stream.closed", "stream": entry.source.name},
+        )
         entry.closed = why
         self._drop(entry)
         for view in list(entry.views):
@@ -244,7 +276,9 @@ class Hub:
             if self._tick_bytes >= TICK_BYTES:
                 self._pass_on()
             elif self._tick is None and self._tick_bytes:
-                self._tick = asyncio.get_running_loop().call_later(self._config.tick_ms / 1000, self._run_tick)
+                self._tick = asyncio.get_running_loop().call_later(
+                    self._config.tick_ms / 1000, self._run_tick
+                )
 
     def _run_tick(self) -> None:
         with self._fatal():
@@ -252,7 +286,9 @@ class Hub:
 
     @contextlib.contextmanager
     def _fatal(self) -> Iterator[None]:
-        """What fails in a callback would only be logged by the loop, again and again: it ends the hub instead."""
+        """What fails in a callback would only be logged by the loop, again and again: it ends the
+        hub instead.
+        """
         try:
             yield
         except Exception as error:
@@ -292,10 +328,14 @@ class Hub:
         return await self._resume(opened, cursor, request)
 
     def has_stream(self, cursor: str | None, name: str) -> bool:
-        """Was this cursor made when there was such a stream? Then that it is not there now is no mistake of the client's."""
+        """Was this cursor made when there was such a stream? Then that it is not there now is no
+        mistake of the client's.
+        """
         with contextlib.suppress(CursorError):
             if cursor is not None:
-                return stream_hash(name) in {entry.stream for entry in self.codec.decode(cursor).streams}
+                return stream_hash(name) in {
+                    entry.stream for entry in self.codec.decode(cursor).streams
+                }
         return False
 
     async def _resume(self, opened: Plan, cursor: Cursor, request: Request) -> Start:
@@ -306,10 +346,20 @@ class Hub:
         begins = request.start if isinstance(request.start, LogEnd) else "time"
         bounds = self._tail_bounds(opened)
         found = resume(cursor, opened, bounds, request.on_gap, new=new, begins=begins)
-        for fresh in (False, True):  # what is not in memory is asked for, and before a loss is told, asked for anew
+        for fresh in (
+            False,
+            True,
+        ):  # what is not in memory is asked for, and before a loss is told, asked for anew
             if not any(gap.event.fields["reason"] in LOSSES for gap in found.gaps):
                 break
-            found = resume(cursor, opened, await self.bounds(opened, fresh=fresh), request.on_gap, new=new, begins=begins)
+            found = resume(
+                cursor,
+                opened,
+                await self.bounds(opened, fresh=fresh),
+                request.on_gap,
+                new=new,
+                begins=begins,
+            )
         return found
 
     async def _start_without_cursor(self, opened: Plan, start: LogEnd | int) -> Start:
@@ -330,7 +380,10 @@ class Hub:
     def _tail_bounds(self, opened: Plan) -> list[list[Bounds]]:
         """What is in memory of each partition of a plan: less than is kept."""
         return [
-            [Bounds(tail.start, max(tail.end, latest)) for tail, latest in zip(entry.tails, entry.latest, strict=True)]
+            [
+                Bounds(tail.start, max(tail.end, latest))
+                for tail, latest in zip(entry.tails, entry.latest, strict=True)
+            ]
             for entry in self._entries(opened)
         ]
 
@@ -339,11 +392,16 @@ class Hub:
         return await self.kafka.bounds(opened.sources, fresh=fresh)
 
     async def _at_time(self, opened: Plan, ms: int) -> Positions:
-        """The first records that entered the cloud at `ms` or later; the end where there are none yet."""
+        """The first records that entered the cloud at `ms` or later; the end where there are none
+        yet.
+        """
         found = await self.kafka.offsets_at(opened.sources, ms)
         live = self.live(opened)
         return tuple(
-            tuple((offset, 0) if (offset := found[source.topic, p]) >= 0 else live[i][p] for p in range(source.partitions))
+            tuple(
+                (offset, 0) if (offset := found[source.topic, p]) >= 0 else live[i][p]
+                for p in range(source.partitions)
+            )
             for i, source in enumerate(opened.sources)
         )
 
@@ -356,10 +414,15 @@ class Hub:
 
     # Views.
 
-    def subscribe(self, opened: Plan, encoding: Encoding[C], positions: Positions, wake: Callable[[], None]) -> Subscriber[C]:
-        """A reader of an open plan, from `positions` on. Raises Full or Unavailable. `close` it when done, then the plan.
+    def subscribe(
+        self, opened: Plan, encoding: Encoding[C], positions: Positions, wake: Callable[[], None]
+    ) -> Subscriber[C]:
+        """A reader of an open plan, from `positions` on.
 
-        `wake` is called when there is something after `next` gave None. Of one plan and `encoding.name` all encodings must be the same.
+        Raises Full or Unavailable. `close` it when done, then the plan.
+
+        `wake` is called when there is something after `next` gave None. Of one plan and
+        `encoding.name` all encodings must be the same.
         """
         key = (opened.subscription, encoding.name)
         view = self.views.get(key)
@@ -368,16 +431,23 @@ class Hub:
         return cast("View[C]", view).subscribe(positions, wake)
 
     async def gap(self, subscriber: Subscriber[Any], lost: Lost, on_gap: OnGap) -> Gap:
-        """Move a subscriber behind a range that is no longer kept; the gap to announce. Raises Unavailable."""
+        """Move a subscriber behind a range that is no longer kept; the gap to announce.
+
+        Raises Unavailable.
+        """
         opened = subscriber.view.plan
         kept = (await self.bounds(opened, fresh=True))[lost.at[0]][lost.at[1]]
         stop = replace(opened.cursor(subscriber.positions), stop=True)
         to = kept.latest if on_gap is OnGap.LATEST else kept.earliest
         before = subscriber.skip(lost.at, to)
-        event = partition_gap("retention", opened.sources[lost.at[0]].name, lost.at[1], before, kept, to, on_gap)
+        event = partition_gap(
+            "retention", opened.sources[lost.at[0]].name, lost.at[1], before, kept, to, on_gap
+        )
         return Gap(event, stop if on_gap is OnGap.STOP else opened.cursor(subscriber.positions))
 
-    def _new_view(self, opened: Plan, encoding: Encoding[C], key: tuple[Subscription, str]) -> View[C]:
+    def _new_view(
+        self, opened: Plan, encoding: Encoding[C], key: tuple[Subscription, str]
+    ) -> View[C]:
         if len(self.views) >= self._config.views_max:
             raise Full(f"this server already serves {len(self.views)} different subscriptions")
         entries = self._entries(opened)
@@ -388,7 +458,9 @@ class Hub:
             for entry in entries:
                 entry.views.discard(view)
 
-        view = View(opened, [entry.tails for entry in entries], encoding, self._shared, on_empty=on_empty)
+        view = View(
+            opened, [entry.tails for entry in entries], encoding, self._shared, on_empty=on_empty
+        )
         if key in self.views:
             self._forget_view(key)
         self.views[key] = view

@@ -1,7 +1,9 @@
-"""The one Kafka reader of a process: a thread that reads all partitions somebody follows and hands batches to the event loop.
+"""The one Kafka reader of a process: a thread that reads all partitions somebody follows and hands
+batches to the event loop.
 
-Assigned by hand, never part of a group. What leaves are batches of at most BATCH_BYTES (and the last record) of what was `Found`.
-At most BATCHES_AHEAD batches wait for the loop; then the thread waits, and librdkafka's own bounded queue fills, and so on to the broker.
+Assigned by hand, never part of a group. What leaves are batches of at most BATCH_BYTES (and the
+last record) of what was `Found`. At most BATCHES_AHEAD batches wait for the loop; then the thread
+waits, and librdkafka's own bounded queue fills, and so on to the broker.
 """
 
 from __future__ import annotations
@@ -48,11 +50,13 @@ class RangeLost:
 Found: TypeAlias = tuple[str, int, Record | ReachedEnd | RangeLost]
 """Topic, partition, and what was found there."""
 Deliver: TypeAlias = Callable[[Mapping[str, int], Sequence[Found]], None]
-"""Gets the number of each topic's assignment, so that what came from an earlier one is told apart, and a batch."""
+"""Gets the number of each topic's assignment, so that what came from an earlier one is told apart,
+and a batch."""
 
 FETCH_WAIT_MS: Final = 100
-"""How long Kafka holds back a fetch that finds nothing; a new record ends the wait at once. The first client of a stream waits so long at
-most while a fetch of the other streams is under way, and an idle server asks so often (with 20 ms for 0.01 of a core)."""
+"""How long Kafka holds back a fetch that finds nothing; a new record ends the wait at once. The
+first client of a stream waits so long at most while a fetch of the other streams is under way, and
+an idle server asks so often (with 20 ms for 0.01 of a core)."""
 CONSUMER: Final[dict[str, Any]] = {
     "enable.partition.eof": True,  # tells how far nothing is left, transaction markers included
     "queued.max.messages.kbytes": 4096,
@@ -62,7 +66,9 @@ CONSUMER: Final[dict[str, Any]] = {
 
 
 def found_in(message: Message) -> Found | None:
-    """What a message of the consumer means; None for a passing error, from which librdkafka recovers by itself."""
+    """What a message of the consumer means; None for a passing error, from which librdkafka
+    recovers by itself.
+    """
     error = message.error()
     topic, partition = message.topic(), message.partition()
     if error is None:
@@ -80,18 +86,39 @@ def _record(message: Message, topic: str) -> Record:
     name = topic.removeprefix(QUERY_PREFIX if is_result else STREAM_PREFIX)
     is_watermark = is_result and result.is_watermark(message.key())
     stamp = message.timestamp()[1]
-    return Record(message.offset(), stamp, message.value() or b"", is_result, is_watermark, stamp, intern(name), message.partition())
+    return Record(
+        message.offset(),
+        stamp,
+        message.value() or b"",
+        is_result,
+        is_watermark,
+        stamp,
+        intern(name),
+        message.partition(),
+    )
 
 
 class KafkaReader:
-    """`assign` and `unassign` from any thread; `deliver` and `failed` are called in the reader's thread."""
+    """`assign` and `unassign` from any thread; `deliver` and `failed` are called in the reader's
+    thread.
+    """
 
-    def __init__(self, config: KafkaConfig, client_id: str, *, deliver: Deliver, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        client_id: str,
+        *,
+        deliver: Deliver,
+        failed: Callable[[BaseException], None],
+    ) -> None:
         self._consumer: Consumer = clients.consumer(config, client_id, **CONSUMER)
         self._deliver = deliver
         self._failed = failed
-        self._commands: queue.SimpleQueue[tuple[int | None, list[TopicPartition]]] = queue.SimpleQueue()
-        """At most one for each stream that came or went since the thread last looked, which it does several times a second."""
+        self._commands: queue.SimpleQueue[tuple[int | None, list[TopicPartition]]] = (
+            queue.SimpleQueue()
+        )
+        """At most one for each stream that came or went since the thread last looked, which it does
+        several times a second."""
         self._assignments: Mapping[str, int] = {}
         self._room = threading.Semaphore(BATCHES_AHEAD)
         self._stopping = False
@@ -102,7 +129,9 @@ class KafkaReader:
         self._thread.start()
 
     def assign(self, partitions: Sequence[TopicPartition], assignment: int) -> None:
-        """Read these of one topic too, from their offsets; what is delivered of them bears the assignment's number."""
+        """Read these of one topic too, from their offsets; what is delivered of them bears the
+        assignment's number.
+        """
         self._commands.put((assignment, list(partitions)))
 
     def unassign(self, partitions: Sequence[TopicPartition]) -> None:

@@ -1,11 +1,14 @@
-"""A reader makes one chunk: it walks from its start through the records of a plan and collects the events that the plan shows.
+"""A reader makes one chunk: it walks from its start through the records of a plan and collects the
+events that the plan shows.
 
-Records come from the tails where their positions are in them, else from blocks of older records. All partitions of all streams are
-merged by `Record.order`, oldest first, so that retention cannot run over one partition while another one is read.
+Records come from the tails where their positions are in them, else from blocks of older records.
+All partitions of all streams are merged by `Record.order`, oldest first, so that retention cannot
+run over one partition while another one is read.
 
-A chunk ends where the reader has room for no more, at a border, or at the end of what there is. Borders are a property of the records
-and not of the place where a reader began: readers that began at different places end their chunks at the same one soon, and from there
-on they share them. A reader that has used up its time stops between two events and goes on where it stopped.
+A chunk ends where the reader has room for no more, at a border, or at the end of what there is.
+Borders are a property of the records and not of the place where a reader began: readers that began
+at different places end their chunks at the same one soon, and from there on they share them. A
+reader that has used up its time stops between two events and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from edgewake.cloud.log.tail import Tail
 from edgewake.protocol.cursor import Position
 
 CHUNK_BYTES: Final = 64 * 1024
-"""Bytes to be sent, cursors included, after which a chunk ends; its last event may pass it. What a slow client holds back at most."""
+"""Bytes to be sent, cursors included, after which a chunk ends; its last event may pass it. What a
+slow client holds back at most."""
 BORDER_BYTES: Final = 16 * 1024
 """Bytes of stored records between two borders, on average."""
 EVENTS_PER_LOOK: Final = 8
@@ -66,14 +70,29 @@ class Batch:
 
 
 def is_border(record: Record) -> bool:
-    """Does a chunk end after this record? By a hash of its offset (Knuth's multiplicative one), the more likely the larger it is."""
-    return (record.offset * 2_654_435_761) & 0xFFFF_FFFF < len(record.value) * (2**32 // BORDER_BYTES)
+    """Does a chunk end after this record? By a hash of its offset (Knuth's multiplicative one), the
+    more likely the larger it is.
+    """
+    return (record.offset * 2_654_435_761) & 0xFFFF_FFFF < len(record.value) * (
+        2**32 // BORDER_BYTES
+    )
 
 
 class Reader:
-    """Makes the chunk that begins at `positions`. `tails[stream][partition]` are the hub's own; `event_bytes`: an event's own overhead."""
+    """Makes the chunk that begins at `positions`.
 
-    def __init__(self, plan: Plan, tails: Sequence[Sequence[Tail]], decoder: Decoder, positions: Positions, *, event_bytes: int) -> None:
+    `tails[stream][partition]` are the hub's own; `event_bytes`: an event's own overhead.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        tails: Sequence[Sequence[Tail]],
+        decoder: Decoder,
+        positions: Positions,
+        *,
+        event_bytes: int,
+    ) -> None:
         self._events_per_look = min(EVENTS_PER_LOOK, plan.events_per_look)
         self._plan = plan
         self._tails = tails
@@ -104,15 +123,25 @@ class Reader:
         source = self._plan.sources[at[0]]
         return source.topic, source.topic_id, at[1], self._positions[at[0]][at[1]][0]
 
-    def read(self, blocks: Mapping[At, Block], *, horizon: int, is_time_up: Callable[[], bool]) -> Stop:
-        """Walk on. Older partitions without a block in `blocks` are left where they are; records of an order past `horizon` too."""
-        sources = [self._older_records(at, block) for at, block in blocks.items() if not self._tail(at).has(self._position(at))]
+    def read(
+        self, blocks: Mapping[At, Block], *, horizon: int, is_time_up: Callable[[], bool]
+    ) -> Stop:
+        """Walk on. Older partitions without a block in `blocks` are left where they are; records of
+        an order past `horizon` too.
+        """
+        sources = [
+            self._older_records(at, block)
+            for at, block in blocks.items()
+            if not self._tail(at).has(self._position(at))
+        ]
         for i, partitions in enumerate(self._positions):
             for p, position in enumerate(partitions):
                 tail = self._tails[i][p]
                 if tail.has(position) and position[0] < tail.end:
                     sources.append(_tail_records(i, p, tail.read_from(position), horizon))
-        for _, stream, partition, record in sources[0] if len(sources) == 1 else heapq.merge(*sources, key=_order):
+        for _, stream, partition, record in (
+            sources[0] if len(sources) == 1 else heapq.merge(*sources, key=_order)
+        ):
             if record is None:
                 self._pass_block((stream, partition), blocks[stream, partition])
                 return Stop.BLOCK
@@ -122,7 +151,10 @@ class Reader:
         return Stop.END
 
     def batch(self, *, is_at_end: bool) -> Batch:
-        """The chunk so far. At the end of the tails the positions stand at their ends, past what holds no records."""
+        """The chunk so far.
+
+        At the end of the tails the positions stand at their ends, past what holds no records.
+        """
         if is_at_end:
             for i, partitions in enumerate(self._positions):
                 for p, position in enumerate(partitions):
@@ -149,8 +181,12 @@ class Reader:
             self._positions[at[0]][at[1]] = (block.end, 0)
             self._has_moved = True
 
-    def _pass(self, stream: int, partition: int, record: Record, is_time_up: Callable[[], bool]) -> Stop | None:
-        """Pass a record's events; why it stopped before or after the last of them, None where it may go on."""
+    def _pass(
+        self, stream: int, partition: int, record: Record, is_time_up: Callable[[], bool]
+    ) -> Stop | None:
+        """Pass a record's events; why it stopped before or after the last of them, None where it
+        may go on.
+        """
         events = self._decoder.events(record)
         positions = self._positions[stream]
         offset, index = positions[partition]
@@ -178,7 +214,9 @@ _Item: TypeAlias = tuple[int, int, int, Record | None]
 """(order, stream, partition, record); no record: the block ends here."""
 
 
-def _tail_records(stream: int, partition: int, records: Iterable[Record], horizon: int) -> Iterator[_Item]:
+def _tail_records(
+    stream: int, partition: int, records: Iterable[Record], horizon: int
+) -> Iterator[_Item]:
     for record in records:
         if record.order > horizon:
             return

@@ -1,11 +1,14 @@
-"""Older records, read from Kafka in blocks by a bounded number of threads, which all readers that need them share.
+"""Older records, read from Kafka in blocks by a bounded number of threads, which all readers that
+need them share.
 
-A block begins at the position asked for and ends at a border that depends on the records only (or at BLOCK_RECORDS, BLOCK_BYTES), so
-readers that began at different places soon ask for the same blocks. The latest blocks are kept within `kept_bytes`; a block that is
-being read is waited for and not read twice. Nothing is kept for a reader between two blocks.
+A block begins at the position asked for and ends at a border that depends on the records only (or
+at BLOCK_RECORDS, BLOCK_BYTES), so readers that began at different places soon ask for the same
+blocks. The latest blocks are kept within `kept_bytes`; a block that is being read is waited for and
+not read twice. Nothing is kept for a reader between two blocks.
 
-A partition is read by one thread at a time, and after a failure not before FAILURE_PAUSE_S, in which it is `Unavailable` at once: one
-that cannot be reached occupies one thread for at most SILENCE_S and leaves the others to the rest.
+A partition is read by one thread at a time, and after a failure not before FAILURE_PAUSE_S, in
+which it is `Unavailable` at once: one that cannot be reached occupies one thread for at most
+SILENCE_S and leaves the others to the rest.
 """
 
 from __future__ import annotations
@@ -51,7 +54,10 @@ class Gone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records from the offset asked for up to `end` (exclusive). It is empty only where nothing is committed yet."""
+    """Records from the offset asked for up to `end` (exclusive).
+
+    It is empty only where nothing is committed yet.
+    """
 
     records: Sequence[Record]
     end: int
@@ -66,7 +72,10 @@ OnAnswer: TypeAlias = Callable[[Answer], None]
 
 
 class TurnsOfPartitions:
-    """Which block is read next: pure. Partitions take turns, each is read by one thread at a time."""
+    """Which block is read next: pure.
+
+    Partitions take turns, each is read by one thread at a time.
+    """
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[Partition, deque[BlockKey]] = OrderedDict()
@@ -78,7 +87,9 @@ class TurnsOfPartitions:
         self._waiting.setdefault((key[0], key[2]), deque()).append(key)
 
     def next(self) -> BlockKey | None:
-        """The next block to read; None where all that wait belong to partitions that are being read."""
+        """The next block to read; None where all that wait belong to partitions that are being
+        read.
+        """
         for partition, keys in self._waiting.items():
             if partition not in self._busy:
                 key = keys.popleft()
@@ -111,10 +122,19 @@ class _Reading:
 
 
 class Replay:
-    """The threads and the blocks that they share. Everything but the threads runs in the event loop."""
+    """The threads and the blocks that they share.
+
+    Everything but the threads runs in the event loop.
+    """
 
     def __init__(
-        self, config: KafkaConfig, client_id: str, *, readers: int, kept_bytes: int, failed: Callable[[BaseException], None]
+        self,
+        config: KafkaConfig,
+        client_id: str,
+        *,
+        readers: int,
+        kept_bytes: int,
+        failed: Callable[[BaseException], None],
     ) -> None:
         """`failed` is called in a thread that dies of an error."""
         self._failed = failed
@@ -149,13 +169,20 @@ class Replay:
             return
         with self._may_go:
             if self._turns.is_failing(key, time.monotonic()):
-                self._loop.call_soon(on_answer, Unavailable(f"topic {key[0]}, partition {key[2]}: cannot be read at the moment"))
+                self._loop.call_soon(
+                    on_answer,
+                    Unavailable(
+                        f"topic {key[0]}, partition {key[2]}: cannot be read at the moment"
+                    ),
+                )
                 return
             self._reading[key] = _Reading([on_answer])
             self._turns.add(key)
             self._may_go.notify()
         if len(self._threads) < self._readers:
-            thread = threading.Thread(target=self._run, name=f"replay-{len(self._threads)}", daemon=True)
+            thread = threading.Thread(
+                target=self._run, name=f"replay-{len(self._threads)}", daemon=True
+            )
             self._threads.append(thread)
             thread.start()
 
@@ -175,7 +202,9 @@ class Replay:
     def _run(self) -> None:
         try:
             self._read_in_turn()
-        except BaseException as error:  # the loop must learn of it, whatever it is: readers would wait for ever
+        except (
+            BaseException
+        ) as error:  # the loop must learn of it, whatever it is: readers would wait for ever
             self._failed(error)
 
     def _read_in_turn(self) -> None:
@@ -183,11 +212,15 @@ class Replay:
         known: set[str] = set()
         while (key := self._next()) is not None:
             answer = self._answer(consumer, known, key)
-            if isinstance(answer, Unavailable):  # perhaps it never will read anything again (cloud.kafka.mortality)
+            if isinstance(
+                answer, Unavailable
+            ):  # perhaps it never will read anything again (cloud.kafka.mortality)
                 consumer.close()
                 consumer, known = self._new_consumer(), set()
             with self._may_go:
-                failed = self._turns.done(key, failed_at=time.monotonic() if isinstance(answer, Unavailable) else None)
+                failed = self._turns.done(
+                    key, failed_at=time.monotonic() if isinstance(answer, Unavailable) else None
+                )
                 self._may_go.notify_all()
             for each in (key, *failed):
                 self._tell(each, answer)
@@ -236,7 +269,9 @@ class Replay:
             self._loop.call_soon_threadsafe(self._on_answer, key, answer)
         except RuntimeError as error:  # the loop is closed: nobody waits any more
             if not self._is_closing:
-                raise LocalError("the event loop ended before the readers of older records") from error
+                raise LocalError(
+                    "the event loop ended before the readers of older records"
+                ) from error
 
     def _on_answer(self, key: BlockKey, answer: Answer) -> None:
         reading = self._reading.pop(key)
@@ -256,7 +291,9 @@ class Replay:
 
 def _is_block_border(record: Record) -> bool:
     """As reader.is_border, for blocks: every BLOCK_BYTES / 2 on average."""
-    return (record.offset * 2_654_435_761) & 0xFFFF_FFFF < len(record.value) * (2**33 // BLOCK_BYTES)
+    return (record.offset * 2_654_435_761) & 0xFFFF_FFFF < len(record.value) * (
+        2**33 // BLOCK_BYTES
+    )
 
 
 def _read_block(consumer: Consumer, key: BlockKey, has_to_stop: Callable[[], bool]) -> Block:
@@ -267,7 +304,9 @@ def _read_block(consumer: Consumer, key: BlockKey, has_to_stop: Callable[[], boo
     heard_at = time.monotonic()
     while end < until and size < BLOCK_BYTES:
         if has_to_stop() or time.monotonic() - heard_at > SILENCE_S:
-            raise Unavailable(f"topic {topic}, partition {partition}: nothing came for {SILENCE_S:.0f} s")
+            raise Unavailable(
+                f"topic {topic}, partition {partition}: nothing came for {SILENCE_S:.0f} s"
+            )
         message = consumer.poll(0.2)
         found = None if message is None else found_in(message)
         if found is None or found[:2] != (topic, partition):

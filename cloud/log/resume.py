@@ -1,6 +1,7 @@
 """Where a client begins that has a cursor: decisions only, no I/O.
 
-What is still there of the cursor's streams is continued exactly. What is not becomes a gap, an event of scope `cursor` before all others:
+What is still there of the cursor's streams is continued exactly. What is not becomes a gap, an
+event of scope `cursor` before all others:
 
     {"scope":"cursor","reason":"retention","stream":…,"partition":0,"from":12,"earliest":80,"lost":68,"continues":"earliest"}
 
@@ -13,11 +14,12 @@ What is still there of the cursor's streams is continued exactly. What is not be
 | `stream_added` | the cursor is older than the subscription's wish for this stream | `from` |
 | `filter_changed` | `where` or `select` is another one than before | here, with nothing lost |
 
-`lost` counts Kafka records, at most: transaction markers take numbers too, and a record of a stream holds one or many readings; null where
-it cannot be known. `on_gap=stop` stops at the first four. A stream that is no longer asked for is dropped from the cursor without a word.
+`lost` counts Kafka records, at most: transaction markers take numbers too, and a record of a stream
+holds one or many readings; null where it cannot be known. `on_gap=stop` stops at the first four. A
+stream that is no longer asked for is dropped from the cursor without a word.
 
-Each gap has a cursor of its own, in which only what was announced so far has moved: a client that is cut off between two gaps and comes
-back gets the second one.
+Each gap has a cursor of its own, in which only what was announced so far has moved: a client that
+is cut off between two gaps and comes back gets the second one.
 """
 
 from __future__ import annotations
@@ -27,27 +29,53 @@ from dataclasses import replace
 from typing import Any, Final
 
 from edgewake.cloud.log.decode import Event
-from edgewake.cloud.log.subscription import Bounds, Gap, LogEnd, OnGap, Plan, Positions, Source, Start
+from edgewake.cloud.log.subscription import (
+    Bounds,
+    Gap,
+    LogEnd,
+    OnGap,
+    Plan,
+    Positions,
+    Source,
+    Start,
+)
 from edgewake.protocol.cursor import Cursor, Position, StreamPosition, generation_hash, stream_hash
 
 LOSSES: Final = frozenset({"retention", "epoch", "unverifiable", "truncated"})
-"""The reasons at which `on_gap=stop` stops; the others are consequences of what the client itself asked."""
+"""The reasons at which `on_gap=stop` stops; the others are consequences of what the client itself
+asked."""
 
 
 def start_positions(edge: LogEnd, bounds: Sequence[Sequence[Bounds]]) -> Positions:
     """Every partition at one edge."""
-    return tuple(tuple((b.earliest if edge is LogEnd.EARLIEST else b.latest, 0) for b in partitions) for partitions in bounds)
+    return tuple(
+        tuple((b.earliest if edge is LogEnd.EARLIEST else b.latest, 0) for b in partitions)
+        for partitions in bounds
+    )
 
 
 def stopped(plan: Plan) -> Start:
-    """The start of a client that was stopped at a gap and comes back with the cursor of that gap: it is sent nothing."""
-    return Start(tuple(((0, 0),) * source.partitions for source in plan.sources), "stopped", ends=True)
+    """The start of a client that was stopped at a gap and comes back with the cursor of that gap:
+    it is sent nothing.
+    """
+    return Start(
+        tuple(((0, 0),) * source.partitions for source in plan.sources), "stopped", ends=True
+    )
 
 
 def resume(
-    cursor: Cursor, plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap, *, new: Positions, begins: str = LogEnd.LATEST
+    cursor: Cursor,
+    plan: Plan,
+    bounds: Sequence[Sequence[Bounds]],
+    on_gap: OnGap,
+    *,
+    new: Positions,
+    begins: str = LogEnd.LATEST,
 ) -> Start:
-    """Go on from `cursor`. `new` is where streams begin that it does not have, and `begins` the name of that in their gap."""
+    """Go on from `cursor`.
+
+    `new` is where streams begin that it does not have, and `begins` the name of that in their gap.
+    """
     known = {entry.stream: entry for entry in cursor.streams}
     before = [known.get(stream_hash(source.name)) for source in plan.sources]
     entries = list(before)
@@ -55,7 +83,9 @@ def resume(
     gaps: list[Gap] = []
     if filters != plan.filters:
         filters = plan.filters
-        gaps.append(Gap(gap_event("filter_changed", lost=0, continues="here"), _cursor(entries, filters)))
+        gaps.append(
+            Gap(gap_event("filter_changed", lost=0, continues="here"), _cursor(entries, filters))
+        )
     for i, source in enumerate(plan.sources):
         for event, entry in _stream_gaps(before[i], source, bounds[i], on_gap, new[i], begins):
             entries[i] = entry
@@ -70,12 +100,25 @@ def resume(
 def resume_unverified(plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap) -> Start:
     """Go on by policy: nothing of the cursor can be trusted."""
     positions = start_positions(_log_end(on_gap), bounds)
-    event = gap_event("unverifiable", streams=[source.name for source in plan.sources], lost=None, continues=on_gap)
+    event = gap_event(
+        "unverifiable",
+        streams=[source.name for source in plan.sources],
+        lost=None,
+        continues=on_gap,
+    )
     cursor = replace(plan.cursor(positions), stop=on_gap is OnGap.STOP)
     return Start(positions, "gap", (Gap(event, cursor),), ends=on_gap is OnGap.STOP)
 
 
-def partition_gap(reason: str, stream: str, partition: int, position: Position, kept: Bounds, to: int, continues: str) -> Event:
+def partition_gap(
+    reason: str,
+    stream: str,
+    partition: int,
+    position: Position,
+    kept: Bounds,
+    to: int,
+    continues: str,
+) -> Event:
     """The gap of one partition."""
     return gap_event(
         reason,
@@ -97,22 +140,41 @@ def gap_event(reason: str, **facts: Any) -> Event:
 
 
 def _stream_gaps(
-    entry: StreamPosition | None, source: Source, kept: Sequence[Bounds], on_gap: OnGap, new: tuple[Position, ...], begins: str
+    entry: StreamPosition | None,
+    source: Source,
+    kept: Sequence[Bounds],
+    on_gap: OnGap,
+    new: tuple[Position, ...],
+    begins: str,
 ) -> Iterator[tuple[Event | None, StreamPosition]]:
-    """The gaps of one stream, each with its position after it; at the least one pair, so that partitions that were added are in."""
+    """The gaps of one stream, each with its position after it; at the least one pair, so that
+    partitions that were added are in.
+    """
     name, generation = stream_hash(source.name), generation_hash(source.topic_id)
     if entry is None:
-        yield gap_event("stream_added", stream=source.name, lost=None, continues=begins), StreamPosition(name, generation, new)
+        yield (
+            gap_event("stream_added", stream=source.name, lost=None, continues=begins),
+            StreamPosition(name, generation, new),
+        )
         return
     if entry.generation != generation or len(entry.partitions) > source.partitions:
         (row,) = start_positions(_log_end(on_gap), [kept])
-        yield gap_event("epoch", stream=source.name, lost=None, continues=on_gap), StreamPosition(name, generation, row)
+        yield (
+            gap_event("epoch", stream=source.name, lost=None, continues=on_gap),
+            StreamPosition(name, generation, row),
+        )
         return
     # A partition that was added since begins at its first record.
     positions = [*entry.partitions, *[(0, 0)] * (source.partitions - len(entry.partitions))]
     yield None, StreamPosition(name, generation, tuple(positions))
     for partition, (position, b) in enumerate(zip(positions, kept, strict=True)):
-        reason = "retention" if position[0] < b.earliest else "truncated" if position[0] > b.latest else None
+        reason = (
+            "retention"
+            if position[0] < b.earliest
+            else "truncated"
+            if position[0] > b.latest
+            else None
+        )
         if reason is None:
             continue
         to = b.latest if reason == "truncated" or on_gap is OnGap.LATEST else b.earliest

@@ -1,7 +1,8 @@
 """A subscriber: one reader of a view and where it stands. It pulls; nothing is queued for it.
 
-`next` gives the chunk that begins where it stands, and moves it to the chunk's end; without one at hand it joins the cohort there, and
-`wake` is called when to ask again. Chunks that show nothing are passed without a word. Who does not ask costs nothing.
+`next` gives the chunk that begins where it stands, and moves it to the chunk's end; without one at
+hand it joins the cohort there, and `wake` is called when to ask again. Chunks that show nothing are
+passed without a word. Who does not ask costs nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class Subscribed(Protocol[C]):
 
 
 class Subscriber(Generic[C]):
-    """Made by `Hub.subscribe`; `close` it. `wake` is called in the event loop and may call `next`."""
+    """Made by `Hub.subscribe`; `close` it.
+
+    `wake` is called in the event loop and may call `next`.
+    """
 
     def __init__(self, view: Subscribed[C], positions: Positions, wake: Callable[[], None]) -> None:
         self.view = view
@@ -80,8 +84,8 @@ class Subscriber(Generic[C]):
     def next(self) -> Chunk[C] | Lost | None:
         """What comes next. Raises ViewEnded.
 
-        A chunk with content, which it stands behind now; a lost range, which it must `skip`; None: nothing is at hand, and `wake` will
-        be called.
+        A chunk with content, which it stands behind now; a lost range, which it must `skip`; None:
+        nothing is at hand, and `wake` will be called.
         """
         if self.view.ended is not None:
             raise self.view.ended.with_traceback(None)

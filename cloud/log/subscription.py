@@ -3,7 +3,8 @@
 Request   what the query string and Last-Event-ID say, checked as far as words go
 Source    one stream or query as Kafka has it now
 Plan      a request's streams with their sources and compiled filters
-Start     the positions to begin at, and the gaps to announce first (decided in `edgewake.cloud.log.resume`)
+Start     the positions to begin at, and the gaps to announce first (decided in
+          `edgewake.cloud.log.resume`)
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from edgewake.cloud.log.filter import Select, Where, compile_select, compile_whe
 from edgewake.cloud.log.filter_check import FilterWarning, Kinds, warnings_of
 from edgewake.cloud.log.filter_cost import events_per_look
 from edgewake.cloud.log.filter_partial import rules_out
-from edgewake.protocol.cursor import PARTITIONS_MAX, Cursor, Position, StreamPosition, filters_hash, generation_hash, stream_hash
+from edgewake.protocol.cursor import (
+    PARTITIONS_MAX,
+    Cursor,
+    Position,
+    StreamPosition,
+    filters_hash,
+    generation_hash,
+    stream_hash,
+)
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.lease import Subscription
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
@@ -32,14 +41,19 @@ KNOWN_OF_A_GAP: Final = ("stream", "query", "device")
 """What a gap's own fields say of the events that were lost; its numbers and times are the gap's."""
 HEARTBEAT_S_MIN: Final = 5
 HEARTBEAT_S_MAX: Final = 300
-"""What a client may ask for: a radio that is woken more often never sleeps; proxies close what is silent for longer."""
+"""What a client may ask for: a radio that is woken more often never sleeps; proxies close what is
+silent for longer."""
 TIME_MS_MIN: Final = 100_000_000_000
-"""March 1973: a smaller number is a time in seconds, of which everything since 1970 would be sent."""
+"""March 1973: a smaller number is a time in seconds, of which everything since 1970 would be
+sent."""
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The year 9999."""
 AGO: Final = re.compile(r"-([0-9]{1,9})([smhd])")
 AGO_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-TIME_EXPECTED: Final = "earliest, latest, a time such as 2026-11-21T08:00:00Z, a time ago such as -15m, or milliseconds since 1970"
+TIME_EXPECTED: Final = (
+    "earliest, latest, a time such as 2026-11-21T08:00:00Z, a time ago such as -15m, or "
+    "milliseconds since 1970"
+)
 
 
 class RequestError(RemoteError):
@@ -71,20 +85,26 @@ class LogEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A subscription and its beginning. `cursor` wins over `start`, which is an edge or a time in ms since 1970 UTC."""
+    """A subscription and its beginning.
+
+    `cursor` wins over `start`, which is an edge or a time in ms since 1970 UTC.
+    """
 
     subscription: Subscription
     cursor: str | None = None
     start: LogEnd | int = LogEnd.LATEST
     on_gap: OnGap = OnGap.EARLIEST
     goes_on: bool = False
-    """It names how to go on after a gap: earliest or latest. That is also how a client goes on that was stopped at one."""
+    """It names how to go on after a gap: earliest or latest. That is also how a client goes on that
+    was stopped at one."""
     checkpoint_events: bool = True
-    """Send the cursor's progress as `event: checkpoint` with data and not as a block with an id alone, which half of all clients ignore."""
+    """Send the cursor's progress as `event: checkpoint` with data and not as a block with an id
+    alone, which half of all clients ignore."""
     heartbeat_s: float | None = None
     """Seconds of silence after which the client wants a sign of life; None: as the server likes."""
     heartbeat_events: bool = False
-    """Signs of life are events with a name, which a browser's EventSource can see, and not comments."""
+    """Signs of life are events with a name, which a browser's EventSource can see, and not
+    comments."""
     waits: bool = False
     """Wait for streams that are not there yet, in place of being refused."""
 
@@ -114,20 +134,28 @@ class Plan:
     def show(self, event: Event) -> Event | None:
         """The event as this subscription sees it; None when filtered out.
 
-        Watermarks are always shown, and gaps unless the condition rules out that it concerns what was lost: those of other devices.
+        Watermarks are always shown, and gaps unless the condition rules out that it concerns what
+        was lost: those of other devices.
         """
         if event.kind == DATA:
             if self.where is not None and not self.where.passes(event.fields):
                 return None
-            return event if self.select is None else project(event, self.select.project(event.fields))
+            return (
+                event if self.select is None else project(event, self.select.project(event.fields))
+            )
         if event.kind == GAP and self.where is not None:
             known = {name: event.fields[name] for name in KNOWN_OF_A_GAP if name in event.fields}
             return None if rules_out(self.where.tree, known) else event
         return event
 
     def warnings(self, fields_of: Callable[[str], Kinds | None]) -> list[FilterWarning]:
-        """What in the filters can hardly be meant; nothing where the fields of one of the streams are not known."""
-        trees = [*([self.where.tree] if self.where else []), *(self.select.trees if self.select else [])]
+        """What in the filters can hardly be meant; nothing where the fields of one of the streams
+        are not known.
+        """
+        trees = [
+            *([self.where.tree] if self.where else []),
+            *(self.select.trees if self.select else []),
+        ]
         streams = [fields_of(source.name) for source in self.sources]
         known = [fields for fields in streams if fields is not None]
         return warnings_of(trees, known) if trees and len(known) == len(streams) else []
@@ -135,7 +163,9 @@ class Plan:
     @property
     def events_per_look(self) -> int:
         """Events after which a reader should look at the clock, so dear are this plan's filters."""
-        return events_per_look(sum(part.cost for part in (self.where, self.select) if part is not None))
+        return events_per_look(
+            sum(part.cost for part in (self.where, self.select) if part is not None)
+        )
 
     def cursor(self, positions: Positions) -> Cursor:
         """The cursor of these positions."""
@@ -151,18 +181,26 @@ class Plan:
 def normal(subscription: Subscription) -> Subscription:
     """Streams sorted and each once; an empty filter is none."""
     streams = tuple(sorted(set(subscription.streams)))
-    return Subscription(streams=streams, where=subscription.where or None, select=subscription.select or None)
+    return Subscription(
+        streams=streams, where=subscription.where or None, select=subscription.select or None
+    )
 
 
 def is_common(subscription: Subscription) -> bool:
     """Is it what everybody uses: one stream without a filter?"""
-    return len(subscription.streams) == 1 and subscription.where is None and subscription.select is None
+    return (
+        len(subscription.streams) == 1
+        and subscription.where is None
+        and subscription.select is None
+    )
 
 
 def check_filters(subscription: Subscription) -> tuple[Where | None, Select | None]:
     """The compiled filters; raises FilterError."""
     where, select = subscription.where, subscription.select
-    return None if where is None else compile_where(where), None if select is None else compile_select(select)
+    return None if where is None else compile_where(
+        where
+    ), None if select is None else compile_select(select)
 
 
 def plan(subscription: Subscription, sources: Sequence[Source]) -> Plan:
@@ -170,9 +208,16 @@ def plan(subscription: Subscription, sources: Sequence[Source]) -> Plan:
     partitions = sum(source.partitions for source in sources)
     if partitions > PARTITIONS_MAX:
         raise SubscriptionTooLarge(
-            "partitions", f"{len(sources)} streams with {partitions} partitions: expected at most {PARTITIONS_MAX} partitions together"
+            "partitions",
+            f"{len(sources)} streams with {partitions} partitions: expected at most "
+            f"{PARTITIONS_MAX} partitions together",
         )
-    return Plan(subscription, tuple(sources), *check_filters(subscription), filters_hash(subscription.where, subscription.select))
+    return Plan(
+        subscription,
+        tuple(sources),
+        *check_filters(subscription),
+        filters_hash(subscription.where, subscription.select),
+    )
 
 
 def request(
@@ -189,9 +234,14 @@ def request(
     absent: str | None = None,
     cursors: Sequence[str | None] = (),
 ) -> Request:
-    """Read the words of a request; `cursors` in order of rank, the first that is not empty counts. Raises RequestError."""
+    """Read the words of a request; `cursors` in order of rank, the first that is not empty counts.
+
+    Raises RequestError.
+    """
     if not 0 < len(streams) <= STREAMS_PER_SUBSCRIPTION_MAX:
-        raise RequestError("streams", f"{len(streams)} streams: expected 1 to {STREAMS_PER_SUBSCRIPTION_MAX}")
+        raise RequestError(
+            "streams", f"{len(streams)} streams: expected 1 to {STREAMS_PER_SUBSCRIPTION_MAX}"
+        )
     gap_policy = _one_of("on_gap", on_gap, tuple(OnGap))
     return Request(
         normal(Subscription(streams=tuple(streams), where=where, select=select)),
@@ -208,19 +258,32 @@ def request(
 
 def _one_of(name: str, text: str | None, words: tuple[str, ...]) -> str | None:
     if text is not None and text not in words:
-        raise RequestError(name, f"{name}={text[:40]!r}: expected {', '.join(words[:-1])} or {words[-1]}")
+        raise RequestError(
+            name, f"{name}={text[:40]!r}: expected {', '.join(words[:-1])} or {words[-1]}"
+        )
     return text
 
 
 def parse_heartbeat(text: str) -> float:
     """Seconds; raises RequestError."""
-    if len(text) <= 3 and text.isascii() and text.isdigit() and HEARTBEAT_S_MIN <= int(text) <= HEARTBEAT_S_MAX:
+    if (
+        len(text) <= 3
+        and text.isascii()
+        and text.isdigit()
+        and HEARTBEAT_S_MIN <= int(text) <= HEARTBEAT_S_MAX
+    ):
         return float(text)
-    raise RequestError("heartbeat", f"heartbeat={text[:40]!r}: expected whole seconds from {HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX}")
+    raise RequestError(
+        "heartbeat",
+        f"heartbeat={text[:40]!r}: expected whole seconds from {HEARTBEAT_S_MIN} to "
+        f"{HEARTBEAT_S_MAX}",
+    )
 
 
 def parse_start(text: str, now_ms: int) -> LogEnd | int:
-    """`earliest`, `latest`, an ISO 8601 time with offset or Z, a time ago (`-15m`), or ms since 1970 UTC; raises RequestError."""
+    """`earliest`, `latest`, an ISO 8601 time with offset or Z, a time ago (`-15m`), or ms since
+    1970 UTC; raises RequestError.
+    """
     if text in (LogEnd.EARLIEST, LogEnd.LATEST):
         return LogEnd(text)
     ago = AGO.fullmatch(text)
@@ -239,24 +302,39 @@ def _number_ms(text: str) -> int:
     """Raises ValueError for what has too many digits, and RequestError."""
     number = int(text)
     if number < TIME_MS_MIN:
-        hint = "for all that is kept, from=earliest" if number == 0 else f"did you mean {number * 1000}?"
-        raise RequestError("from", f"from={text[:40]!r}: these are seconds, or it is 1970; expected milliseconds since 1970; {hint}")
+        hint = (
+            "for all that is kept, from=earliest"
+            if number == 0
+            else f"did you mean {number * 1000}?"
+        )
+        raise RequestError(
+            "from",
+            f"from={text[:40]!r}: these are seconds, or it is 1970; expected milliseconds since "
+            f"1970; {hint}",
+        )
     return number
 
 
 def _iso_ms(text: str) -> int:
     # A `+` of an offset that was not encoded arrives as a blank.
-    moment = datetime.fromisoformat(text.replace(" ", "+") if text.count(" ") == 1 and "T" in text else text)
+    moment = datetime.fromisoformat(
+        text.replace(" ", "+") if text.count(" ") == 1 and "T" in text else text
+    )
     if moment.tzinfo is None:
         example = moment.isoformat(timespec="seconds")
-        detail = f"from={text[:40]!r}: a time zone is missing; expected {example}Z for UTC, or an offset such as {example}%2B02:00"
+        detail = (
+            f"from={text[:40]!r}: a time zone is missing; expected {example}Z for UTC, or an "
+            f"offset such as {example}%2B02:00"
+        )
         raise RequestError("from", detail)
     return int(moment.timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What Kafka has of a partition now: offset of its first record and the one after its last committed record."""
+    """What Kafka has of a partition now: offset of its first record and the one after its last
+    committed record.
+    """
 
     earliest: int
     latest: int
@@ -272,7 +350,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin. `how`: earliest, latest, time, resumed, gap or stopped. `ends` when the client asked to stop at a gap."""
+    """Where to begin.
+
+    `how`: earliest, latest, time, resumed, gap or stopped. `ends` when the client asked to stop at
+    a gap.
+    """
 
     positions: Positions
     how: str

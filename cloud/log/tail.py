@@ -1,7 +1,10 @@
-"""The tail: the latest records of one partition in memory, within a bound of bytes. Readers pull from it by position.
+"""The tail: the latest records of one partition in memory, within a bound of bytes.
 
-It is complete from `start` (inclusive) to `end` (exclusive): every committed record between has been seen, offsets that hold none
-(transaction markers, aborted records) included. Older positions are `edgewake.cloud.log.replay`'s business. One event loop owns a tail.
+Readers pull from it by position.
+
+It is complete from `start` (inclusive) to `end` (exclusive): every committed record between has
+been seen, offsets that hold none (transaction markers, aborted records) included. Older positions
+are `edgewake.cloud.log.replay`'s business. One event loop owns a tail.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from edgewake.cloud.log.decode import Record
 from edgewake.protocol.cursor import Position
 
 RECORD_OVERHEAD_BYTES: Final = 300
-"""Memory of a record beside its value, roughly; counted so that many tiny records keep within the bound too."""
+"""Memory of a record beside its value, roughly; counted so that many tiny records keep within the
+bound too."""
 _COMPACT_FROM: Final = 512
 
 
@@ -69,10 +73,11 @@ class Tail:
         return islice(self._records, self._index(position[0]), None)
 
     def canonical(self, position: Position) -> Position:
-        """The position that stands for all those with the same records before them: right after the last of these.
+        """The position that stands for all those with the same records before them: right after the
+        last of these.
 
-        Offsets without a record (transaction markers) make two positions differ that mean the same. One that is not in this tail, or
-        inside a record, stands for itself.
+        Offsets without a record (transaction markers) make two positions differ that mean the same.
+        One that is not in this tail, or inside a record, stands for itself.
         """
         offset, index = position
         if index or not self.start <= offset <= self.end:
@@ -81,7 +86,9 @@ class Tail:
         return (self._offsets[at - 1] + 1, 0) if at > self._head else (self.start, 0)
 
     def end_of(self, position: Position) -> Position:
-        """The end, where no record is left after `position`, so that retention of markers is no gap; else the position itself."""
+        """The end, where no record is left after `position`, so that retention of markers is no
+        gap; else the position itself.
+        """
         if position[1] or position[0] < self.start or self._index(position[0]) < len(self._records):
             return position
         return (max(self.end, position[0]), 0)

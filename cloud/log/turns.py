@@ -1,8 +1,9 @@
 """Turns of the event loop: who may work now, and for how long.
 
-Work comes in jobs that stop by themselves when their time is up and are asked again. Two lanes: `live` (new records, for those who
-wait for them) and `behind` (those who catch up). In a slice of `budget_s` the live lane goes first and each lane takes turns; the lane
-behind gets one turn in every slice, however busy the other is. Between two slices the loop serves its sockets and timers.
+Work comes in jobs that stop by themselves when their time is up and are asked again. Two lanes:
+`live` (new records, for those who wait for them) and `behind` (those who catch up). In a slice of
+`budget_s` the live lane goes first and each lane takes turns; the lane behind gets one turn in
+every slice, however busy the other is. Between two slices the loop serves its sockets and timers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Job: TypeAlias = Callable[[IsTimeUp], bool]
 class Turns:
     """See the module. `on_error` gets what a job raised; that job is not asked again."""
 
-    def __init__(self, clock: Clock, *, budget_s: float, on_error: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, clock: Clock, *, budget_s: float, on_error: Callable[[Exception], None]
+    ) -> None:
         self._now = clock.monotonic_s
         self._budget_s = budget_s
         self._on_error = on_error

@@ -1,7 +1,8 @@
 """A view: one subscription in one encoding, for all who have it, with its cohorts and its chunks.
 
-A filter is evaluated once per event for all who stand at the same place, and what is shown is encoded once. A view with nothing to do
-costs nothing: it is touched when records of its streams come, and only if somebody waits for them.
+A filter is evaluated once per event for all who stand at the same place, and what is shown is
+encoded once. A view with nothing to do costs nothing: it is touched when records of its streams
+come, and only if somebody waits for them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _numbers: Final = count()
 
 
 class Encoding(Protocol[C_co]):
-    """How what is shown becomes what subscribers are given. Of one `name` and plan all must make the same."""
+    """How what is shown becomes what subscribers are given.
+
+    Of one `name` and plan all must make the same.
+    """
 
     @property
     def name(self) -> str:
@@ -57,7 +61,8 @@ class Shared:
     turns: Turns
     clock: Clock
     horizon: Callable[[], int]
-    """The order up to which records may be read: those of the tick that is being gathered come with the tick."""
+    """The order up to which records may be read: those of the tick that is being gathered come with
+    the tick."""
     call_later: Callable[[float, Callable[[], None]], object]
     on_cohorts: Callable[[int], None]
     """Told of cohorts more, or less, that read."""
@@ -67,7 +72,13 @@ class View(Generic[C]):
     """See the module. `tails[stream][partition]` are the hub's own."""
 
     def __init__(
-        self, plan: Plan, tails: Sequence[Sequence[Tail]], encoding: Encoding[C], shared: Shared, *, on_empty: Callable[[], None]
+        self,
+        plan: Plan,
+        tails: Sequence[Sequence[Tail]],
+        encoding: Encoding[C],
+        shared: Shared,
+        *,
+        on_empty: Callable[[], None],
     ) -> None:
         self.plan = plan
         self.encoding = encoding
@@ -92,7 +103,10 @@ class View(Generic[C]):
     def key(self, positions: Positions) -> Key:
         """The canonical form of positions."""
         rows = zip(self._tails, positions, strict=True)
-        return tuple(tuple(tail.canonical(position) for tail, position in zip(tails, row, strict=True)) for tails, row in rows)
+        return tuple(
+            tuple(tail.canonical(position) for tail, position in zip(tails, row, strict=True))
+            for tails, row in rows
+        )
 
     def chunk(self, key: Key) -> Chunk[C] | None:
         """The chunk that begins there, if it is at hand."""
@@ -152,7 +166,13 @@ class View(Generic[C]):
 
     def reader(self, positions: Positions) -> Reader:
         """A reader for the chunk that begins there."""
-        return Reader(self.plan, self._tails, self._shared.decoder, positions, event_bytes=self.encoding.event_bytes)
+        return Reader(
+            self.plan,
+            self._tails,
+            self._shared.decoder,
+            positions,
+            event_bytes=self.encoding.event_bytes,
+        )
 
     def has(self, cohort: Cohort) -> bool:
         """Is the cohort one of this view's still?"""
@@ -163,7 +183,16 @@ class View(Generic[C]):
         content, size = self.encoding.encode(batch) if batch.steps else (None, 0)
         size += CHUNK_OVERHEAD_BYTES
         now = self._shared.clock.monotonic_s()
-        chunk = Chunk(cohort.key, batch.start, batch.end, self.key(batch.end), content, len(batch.steps), size, now)
+        chunk = Chunk(
+            cohort.key,
+            batch.start,
+            batch.end,
+            self.key(batch.end),
+            content,
+            len(batch.steps),
+            size,
+            now,
+        )
         self._shared.chunks.put(self._number, cast("Chunk[object]", chunk))
         self.chunks_made += 1
         if is_at_end:
@@ -181,7 +210,11 @@ class View(Generic[C]):
 
     def fail(self, error: Exception) -> None:
         """The subscription cannot be served: its subscribers end, all others go on."""
-        facts = {"event": "view.failed", "streams": list(self.plan.subscription.streams), "error": repr(error)[:200]}
+        facts = {
+            "event": "view.failed",
+            "streams": list(self.plan.subscription.streams),
+            "error": repr(error)[:200],
+        }
         log.error("a subscription failed and is ended: %r", error, extra=facts, exc_info=error)
         failed = ViewFailed(f"{type(error).__name__}: {error}")
         failed.__cause__ = error

@@ -1,4 +1,7 @@
-"""The operations API. Every path but health, metrics and this description needs a key or a session."""
+"""The operations API.
+
+Every path but health, metrics and this description needs a key or a session.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
 def make_app(services: Services) -> FastAPI:
     """The application."""
     # The guard below decides before anything is read; these two put it into the OpenAPI document.
-    key_in_openapi = [Security(HTTPBearer(auto_error=False)), Security(APIKeyHeader(name="X-API-Key", auto_error=False))]
+    key_in_openapi = [
+        Security(HTTPBearer(auto_error=False)),
+        Security(APIKeyHeader(name="X-API-Key", auto_error=False)),
+    ]
     app = application("Edgewake operations", description=__doc__ or "")
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
     app.add_middleware(Guard, access=services.access)

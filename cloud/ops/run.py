@@ -63,34 +63,47 @@ class OpsConfig(config.Config):
     port: int = Field(default=8702, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
-    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
+    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and
+    localhost are always right."""
     key_file: Path
-    """File of API keys, a line `KEY` or `NAME ROLE KEY` each (role read or operate), readable by its owner only; read again on change."""
+    """File of API keys, a line `KEY` or `NAME ROLE KEY` each (role read or operate), readable by
+    its owner only; read again on change."""
     access_urls: tuple[str, ...] = ()
-    """Addresses of access servers as clients reach them; used to tell clients where a query's results can be read."""
+    """Addresses of access servers as clients reach them; used to tell clients where a query's
+    results can be read."""
     requests: tuple[str, ...] | None = None
-    """Names of requests of devices that somebody here answers; all others are refused at once. None: every request waits for its answer."""
+    """Names of requests of devices that somebody here answers; all others are refused at once.
+    None: every request waits for its answer."""
     data_dir: Path = Path("ops")
     """The store of summaries, which is made anew from Kafka where it is lost."""
     lake_dir: Folder = Path("lake")
-    """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is there, SQL is answered from Kafka alone."""
+    """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
+    there, SQL is answered from Kafka alone."""
     kafka: KafkaConfig = KafkaConfig()
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be used)."""
+    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
+    used).
+    """
     log.set_up(verbose=verbose)
     web.run_part(lambda: run(config.load(OpsConfig, config_file)))
 
 
 async def run(settings: OpsConfig) -> None:
-    """Start, serve, stop. Order of the stop: live streams end, no new requests, tables left, producer flushed."""
+    """Start, serve, stop.
+
+    Order of the stop: live streams end, no new requests, tables left, producer flushed.
+    """
     stop = asyncio.Event()
     web.stop_on_signals(stop)
     keys = Keys(settings.key_file)
     listener = web.bind(settings.host, settings.port)
     clock = SystemClock()
-    tables, ring = OpsTables(requests=RequestTable(served=settings.requests)), EventRing(secrets.token_hex(4))
+    tables, ring = (
+        OpsTables(requests=RequestTable(served=settings.requests)),
+        EventRing(secrets.token_hex(4)),
+    )
 
     letters = DeadLetterIndex()
 
@@ -104,7 +117,13 @@ async def run(settings: OpsConfig) -> None:
     def on_offsets(found: dict[str, TopicOffsets]) -> None:
         tables.sample(found, now_s=clock.monotonic_s())
 
-    reader = Reader(settings.kafka, letters=letters, on_changes=on_changes, on_offsets=on_offsets, rng=random.Random())
+    reader = Reader(
+        settings.kafka,
+        letters=letters,
+        on_changes=on_changes,
+        on_offsets=on_offsets,
+        rng=random.Random(),
+    )
     lookup = KafkaLookup(settings.kafka, clock)
     replayer = LetterReplayer(settings.kafka, clock)
     writer = TableWriter(settings.kafka, tables, clock)
@@ -119,13 +138,20 @@ async def run(settings: OpsConfig) -> None:
     )
     editor = CatalogueEditor(writer, tables, clock)
     store = settings.data_dir / "summaries.db"
-    follower, summaries = Follower(settings.kafka, store, clock, random.Random()), SummaryReads(store)
+    follower, summaries = (
+        Follower(settings.kafka, store, clock, random.Random()),
+        SummaryReads(store),
+    )
     down = DownDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
     requests = RequestDesk(writer, tables, clock=clock)
-    access = Access(keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S))
+    access = Access(
+        keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S)
+    )
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables))
-    process_metrics.register(metrics, "ops", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock)
+    process_metrics.register(
+        metrics, "ops", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock
+    )
     services = Services(
         tables=tables,
         registry=registry,
@@ -160,7 +186,10 @@ async def run(settings: OpsConfig) -> None:
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
             await web.serve(
-                HostCheck(make_app(services), settings.public_names), listener, stop=stop, on_ready=lambda: _log_ready(settings)
+                HostCheck(make_app(services), settings.public_names),
+                listener,
+                stop=stop,
+                on_ready=lambda: _log_ready(settings),
             )
             for task in background:
                 task.cancel()
@@ -203,7 +232,10 @@ async def _settle_when(ready: asyncio.Event) -> None:
 
 
 def apply(tables: OpsTables, changes: Sequence[Change], *, now: int) -> list[Event]:
-    """Put changes into the tables. What they load lives long: the cycle collector need not go through it again and again meanwhile."""
+    """Put changes into the tables.
+
+    What they load lives long: the cycle collector need not go through it again and again meanwhile.
+    """
     events = [event for change in changes for event in tables.apply(change, now=now)]
     if not tables.is_loaded:
         gc.freeze()
@@ -211,7 +243,9 @@ def apply(tables: OpsTables, changes: Sequence[Change], *, now: int) -> list[Eve
 
 
 def settle() -> None:
-    """Take the loaded tables out of Python's cycle collector, which otherwise goes over 100,000 devices now and then, for 50 ms."""
+    """Take the loaded tables out of Python's cycle collector, which otherwise goes over 100,000
+    devices now and then, for 50 ms.
+    """
     gc.collect()
     gc.freeze()
 
@@ -232,4 +266,9 @@ async def _close_at(stop: asyncio.Event, ring: EventRing) -> None:
 
 
 def _log_ready(settings: OpsConfig) -> None:
-    logger.info("operations API at http://%s:%d", settings.host, settings.port, extra={"event": "part.ready"})
+    logger.info(
+        "operations API at http://%s:%d",
+        settings.host,
+        settings.port,
+        extra={"event": "part.ready"},
+    )

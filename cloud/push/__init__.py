@@ -1,5 +1,6 @@
 """The push proxy: it watches for clients that sleep and wakes them.
 
-A client that goes to sleep leaves a lease: subscription, cursor, endpoint, wake policy. The proxy reads on from that cursor, counts, and
-calls the endpoint. The wake-up is a hint; the truth stays in the cursor, from which the client reads every event once.
+A client that goes to sleep leaves a lease: subscription, cursor, endpoint, wake policy. The proxy
+reads on from that cursor, counts, and calls the endpoint. The wake-up is a hint; the truth stays in
+the cursor, from which the client reads every event once.
 """

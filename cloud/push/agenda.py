@@ -1,4 +1,6 @@
-"""When each lease needs attention next: one heap for all of them, instead of a task or a timer each. Pure."""
+"""When each lease needs attention next: one heap for all of them, instead of a task or a timer
+each. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 SPARE: Final = 1000
-"""Entries that are out of date and kept all the same, beside as many as there are leases; more, and the heap is built anew."""
+"""Entries that are out of date and kept all the same, beside as many as there are leases; more, and
+the heap is built anew."""
 
 
 class Agenda:

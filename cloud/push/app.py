@@ -1,4 +1,7 @@
-"""The proxy's HTTP side: leases are made, looked at, changed and ended. Any proxy may be asked (`edgewake.cloud.push.peers`)."""
+"""The proxy's HTTP side: leases are made, looked at, changed and ended.
+
+Any proxy may be asked (`edgewake.cloud.push.peers`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ from edgewake.cloud import web
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
-from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
+from edgewake.cloud.push.proxy import (
+    Elsewhere,
+    KeyUsedBefore,
+    NoSuchLease,
+    Proxy,
+    Standby,
+    TooManyLeases,
+)
 from edgewake.cloud.push.watchers import TooManyFilters
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_app import application
@@ -62,8 +72,15 @@ class GrantedView(LeaseView):
 
 
 def _view(proxy: Proxy, lease: Lease) -> dict[str, Any]:
-    values = {name: getattr(lease, name) for name in LeaseView.model_fields if name not in ("subscription", "unseen_count")}
-    return values | {"subscription": lease.subscription, "unseen_count": max(lease.count, proxy.unseen(lease.id).count)}
+    values = {
+        name: getattr(lease, name)
+        for name in LeaseView.model_fields
+        if name not in ("subscription", "unseen_count")
+    }
+    return values | {
+        "subscription": lease.subscription,
+        "unseen_count": max(lease.count, proxy.unseen(lease.id).count),
+    }
 
 
 _bearer = HTTPBearer(auto_error=False, description="The token of the lease")
@@ -71,7 +88,12 @@ _bearer = HTTPBearer(auto_error=False, description="The token of the lease")
 
 def _token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
     if credentials is None:
-        raise Problem(401, "token_missing", "expected Authorization: Bearer TOKEN", headers={"WWW-Authenticate": "Bearer"})
+        raise Problem(
+            401,
+            "token_missing",
+            "expected Authorization: Bearer TOKEN",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
     return credentials.credentials
 
 
@@ -81,7 +103,10 @@ IdempotencyKey = Annotated[
     Header(
         min_length=16,
         max_length=128,
-        description="Chosen by you, unguessable, e.g. a UUID. A request repeated with it gets the lease of before, another 409.",
+        description=(
+            "Chosen by you, unguessable, e.g. a UUID. A request repeated with it gets the lease "
+            "of before, another 409."
+        ),
     ),
 ]
 
@@ -95,7 +120,10 @@ def make_app(
     clients: Clients | None = None,
     allow_origins: Sequence[str] = (),
 ) -> FastAPI:
-    """The application around a proxy. `progress` says what a proxy that is not ready waits for, `clients` who asks."""
+    """The application around a proxy.
+
+    `progress` says what a proxy that is not ready waits for, `clients` who asks.
+    """
     clients = clients or Clients()
     app = application("Edgewake push proxy", description=__doc__ or "")
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
@@ -106,10 +134,21 @@ def make_app(
     @app.post(
         "/v1/leases",
         status_code=201,
-        responses={200: {"model": GrantedView, "description": "A repeated request."}, **problems(409, 422, 429)},
+        responses={
+            200: {"model": GrantedView, "description": "A repeated request."},
+            **problems(409, 422, 429),
+        },
     )
-    async def grant(http: Request, body: LeaseRequest, response: Response, idempotency_key: IdempotencyKey = None) -> GrantedView:
-        """Take a client over. When this is answered the lease is stored, and from your cursor on nothing is missed."""
+    async def grant(
+        http: Request,
+        body: LeaseRequest,
+        response: Response,
+        idempotency_key: IdempotencyKey = None,
+    ) -> GrantedView:
+        """Take a client over.
+
+        When this is answered the lease is stored, and from your cursor on nothing is missed.
+        """
         try:
             granted = await proxy.grant(body, idempotency_key, address=clients.of_request(http))
         except ValueError as error:  # the secret
@@ -118,7 +157,11 @@ def make_app(
             raise Problem(422, "unknown_stream", str(error.args[0])) from error
         response.headers["Location"] = f"/v1/leases/{granted.lease.id}"
         response.status_code = 201 if granted.is_new else 200
-        return GrantedView(**_view(proxy, granted.lease), token=granted.endpoint.token, secret=granted.endpoint.secret)
+        return GrantedView(
+            **_view(proxy, granted.lease),
+            token=granted.endpoint.token,
+            secret=granted.endpoint.secret,
+        )
 
     @app.get("/v1/leases/{lease_id}", responses=problems(404))
     async def look(lease_id: str, token: Token) -> LeaseView:
@@ -127,7 +170,10 @@ def make_app(
 
     @app.patch("/v1/leases/{lease_id}", responses=problems(404, 422, 429))
     async def change(lease_id: str, body: LeaseChange, token: Token) -> LeaseView:
-        """Change the lease and renew its life: an empty object only renews it. With `cursor` you go to sleep again there."""
+        """Change the lease and renew its life: an empty object only renews it.
+
+        With `cursor` you go to sleep again there.
+        """
         try:
             return LeaseView(**_view(proxy, await proxy.change(lease_id, token, body)))
         except ValueError as error:  # the secret
@@ -179,7 +225,12 @@ def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
                 raise Unavailable("the lease is being taken over by another proxy")
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             answer = await peers.forward(
-                url, request.method, target, request.headers, await request.body(), client=clients.of_request(request)
+                url,
+                request.method,
+                target,
+                request.headers,
+                await request.body(),
+                client=clients.of_request(request),
             )
         except Unavailable as away:
             return Problem(503, "standby", str(away), headers={"Retry-After": "2"}).response()
@@ -197,7 +248,9 @@ def _answer_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(TooManyFilters)
     async def too_many_filters(_: Request, error: TooManyFilters) -> Response:
-        return Problem(429, "too_many_filters", str(error), headers={"Retry-After": "60"}).response()
+        return Problem(
+            429, "too_many_filters", str(error), headers={"Retry-After": "60"}
+        ).response()
 
     @app.exception_handler(TooManyLeases)
     async def too_many(_: Request, error: TooManyLeases) -> Response:

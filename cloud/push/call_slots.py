@@ -14,7 +14,8 @@ from typing import Final
 CALLS_MAX: Final = 256
 """Endpoints called at once."""
 CALLS_PER_HOST_MAX: Final = 16
-"""Endpoints called at once at one host. Push services serve many clients from one host; 16 calls of 50 ms are 320 a second."""
+"""Endpoints called at once at one host. Push services serve many clients from one host; 16 calls of
+50 ms are 320 a second."""
 
 
 @dataclass(slots=True)
@@ -25,9 +26,13 @@ class _Host:
 
 
 class CallSlots:
-    """`async with slots.of(host)` around a call, and around nothing else: what is stored before and after needs no slot."""
+    """`async with slots.of(host)` around a call, and around nothing else: what is stored before and
+    after needs no slot.
+    """
 
-    def __init__(self, *, calls_max: int = CALLS_MAX, per_host_max: int = CALLS_PER_HOST_MAX) -> None:
+    def __init__(
+        self, *, calls_max: int = CALLS_MAX, per_host_max: int = CALLS_PER_HOST_MAX
+    ) -> None:
         self._all = asyncio.Semaphore(calls_max)
         self._per_host_max = per_host_max
         self._hosts: dict[str, _Host] = {}

@@ -10,7 +10,13 @@ from edgewake.cloud.loading import without_collections
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="TOML file.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="TOML file.",
+)
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 def push(config_file: Path, verbose: bool) -> None:
     """Watch for clients that sleep and wake them by webhook."""

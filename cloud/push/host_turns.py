@@ -1,6 +1,8 @@
-"""Leases that wait to be looked at, each once: hosts in turn, first come first served within a host. Pure.
+"""Leases that wait to be looked at, each once: hosts in turn, first come first served within a
+host. Pure.
 
-So one event that concerns a hundred thousand leases of one host delays no other host's by more than one of them.
+So one event that concerns a hundred thousand leases of one host delays no other host's by more than
+one of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""One POST to one address over a connection of its own; of the answer only the status and Retry-After are read.
+"""One POST to one address over a connection of its own; of the answer only the status and
+Retry-After are read.
 
-A connection is never kept: it would escape the check of the address. The general HTTP clients take ten times the processor time for this
-(`make bench-push` shows a wake-up's), and a proxy may have a hundred thousand to send at once. The answer is parsed by httptools, as in
-uvicorn.
+A connection is never kept: it would escape the check of the address. The general HTTP clients take
+ten times the processor time for this (`make bench-push` shows a wake-up's), and a proxy may have a
+hundred thousand to send at once. The answer is parsed by httptools, as in uvicorn.
 """
 
 from __future__ import annotations
@@ -39,12 +40,26 @@ class Answer:
 
 
 async def post(
-    target: Endpoint, address: str, headers: Mapping[str, str], body: bytes, *, tls: ssl.SSLContext, connect_timeout_s: float
+    target: Endpoint,
+    address: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    tls: ssl.SSLContext,
+    connect_timeout_s: float,
 ) -> Answer:
-    """Send `body` to `target` at `address`. Raises NotConnected or NotAnswered; the time of the whole is the caller's to bound."""
+    """Send `body` to `target` at `address`.
+
+    Raises NotConnected or NotAnswered; the time of the whole is the caller's to bound.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Answer] = loop.create_future()
-    words = [f"POST {target.target} HTTP/1.1", f"host: {target.netloc}", f"content-length: {len(body)}", "connection: close"]
+    words = [
+        f"POST {target.target} HTTP/1.1",
+        f"host: {target.netloc}",
+        f"content-length: {len(body)}",
+        "connection: close",
+    ]
     words += [f"{name}: {value}" for name, value in headers.items()]
     request = ("\r\n".join(words) + "\r\n\r\n").encode() + body
     is_secure = target.scheme == "https"
@@ -59,12 +74,16 @@ async def post(
             )
     except TimeoutError as error:
         raise NotConnected(f"no connection within {connect_timeout_s:g} s") from error
-    except (OSError, ValueError) as error:  # OSError: a certificate's too; ValueError: a name that no certificate can have
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # OSError: a certificate's too; ValueError: a name that no certificate can have
         raise NotConnected(f"no connection: {error}"[:200]) from error
     try:
         return await answer
     finally:
-        transport.abort()  # what the answer's body may be is not waited for, nor the endpoint's farewell
+        # what the answer's body may be is not waited for, nor the endpoint's farewell
+        transport.abort()
 
 
 class _Exchange(asyncio.Protocol):

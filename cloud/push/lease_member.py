@@ -1,7 +1,9 @@
-"""Which leases are ours: membership in the consumer group that shares the partitions of `ew.leases` between the proxies.
+"""Which leases are ours: membership in the consumer group that shares the partitions of `ew.leases`
+between the proxies.
 
-The proxy that is assigned a partition fences its earlier owner, reads the partition from its beginning, and hands its leases over; other
-partitions go on meanwhile. A proxy that dies is followed by its own restart at once (static membership by name) or by the others after
+The proxy that is assigned a partition fences its earlier owner, reads the partition from its
+beginning, and hands its leases over; other partitions go on meanwhile. A proxy that dies is
+followed by its own restart at once (static membership by name) or by the others after
 `session_timeout_s`. One thread polls Kafka; the callbacks run on the event loop.
 """
 
@@ -15,7 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -37,7 +46,9 @@ RETRY_S: Final = (0.2, 5.0)
 class Owner(Protocol):
     """Whom the membership calls when partitions come and go; on the event loop."""
 
-    def partition_owned(self, partition: int, leases: Mapping[str, Lease], writer: LeaseWriter) -> None:
+    def partition_owned(
+        self, partition: int, leases: Mapping[str, Lease], writer: LeaseWriter
+    ) -> None:
         """The leases of a partition are ours."""
 
     def partition_lost(self, partition: int) -> None:
@@ -57,9 +68,18 @@ class Membership:
     """The group member."""
 
     def __init__(
-        self, config: KafkaConfig, name: str, url: str, *, owner: Owner, clock: Clock, rng: random.Random, session_timeout_s: float
+        self,
+        config: KafkaConfig,
+        name: str,
+        url: str,
+        *,
+        owner: Owner,
+        clock: Clock,
+        rng: random.Random,
+        session_timeout_s: float,
     ) -> None:
-        """`url`: where other proxies reach this one; it is part of the client id, by which they find it.
+        """`url`: where other proxies reach this one; it is part of the client id, by which they
+        find it.
 
         `session_timeout_s`: a proxy that was silent so long has lost its leases.
         """
@@ -83,14 +103,19 @@ class Membership:
         return len(self._reading)
 
     async def run(self) -> None:
-        """Be a member until cancelled. Raises LocalError where another proxy runs under the same name."""
+        """Be a member until cancelled.
+
+        Raises LocalError where another proxy runs under the same name.
+        """
         await run_in_thread("lease-member", self._blocking, self._stop)
 
     def _blocking(self) -> None:
         wait = RETRY_S[0]
         while not self._stop.is_set():
             try:
-                topic_admin.ensure_partitions(self._config, [topics.LEASES, topics.LEASE_READS], lease_record.PARTITIONS)
+                topic_admin.ensure_partitions(
+                    self._config, [topics.LEASES, topics.LEASE_READS], lease_record.PARTITIONS
+                )
                 self._be_member()
                 wait = RETRY_S[0]
             except Unavailable as error:
@@ -105,7 +130,8 @@ class Membership:
             group=GROUP,
             **{
                 "group.instance.id": self._name,
-                "partition.assignment.strategy": "cooperative-sticky",  # who has a partition keeps it when another joins, if that is fair
+                # who has a partition keeps it when another joins, if that is fair
+                "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": self._session_timeout_ms,
                 "heartbeat.interval.ms": self._session_timeout_ms // 4,
                 "enable.partition.eof": True,
@@ -114,7 +140,12 @@ class Membership:
             },
         )
         try:
-            member.subscribe([topics.LEASES], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+            member.subscribe(
+                [topics.LEASES],
+                on_assign=self._assigned,
+                on_revoke=self._revoked,
+                on_lost=self._revoked,
+            )
             while not self._stop.is_set():
                 for message in member.consume(POLL_RECORDS, 0.1):
                     self._read_message(message)
@@ -131,7 +162,9 @@ class Membership:
             writer.fence()
             self._reading[assigned.partition] = _Reading(writer)
         if partitions:
-            member.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions])
+            member.incremental_assign(
+                [TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions]
+            )
 
     def _revoked(self, member: Consumer, partitions: list[TopicPartition]) -> None:
         self._lose([revoked.partition for revoked in partitions])
@@ -153,7 +186,9 @@ class Membership:
                 self._owned.add(partition)
                 self._call(self._owner.partition_owned, partition, reading.leases, reading.writer)
         elif error is not None and error.fatal():
-            raise LocalError(f"another push proxy runs under the name {self._name!r}: {error.str()}")
+            raise LocalError(
+                f"another push proxy runs under the name {self._name!r}: {error.str()}"
+            )
         elif error is None and partition in self._reading:  # later records are our own
             reading = self._reading[partition]
             reading.records += 1
@@ -173,4 +208,9 @@ def _apply(leases: dict[str, Lease], message: Message) -> None:
     try:
         leases[key] = lease_record.decode(value)
     except ValueError as error:
-        log.error("lease %s cannot be read and is left as it is: %s", key, error, extra={"event": "push.lease_unreadable"})
+        log.error(
+            "lease %s cannot be read and is left as it is: %s",
+            key,
+            error,
+            extra={"event": "push.lease_unreadable"},
+        )

@@ -1,7 +1,7 @@
 """Hears from the access servers which clients read at the moment (`edgewake.protocol.lease_read`).
 
-Every proxy reads the whole topic from its end on and passes on what is of its own leases; nothing is missed for long, because the news of
-an open stream is repeated.
+Every proxy reads the whole topic from its end on and passes on what is of its own leases; nothing
+is missed for long, because the news of an open stream is repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ _CONSUMER: Final[dict[str, Any]] = {"fetch.wait.max.ms": clients.FOLLOWER_WAIT_M
 class LeaseReads:
     """`on_read(lease id, read)` is called on the event loop."""
 
-    def __init__(self, config: KafkaConfig, name: str, *, on_read: Callable[[str, LeaseRead], None], rng: random.Random) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        name: str,
+        *,
+        on_read: Callable[[str, LeaseRead], None],
+        rng: random.Random,
+    ) -> None:
         self._config = config
         self._name = name
         self._on_read = on_read
@@ -49,7 +56,9 @@ class LeaseReads:
         wait = RETRY_S[0]
         while not self._stop.is_set():
             try:
-                topic_admin.ensure_partitions(self._config, [topics.LEASE_READS], lease_record.PARTITIONS)
+                topic_admin.ensure_partitions(
+                    self._config, [topics.LEASE_READS], lease_record.PARTITIONS
+                )
                 self._listen()
             except Unavailable as error:
                 log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
@@ -59,15 +68,26 @@ class LeaseReads:
     def _listen(self) -> None:
         consumer: Consumer = clients.consumer(self._config, f"{self._name}-reads", **_CONSUMER)
         try:
-            consumer.assign([TopicPartition(topics.LEASE_READS, p, OFFSET_END) for p in range(lease_record.PARTITIONS)])
+            consumer.assign(
+                [
+                    TopicPartition(topics.LEASE_READS, p, OFFSET_END)
+                    for p in range(lease_record.PARTITIONS)
+                ]
+            )
             while not self._stop.is_set():
                 found = []
                 for message in consumer.consume(POLL_RECORDS, 0.1):
                     if message.error() is None and message.value() is not None:
                         try:
-                            found.append((message.key().decode(), lease_read.decode(message.value())))
+                            found.append(
+                                (message.key().decode(), lease_read.decode(message.value()))
+                            )
                         except ValueError as error:
-                            log.error("a lease's read cannot be read: %s", error, extra={"event": "push.read_unreadable"})
+                            log.error(
+                                "a lease's read cannot be read: %s",
+                                error,
+                                extra={"event": "push.read_unreadable"},
+                            )
                 if found and not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(self._pass_on, found)
         except KafkaException as error:

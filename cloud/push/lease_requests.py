@@ -1,4 +1,7 @@
-"""What a client's POST and PATCH make of a lease. Pure, but for random bytes, which are an argument."""
+"""What a client's POST and PATCH make of a lease.
+
+Pure, but for random bytes, which are an argument.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ def new_id(random_bytes: Callable[[int], bytes]) -> str:
 
 def id_of_key(idempotency_key: str) -> str:
     """The lease id that an Idempotency-Key stands for: the same on every proxy."""
-    return blake2b(idempotency_key.encode(), digest_size=ID_BYTES, person=b"idempotency-key").hexdigest()
+    return blake2b(
+        idempotency_key.encode(), digest_size=ID_BYTES, person=b"idempotency-key"
+    ).hexdigest()
 
 
 def hash_of(request: LeaseRequest) -> str:
@@ -42,7 +47,9 @@ def new_lease(
     random_bytes: Callable[[int], bytes],
     now: int,
 ) -> tuple[Lease, Endpoint]:
-    """A lease and what is sealed in it. `host`: of the endpoint; `client`: of who asks (`Sealer.client_of`).
+    """A lease and what is sealed in it.
+
+    `host`: of the endpoint; `client`: of who asks (`Sealer.client_of`).
 
     Raises ValueError for a secret that is none.
     """
@@ -72,8 +79,13 @@ def new_lease(
     return lease, endpoint
 
 
-def changed(lease: Lease, change: LeaseChange, *, endpoint: Endpoint, host: str, sealer: Sealer, now: int) -> Lease:
-    """The lease after a PATCH; `endpoint` and `host` are those from now on. Its life starts anew."""
+def changed(
+    lease: Lease, change: LeaseChange, *, endpoint: Endpoint, host: str, sealer: Sealer, now: int
+) -> Lease:
+    """The lease after a PATCH; `endpoint` and `host` are those from now on.
+
+    Its life starts anew.
+    """
     ttl_s = change.ttl_s or lease.ttl_s
     found = lease.but(ttl_s=ttl_s, expires_at=now + ttl_s * 1000, wake=change.wake or lease.wake)
     if change.endpoint is not None:
@@ -86,7 +98,10 @@ def changed(lease: Lease, change: LeaseChange, *, endpoint: Endpoint, host: str,
 
 
 def changed_endpoint(change: LeaseChange, before: Endpoint) -> Endpoint:
-    """The endpoint after a PATCH: one without a secret keeps the one it had. Raises ValueError for a secret that is none."""
+    """The endpoint after a PATCH: one without a secret keeps the one it had.
+
+    Raises ValueError for a secret that is none.
+    """
     if change.endpoint is None:
         return before
     secret = change.endpoint.secret

@@ -1,11 +1,13 @@
-"""The states of a lease: a table of what may follow what, and the records that follow. Pure: times and randomness are arguments.
+"""The states of a lease: a table of what may follow what, and the records that follow.
+
+Pure: times and randomness are arguments.
 
     waiting ──ENOUGH──▶ due ──STORED──▶ calling ──ACCEPTED──▶ notified ──ENOUGH──▶ due …
                          ▲                │ │ FAILED                (again after 1 min, 10 min, 1 h …)
                          └────────────────┘ └──GONE──▶ disabled ──ENABLED──▶ waiting
 
-From every living state: READS (the client resumed) ▶ paused, MOVED (PATCH with a cursor) ▶ waiting, OVER ▶ ended.
-A pair that is not in the table is a bug and raises.
+From every living state: READS (the client resumed) ▶ paused, MOVED (PATCH with a cursor) ▶ waiting,
+OVER ▶ ended. A pair that is not in the table is a bug and raises.
 """
 
 from __future__ import annotations
@@ -21,11 +23,17 @@ from edgewake.cloud.push.wake_policy import Unseen
 from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
 
 WAITING, DUE, CALLING = LeaseState.WAITING, LeaseState.DUE, LeaseState.CALLING
-NOTIFIED, PAUSED, DISABLED, ENDED = LeaseState.NOTIFIED, LeaseState.PAUSED, LeaseState.DISABLED, LeaseState.ENDED
+NOTIFIED, PAUSED, DISABLED, ENDED = (
+    LeaseState.NOTIFIED,
+    LeaseState.PAUSED,
+    LeaseState.DISABLED,
+    LeaseState.ENDED,
+)
 
 PAUSE_S: Final = 150
-"""How long the news that a client reads holds. Access servers repeat it every 60 s, so one that is lost or late does no harm; a client
-that went away without a PATCH is woken again after this, from the cursor with which it resumed."""
+"""How long the news that a client reads holds. Access servers repeat it every 60 s, so one that is
+lost or late does no harm; a client that went away without a PATCH is woken again after this, from
+the cursor with which it resumed."""
 
 
 class LeaseEvent(StrEnum):
@@ -58,7 +66,10 @@ TRANSITIONS: Final[Mapping[tuple[LeaseState, LeaseEvent], LeaseState]] = Mapping
         (PAUSED, E.LEFT): WAITING,
         (DISABLED, E.ENABLED): WAITING,
         **{(state, E.TAKEN_OVER): state for state in _LIVING},
-        (CALLING, E.TAKEN_OVER): DUE,  # the call may or may not have been made: it is made again, with the same id
+        (
+            CALLING,
+            E.TAKEN_OVER,
+        ): DUE,  # the call may or may not have been made: it is made again, with the same id
         **{(state, E.LOST): DISABLED for state in (WAITING, DUE, NOTIFIED, PAUSED)},
         **{(state, E.READS): PAUSED for state in (WAITING, DUE, CALLING, NOTIFIED, PAUSED)},
         (DISABLED, E.READS): DISABLED,
@@ -85,7 +96,9 @@ def next_action_at(lease: Lease, unseen: Unseen, *, now: int) -> int:
     """When the lease needs attention next: a wake-up, the end of a pause, or its own end."""
     match lease.state:
         case LeaseState.WAITING:
-            at = wake_policy.wake_due_at(lease.wake, unseen, last_wake_at=lease.last_wake_at, now=now)
+            at = wake_policy.wake_due_at(
+                lease.wake, unseen, last_wake_at=lease.last_wake_at, now=now
+            )
         case LeaseState.DUE:
             at = lease.due_at or now
         case LeaseState.NOTIFIED | LeaseState.PAUSED:
@@ -100,10 +113,14 @@ def due(lease: Lease) -> Lease:
     return lease.but(state=after(lease.state, E.ENOUGH), due_at=None)
 
 
-def stored(lease: Lease, pending: PendingWake, *, counted_to: str | None, count: int, gap: bool) -> Lease:
+def stored(
+    lease: Lease, pending: PendingWake, *, counted_to: str | None, count: int, gap: bool
+) -> Lease:
     """The wake-up to be stored before its first attempt, and up to where it counts."""
     state = after(lease.state, E.STORED)
-    return lease.but(state=state, pending=pending, counted_to=counted_to, count=count, gap=gap, due_at=None)
+    return lease.but(
+        state=state, pending=pending, counted_to=counted_to, count=count, gap=gap, due_at=None
+    )
 
 
 def tried_again(lease: Lease) -> Lease:
@@ -112,10 +129,14 @@ def tried_again(lease: Lease) -> Lease:
 
 
 def accepted(lease: Lease, *, now: int, rng: random.Random) -> Lease:
-    """The endpoint took the wake-up: the client is notified, and woken again later if it does not resume."""
+    """The endpoint took the wake-up: the client is notified, and woken again later if it does not
+    resume.
+    """
     assert lease.pending is not None
     unanswered = lease.unanswered + 1
-    again = wake_policy.rewake_at(lease.wake, unanswered=unanswered, last_wake_at=now, now=now, rng=rng)
+    again = wake_policy.rewake_at(
+        lease.wake, unanswered=unanswered, last_wake_at=now, now=now, rng=rng
+    )
     return lease.but(
         state=after(lease.state, E.ACCEPTED),
         due_at=again,
@@ -128,20 +149,34 @@ def accepted(lease: Lease, *, now: int, rng: random.Random) -> Lease:
     )
 
 
-def failed(lease: Lease, *, why: str, retry_after_s: float | None, now: int, rng: random.Random) -> Lease:
+def failed(
+    lease: Lease, *, why: str, retry_after_s: float | None, now: int, rng: random.Random
+) -> Lease:
     """A try failed: again later, or given up."""
     failures = lease.failures + 1
     since = now if lease.failing_since is None else min(now, lease.failing_since)
-    delay_s = wake_policy.retry_delay_s(failures, failing_since=since, now=now, retry_after_s=retry_after_s, rng=rng)
+    delay_s = wake_policy.retry_delay_s(
+        failures, failing_since=since, now=now, retry_after_s=retry_after_s, rng=rng
+    )
     if delay_s is None:
         days = (now - since) / 86_400_000
-        return gone(lease.but(failing_since=since), why=f"given up after {failures} tries in {days:.1f} days; the last: {why}")
-    return lease.but(state=after(lease.state, E.FAILED), failures=failures, failing_since=since, due_at=now + round(delay_s * 1000))
+        return gone(
+            lease.but(failing_since=since),
+            why=f"given up after {failures} tries in {days:.1f} days; the last: {why}",
+        )
+    return lease.but(
+        state=after(lease.state, E.FAILED),
+        failures=failures,
+        failing_since=since,
+        due_at=now + round(delay_s * 1000),
+    )
 
 
 def gone(lease: Lease, *, why: str) -> Lease:
     """The endpoint is given up."""
-    return lease.but(state=after(lease.state, E.GONE), failures=lease.failures + 1, disabled=why, due_at=None)
+    return lease.but(
+        state=after(lease.state, E.GONE), failures=lease.failures + 1, disabled=why, due_at=None
+    )
 
 
 def lost(lease: Lease, *, why: str) -> Lease:
@@ -150,7 +185,9 @@ def lost(lease: Lease, *, why: str) -> Lease:
 
 
 def reads(lease: Lease, *, cursor: str | None, now: int) -> Lease:
-    """The client reads, and resumed at `cursor` (None: it is known already): no wake-ups while it does."""
+    """The client reads, and resumed at `cursor` (None: it is known already): no wake-ups while it
+    does.
+    """
     state = after(lease.state, E.READS)
     if state is DISABLED:
         return lease
@@ -165,24 +202,31 @@ def left(lease: Lease) -> Lease:
 
 def moved(lease: Lease, cursor: str) -> Lease:
     """The client sleeps again, at `cursor`."""
-    return _at_cursor(lease, cursor).but(state=after(lease.state, E.MOVED), due_at=None, unanswered=0, pending=None)
+    return _at_cursor(lease, cursor).but(
+        state=after(lease.state, E.MOVED), due_at=None, unanswered=0, pending=None
+    )
 
 
 def enabled(lease: Lease) -> Lease:
     """Call the endpoint again; what it has not seen is counted on."""
     state = after(lease.state, E.ENABLED)
-    return lease.but(state=state, disabled=None, failures=0, failing_since=None, pending=None, due_at=None)
+    return lease.but(
+        state=state, disabled=None, failures=0, failing_since=None, pending=None, due_at=None
+    )
 
 
 def taken_over(lease: Lease, *, now: int) -> Lease:
     """What another proxy goes on with."""
     state = after(lease.state, E.TAKEN_OVER)
-    if state is PAUSED:  # the news that a client reads is repeated, but not kept: give it the time to come
+    if (
+        state is PAUSED
+    ):  # the news that a client reads is repeated, but not kept: give it the time to come
         return lease.but(due_at=max(lease.due_at or 0, now + PAUSE_S * 1000))
     return lease.but(state=state)
 
 
 def _at_cursor(lease: Lease, cursor: str) -> Lease:
-    # The number of a wake-up that was stored is used up, even if it is not sent: its id belongs to its body.
+    # The number of a wake-up that was stored is used up, even if it is not sent: its id belongs to
+    # its body.
     used = lease.wakes if lease.pending is None else lease.pending.number
     return lease.but(cursor=cursor, counted_to=None, count=0, gap=False, wakes=used)

@@ -1,10 +1,13 @@
-"""Writes one partition of `ew.leases`: changes in transactions that only the partition's owner can commit.
+"""Writes one partition of `ew.leases`: changes in transactions that only the partition's owner can
+commit.
 
-Each partition has one fixed transactional id; a new owner's `init_transactions` fences the old owner's producer, so that a proxy that was
-frozen and woke up cannot undo what its successor wrote. A committed transaction therefore proves ownership, and `proved_at` is when the
-last one began: the proxy asks it before each call.
+Each partition has one fixed transactional id; a new owner's `init_transactions` fences the old
+owner's producer, so that a proxy that was frozen and woke up cannot undo what its successor wrote.
+A committed transaction therefore proves ownership, and `proved_at` is when the last one began: the
+proxy asks it before each call.
 
-`put` and `remove` return only when the transaction is committed (acks=all); all changes that wait at the same time go into one.
+`put` and `remove` return only when the transaction is committed (acks=all); all changes that wait
+at the same time go into one.
 """
 
 from __future__ import annotations
@@ -44,15 +47,22 @@ class _Change:
 
 
 class LeaseWriter:
-    """Writes changes of one partition in fenced transactions. Made anew each time the partition is taken over."""
+    """Writes changes of one partition in fenced transactions.
+
+    Made anew each time the partition is taken over.
+    """
 
     def __init__(self, config: KafkaConfig, partition: int, clock: Clock) -> None:
         self.partition = partition
         self.proved_at = float("-inf")
         """When, on the monotonic clock, the last transaction began that was committed."""
         self._clock = clock
-        self._producer: Producer = clients.transactional_producer(config, f"{TRANSACTIONAL_ID}-{partition}")
-        self._thread = ThreadPoolExecutor(1, f"lease-writer-{partition}")  # of its own: slow name look-ups must not hold it up
+        self._producer: Producer = clients.transactional_producer(
+            config, f"{TRANSACTIONAL_ID}-{partition}"
+        )
+        self._thread = ThreadPoolExecutor(
+            1, f"lease-writer-{partition}"
+        )  # of its own: slow name look-ups must not hold it up
         self._waiting: list[_Change] = []
         self._wake = asyncio.Event()
 
@@ -64,7 +74,11 @@ class LeaseWriter:
             raise Unavailable(f"leases: {error.args[0].str()}") from error
 
     async def put(self, lease: Lease) -> None:
-        """Store a lease. Raises Unavailable when Kafka did not confirm it in time (it may be stored all the same) or NotOwner."""
+        """Store a lease.
+
+        Raises Unavailable when Kafka did not confirm it in time (it may be stored all the same) or
+        NotOwner.
+        """
         await self._submit(lease.id, lease_record.encode(lease))
 
     async def remove(self, lease_id: str) -> None:
@@ -81,7 +95,9 @@ class LeaseWriter:
         except TimeoutError:
             if change in self._waiting:
                 self._waiting.remove(change)
-            raise Unavailable(f"lease {key}: Kafka did not confirm the change within {WRITE_TIMEOUT_S:g} s") from None
+            raise Unavailable(
+                f"lease {key}: Kafka did not confirm the change within {WRITE_TIMEOUT_S:g} s"
+            ) from None
 
     async def run(self) -> None:
         """Commit what waits, for ever. Raises NotOwner when another proxy has taken over."""
@@ -125,7 +141,11 @@ class LeaseWriter:
                 self._producer.begin_transaction()
                 for change in batch:
                     self._producer.produce(
-                        topics.LEASES, key=change.key, value=change.value, partition=self.partition, on_delivery=on_delivery
+                        topics.LEASES,
+                        key=change.key,
+                        value=change.value,
+                        partition=self.partition,
+                        on_delivery=on_delivery,
                     )
                 self._producer.commit_transaction(WRITE_TIMEOUT_S)
         except KafkaException as error:

@@ -1,8 +1,10 @@
-"""Which filters does an event pass? Asked once per event for all leases of a stream, and answered without trying every filter.
+"""Which filters does an event pass? Asked once per event for all leases of a stream, and answered
+without trying every filter.
 
-Most leases name a thing of their own (`device = 'car-7' AND speed > 50`). Such a filter can only be TRUE for events whose field has that
-very value, so it is found through an index on (field, value) and only then evaluated. A filter without such a condition is evaluated for
-every event; `Matcher.scanned` counts these, and the proxy bounds them. Pure.
+Most leases name a thing of their own (`device = 'car-7' AND speed > 50`). Such a filter can only be
+TRUE for events whose field has that very value, so it is found through an index on (field, value)
+and only then evaluated. A filter without such a condition is evaluated for every event;
+`Matcher.scanned` counts these, and the proxy bounds them. Pure.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from edgewake.protocol.errors import FilterError
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, object]
-"""(kind, value): numbers equal numbers of another type, but no boolean equals a number, as in the filters themselves."""
+"""(kind, value): numbers equal numbers of another type, but no boolean equals a number, as in the
+filters themselves."""
 _PLAIN: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*) = '([^'\\\x00-\x1f]*)'")
-"""The form of most leases' filters. The parser takes 130 µs for it, and a proxy that takes over has a hundred thousand of them."""
+"""The form of most leases' filters. The parser takes 130 µs for it, and a proxy that takes over has
+a hundred thousand of them."""
 _KINDS: Final[Mapping[type, str]] = {bool: "boolean", int: "number", float: "number", str: "text"}
 
 
@@ -86,7 +90,10 @@ class Matcher(Generic[T]):
             del self._index[entry.field]
 
     def matches(self, event: Event) -> Iterator[T]:
-        """What the filters that `event` passes stand for. A gap passes every filter that may have wanted what is lost."""
+        """What the filters that `event` passes stand for.
+
+        A gap passes every filter that may have wanted what is lost.
+        """
         if event.kind == DATA:
             for entry in self._candidates(event.fields):
                 if entry.predicate is None or _is_true(entry.predicate, event.fields):
@@ -94,15 +101,23 @@ class Matcher(Generic[T]):
         else:
             yield from (entry.target for entry in self._scanned.values())
             for name, values in self._index.items():
-                yield from (entry.target for entry in self._that_may_want(values, name, event.fields))
+                yield from (
+                    entry.target for entry in self._that_may_want(values, name, event.fields)
+                )
 
     @staticmethod
-    def _that_may_want(values: Mapping[Key, list[_Entry[T]]], name: str, lost: Mapping[str, Any]) -> Iterable[_Entry[T]]:
-        """Of the filters that demand one of some values of a field: all, unless what is lost names the field's value."""
+    def _that_may_want(
+        values: Mapping[Key, list[_Entry[T]]], name: str, lost: Mapping[str, Any]
+    ) -> Iterable[_Entry[T]]:
+        """Of the filters that demand one of some values of a field: all, unless what is lost names
+        the field's value.
+        """
         if name in lost:
             key = key_of(lost[name])
             return () if key is None else values.get(key, ())
-        return {id(entry): entry for entries in values.values() for entry in entries}.values()  # one with IN stands at each of its values
+        return {
+            id(entry): entry for entries in values.values() for entry in entries
+        }.values()  # one with IN stands at each of its values
 
     def _candidates(self, fields: Mapping[str, Any]) -> Iterator[_Entry[T]]:
         yield from list(self._scanned.values())
@@ -115,7 +130,11 @@ class Matcher(Generic[T]):
 def _is_true(predicate: Predicate, fields: Mapping[str, Any]) -> bool:
     try:
         return predicate(fields)
-    except (TypeError, ValueError, ArithmeticError):  # one odd event must not stop all leases; it passes no filter that it breaks
+    except (
+        TypeError,
+        ValueError,
+        ArithmeticError,
+    ):  # one odd event must not stop all leases; it passes no filter that it breaks
         return False
 
 
@@ -135,7 +154,9 @@ def _entry(where: str | None, target: T) -> _Entry[T]:
 
 @lru_cache(1024)
 def _is_field(name: str) -> bool:
-    """Does the parser take this name for a field where it stands before `=`? Then a filter of that form needs no parser."""
+    """Does the parser take this name for a field where it stands before `=`? Then a filter of that
+    form needs no parser.
+    """
     try:
         return parse_where(f"{name} = 'x'") == Call("=", (Field(name), Value("x")))
     except FilterError:
@@ -143,7 +164,9 @@ def _is_field(name: str) -> bool:
 
 
 def required_values(node: Node) -> tuple[str, tuple[Key, ...], bool] | None:
-    """A field and the values of which it must have one for the filter to be TRUE, and whether that is all; None where there is no such."""
+    """A field and the values of which it must have one for the filter to be TRUE, and whether that
+    is all; None where there is no such.
+    """
     match node:
         case Call("=", (Field(name), Value(value)) | (Value(value), Field(name))):
             keys = _keys((value,))

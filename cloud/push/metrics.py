@@ -9,11 +9,25 @@ class Metrics:
     """One set per process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.partitions = Gauge("edgewake_push_partitions", "Partitions of leases that this proxy has", registry=registry)
+        self.partitions = Gauge(
+            "edgewake_push_partitions",
+            "Partitions of leases that this proxy has",
+            registry=registry,
+        )
         self.leases = Gauge("edgewake_push_leases", "Leases tended", registry=registry)
-        self.behind = Gauge("edgewake_push_leases_behind", "Leases that are still being brought to the live end", registry=registry)
+        self.behind = Gauge(
+            "edgewake_push_leases_behind",
+            "Leases that are still being brought to the live end",
+            registry=registry,
+        )
         self.granted = Counter("edgewake_push_leases_granted", "Leases granted", registry=registry)
-        self.expired = Counter("edgewake_push_leases_expired", "Leases dropped at their end", registry=registry)
-        self.disabled = Counter("edgewake_push_leases_disabled", "Endpoints not tried any more", registry=registry)
+        self.expired = Counter(
+            "edgewake_push_leases_expired", "Leases dropped at their end", registry=registry
+        )
+        self.disabled = Counter(
+            "edgewake_push_leases_disabled", "Endpoints not tried any more", registry=registry
+        )
         self.wakes = Counter("edgewake_push_wakes", "Wake-ups that were taken", registry=registry)
-        self.calls = Counter("edgewake_push_calls", "Webhook calls by outcome", ["outcome"], registry=registry)
+        self.calls = Counter(
+            "edgewake_push_calls", "Webhook calls by outcome", ["outcome"], registry=registry
+        )

@@ -1,7 +1,8 @@
 """Which proxy has a lease, and how a request gets there.
 
-A client may ask any proxy. One that does not own the lease's partition passes the request on, once, to the one that does: Kafka's group
-coordinator knows each member's partitions, and a member's client id says where it is reached (`NAME@URL`).
+A client may ask any proxy. One that does not own the lease's partition passes the request on, once,
+to the one that does: Kafka's group coordinator knows each member's partitions, and a member's
+client id says where it is reached (`NAME@URL`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class Peers:
         self._client = httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S, trust_env=False)
 
     async def url_of(self, partition: int) -> str | None:
-        """Where the owner of a partition is reached; None where there is none or it is this proxy. Raises Unavailable."""
+        """Where the owner of a partition is reached; None where there is none or it is this proxy.
+
+        Raises Unavailable.
+        """
         async with self._asking:
             if self._clock.monotonic_s() - self._asked_at > KNOWN_S:
                 self._known = await self._ask()
@@ -54,7 +58,9 @@ class Peers:
 
     async def _ask(self) -> dict[int, str]:
         try:
-            asked = self._admin.describe_consumer_groups([GROUP], request_timeout=ASK_TIMEOUT_S)[GROUP]
+            asked = self._admin.describe_consumer_groups([GROUP], request_timeout=ASK_TIMEOUT_S)[
+                GROUP
+            ]
             group = await asyncio.wrap_future(asked)
         except KafkaException as error:
             raise Unavailable(f"leases: {error.args[0].str()}") from error
@@ -67,16 +73,30 @@ class Peers:
         }
 
     async def forward(
-        self, url: str, method: str, target: str, headers: Mapping[str, str], body: bytes, *, client: str = ""
+        self,
+        url: str,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        client: str = "",
     ) -> httpx.Response:
-        """Pass a request of a client's on; raises Unavailable. The other proxy believes us who that is where it trusts our address."""
-        passed = {name: headers[name] for name in _HEADERS if name in headers} | {FORWARDED: self._own_url}
+        """Pass a request of a client's on; raises Unavailable.
+
+        The other proxy believes us who that is where it trusts our address.
+        """
+        passed = {name: headers[name] for name in _HEADERS if name in headers} | {
+            FORWARDED: self._own_url
+        }
         if client:
             passed["x-forwarded-for"] = client.partition("/")[0]
         try:
             return await self._client.request(method, url + target, headers=passed, content=body)
         except httpx.HTTPError as error:
-            raise Unavailable(f"the proxy at {url} does not answer: {type(error).__name__}") from error
+            raise Unavailable(
+                f"the proxy at {url} does not answer: {type(error).__name__}"
+            ) from error
 
     async def close(self) -> None:
         """Leave."""

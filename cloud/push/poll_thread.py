@@ -1,4 +1,6 @@
-"""Runs a loop that blocks on Kafka in a thread of its own, and waits for its end however the caller ends."""
+"""Runs a loop that blocks on Kafka in a thread of its own, and waits for its end however the caller
+ends.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 async def run_in_thread(name: str, blocking: Callable[[], None], stop: threading.Event) -> None:
-    """Run `blocking` until it returns or this is cancelled; it must end soon after `stop` is set. Raises what it raises."""
+    """Run `blocking` until it returns or this is cancelled; it must end soon after `stop` is set.
+
+    Raises what it raises.
+    """
     executor = ThreadPoolExecutor(1, name)
     thread = asyncio.get_running_loop().run_in_executor(executor, blocking)
     try:

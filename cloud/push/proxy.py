@@ -1,6 +1,8 @@
-"""What clients ask of the proxy: leases are granted, looked at, changed, ended, and paused while their clients read.
+"""What clients ask of the proxy: leases are granted, looked at, changed, ended, and paused while
+their clients read.
 
-The proxy holds the leases of its partitions of `ew.leases` (`tending`), and wakes their clients (`waker`).
+The proxy holds the leases of its partitions of `ew.leases` (`tending`), and wakes their clients
+(`waker`).
 """
 
 from __future__ import annotations
@@ -62,7 +64,14 @@ class Granted:
 class Proxy:
     """The leases of this process. Every method runs on the event loop."""
 
-    def __init__(self, services: Services, *, random_bytes: Callable[[int], bytes], leases_max: int, client_share: float = 1) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        random_bytes: Callable[[int], bytes],
+        leases_max: int,
+        client_share: float = 1,
+    ) -> None:
         self._watch = services.watch
         self._caller = services.caller
         self._sealer = services.sealer
@@ -73,7 +82,9 @@ class Proxy:
         self._granting: dict[str, asyncio.Lock] = {}
         self._granting_to: Counter[str] = Counter()
         waker = Waker(services)
-        self._tending = waker.tending = Tending(services, let_wake=waker.let_wake, start_wakes=waker.start_wakes)
+        self._tending = waker.tending = Tending(
+            services, let_wake=waker.let_wake, start_wakes=waker.start_wakes
+        )
 
     @property
     def is_ready(self) -> bool:
@@ -101,13 +112,18 @@ class Proxy:
         """Stop; the leases stay in Kafka."""
         await self._tending.close()
 
-    async def grant(self, request: LeaseRequest, idempotency_key: str | None = None, *, address: str = "") -> Granted:
-        """Take a client over: when this returns the lease is in Kafka, and from its cursor on nothing is missed.
+    async def grant(
+        self, request: LeaseRequest, idempotency_key: str | None = None, *, address: str = ""
+    ) -> Granted:
+        """Take a client over: when this returns the lease is in Kafka, and from its cursor on
+        nothing is missed.
 
-        Raises Standby, Elsewhere, KeyUsedBefore, TooManyLeases, EndpointRefused, CursorError, FilterError, TooManyFilters, LookupError,
-        ValueError (the secret) or Unavailable.
+        Raises Standby, Elsewhere, KeyUsedBefore, TooManyLeases, EndpointRefused, CursorError,
+        FilterError, TooManyFilters, LookupError, ValueError (the secret) or Unavailable.
         """
-        lease_id = self._own_id() if idempotency_key is None else lease_requests.id_of_key(idempotency_key)
+        lease_id = (
+            self._own_id() if idempotency_key is None else lease_requests.id_of_key(idempotency_key)
+        )
         lock = self._granting.setdefault(lease_id, asyncio.Lock())
         client = self._sealer.client_of(address)
         self._granting_to[client] += 1
@@ -127,15 +143,27 @@ class Proxy:
         if tended is not None:
             if tended.lease.request_hash != lease_requests.hash_of(request):
                 raise KeyUsedBefore("this Idempotency-Key came with another request before")
-            return Granted(tended.lease, self._sealer.open(lease_id, tended.lease.sealed), is_new=False)
-        held = self._tending.clients[client] + self._granting_to[client] - 1  # this one is not granted yet
-        refused = self._bound.refusal(total=len(self._tending.leases) + len(self._granting) - 1, held=held)
+            return Granted(
+                tended.lease, self._sealer.open(lease_id, tended.lease.sealed), is_new=False
+            )
+        held = (
+            self._tending.clients[client] + self._granting_to[client] - 1
+        )  # this one is not granted yet
+        refused = self._bound.refusal(
+            total=len(self._tending.leases) + len(self._granting) - 1, held=held
+        )
         if refused is not None:
             raise TooManyLeases(refused)
         host = await self._caller.check(str(request.endpoint.url))
         await self._watch.check(request.subscription, request.cursor, client)
         lease, endpoint = lease_requests.new_lease(
-            lease_id, request, host=host, client=client, sealer=self._sealer, random_bytes=self._random_bytes, now=self._clock.now_ms()
+            lease_id,
+            request,
+            host=host,
+            client=client,
+            sealer=self._sealer,
+            random_bytes=self._random_bytes,
+            now=self._clock.now_ms(),
         )
         await self._store_new(writer, lease)
         self._tending.tend(Tended(lease))
@@ -156,7 +184,8 @@ class Proxy:
         try:
             await writer.put(lease)
         except Unavailable:
-            # The change may yet be committed, and the client, who is answered no, would be woken for nothing.
+            # The change may yet be committed, and the client, who is answered no, would be woken
+            # for nothing.
             await asyncio.gather(writer.remove(lease.id), return_exceptions=True)
             raise
         except NotOwner as error:
@@ -184,21 +213,30 @@ class Proxy:
             await self._watch.check(tended.lease.subscription, change.cursor, tended.lease.client)
         tended = self._authorized(lease_id, hash_token(token))  # it may have ended meanwhile
         old = tended.lease
-        new = lease_requests.changed(old, change, endpoint=endpoint, host=host, sealer=self._sealer, now=self._clock.now_ms())
+        new = lease_requests.changed(
+            old, change, endpoint=endpoint, host=host, sealer=self._sealer, now=self._clock.now_ms()
+        )
         tended.lease = new
         try:
             await self._writer_of(lease_id).put(new)
         except (Unavailable, NotOwner) as error:
             if tended.lease is new:
                 tended.lease = old
-            raise Standby("the leases went to another proxy; ask again") if isinstance(error, NotOwner) else error from error
+            raise (
+                Standby("the leases went to another proxy; ask again")
+                if isinstance(error, NotOwner)
+                else error
+            ) from error
         if change.cursor is not None or change.wake is not None or old.state is LeaseState.DISABLED:
             self._tending.count_anew(tended)
         self._tending.look_at(lease_id)
         return tended.lease
 
     async def end(self, lease_id: str, token: str) -> None:
-        """End a lease: when this returns no further wake-up is started. Raises Standby, Elsewhere, NoSuchLease or Unavailable."""
+        """End a lease: when this returns no further wake-up is started.
+
+        Raises Standby, Elsewhere, NoSuchLease or Unavailable.
+        """
         tended = self._authorized(lease_id, hash_token(token))
         writer = self._writer_of(lease_id)
         self._tending.drop(tended)
@@ -242,6 +280,9 @@ class Proxy:
         self._writer_of(lease_id)
         tended = self._tending.leases.get(lease_id)
         # The same work and the same answer whether the id or the token is wrong.
-        if not hmac.compare_digest(token_hash, tended.lease.token_hash if tended else "0" * 64) or tended is None:
+        if (
+            not hmac.compare_digest(token_hash, tended.lease.token_hash if tended else "0" * 64)
+            or tended is None
+        ):
             raise NoSuchLease("no such lease, or not with this token")
         return tended

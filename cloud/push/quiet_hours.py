@@ -1,7 +1,8 @@
 """Quiet hours: is it quiet at a moment, and until when? Pure; all moments are ms since 1970 UTC.
 
-A quiet time is a daily interval [start, end) of the wall clock of one time zone; it may pass midnight. Where the clocks are changed, the
-wall clock decides: an hour that comes twice is quiet twice, and an end that the clocks jump over is the moment of the jump.
+A quiet time is a daily interval [start, end) of the wall clock of one time zone; it may pass
+midnight. Where the clocks are changed, the wall clock decides: an hour that comes twice is quiet
+twice, and an end that the clocks jump over is the moment of the jump.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def quiet_until(hours: QuietHours, at_ms: int) -> int:
     end = datetime.combine(local.date(), _time(hours.end), zone)
     if end.replace(tzinfo=None) <= local.replace(tzinfo=None):
         end += timedelta(days=1)
-    moments = [round(end.replace(fold=fold).timestamp() * 1000) for fold in (0, 1)]  # two where the clocks are set back over it
+    moments = [
+        round(end.replace(fold=fold).timestamp() * 1000) for fold in (0, 1)
+    ]  # two where the clocks are set back over it
     ends = max(moments) if _is_skipped(end) else min(moment for moment in moments if moment > at_ms)
     if is_quiet(hours, ends):  # the clocks jumped over the whole loud part of the day
         return quiet_until(hours, ends)
@@ -34,7 +37,9 @@ def quiet_until(hours: QuietHours, at_ms: int) -> int:
 
 
 def _is_skipped(end: datetime) -> bool:
-    return end.astimezone(UTC).astimezone(end.tzinfo).replace(tzinfo=None) != end.replace(tzinfo=None)
+    return end.astimezone(UTC).astimezone(end.tzinfo).replace(tzinfo=None) != end.replace(
+        tzinfo=None
+    )
 
 
 def _jump(hours: QuietHours, quiet_ms: int, loud_ms: int) -> int:

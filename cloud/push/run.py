@@ -46,26 +46,29 @@ class PushConfig(config.Config):
     name: str = "push-1"
     """Name of this proxy; another one with the same name takes over its leases at once."""
     url: str | None = None
-    """Where other proxies reach this one, e.g. "http://push-1:8703"; by default `host` and `port`."""
+    """Where other proxies reach this one, e.g. "http://push-1:8703"; by default `host` and
+    `port`."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(default=8703, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
-    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
+    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and
+    localhost are always right."""
     trusted_proxies: tuple[NetworkText, ...] = ()
-    """Proxies in front of this one, and the other push proxies, e.g. ["10.0.0.0/8"]: only they may say in X-Forwarded-For for whom they
-    ask."""
+    """Proxies in front of this one, and the other push proxies, e.g. ["10.0.0.0/8"]: only they may
+    say in X-Forwarded-For for whom they ask."""
     address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
-    """The part of `leases_max`, of `scanned_filters_max` and of connections that one client address may hold; an IPv6 network of 64 bits is
-    one. 1 where all clients come from one address."""
+    """The part of `leases_max`, of `scanned_filters_max` and of connections that one client address
+    may hold; an IPv6 network of 64 bits is one. 1 where all clients come from one address."""
     allow_origins: tuple[str, ...] = ()
     """Other sites whose pages may ask here, e.g. "https://dash.example.org"; none by default."""
     cursor_key_file: Path
     """Keys that sign cursors: the access servers' file, read again when it changes."""
     lease_key_file: Path
-    """Keys that endpoints and secrets are encrypted with in Kafka: 64 hex digits a line, the same for all proxies. The first encrypts, all
-    decrypt. Without a key that some lease was encrypted with the proxy does not start."""
+    """Keys that endpoints and secrets are encrypted with in Kafka: 64 hex digits a line, the same
+    for all proxies. The first encrypts, all decrypt. Without a key that some lease was encrypted
+    with the proxy does not start."""
     allow_hosts: tuple[str, ...] = ()
     """Endpoint hosts that may have any address and port and plain http. Empty in production."""
     ca_file: Path | None = None
@@ -73,22 +76,28 @@ class PushConfig(config.Config):
     leases_max: int = Field(default=100_000, ge=1)
     """Leases of this proxy at most, some 2 KB of memory each; one more is answered 429."""
     scanned_filters_max: int = Field(default=1000, ge=1)
-    """Different filters of one set of streams at most that an index cannot find, because they demand no value of any field. Each is
-    evaluated for every event: 1000 cost some milliseconds an event; one more is answered 429."""
+    """Different filters of one set of streams at most that an index cannot find, because they
+    demand no value of any field. Each is evaluated for every event: 1000 cost some milliseconds an
+    event; one more is answered 429."""
     session_timeout_s: float = Field(default=6, ge=1, le=60)
-    """Seconds of silence after which other proxies take this one's leases over. 6 is the least that a broker allows by default
-    (`group.min.session.timeout.ms`)."""
+    """Seconds of silence after which other proxies take this one's leases over. 6 is the least that
+    a broker allows by default (`group.min.session.timeout.ms`)."""
     kafka: KafkaConfig = KafkaConfig()
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be used)."""
+    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
+    used).
+    """
     log.set_up(verbose=verbose)
     web.run_part(lambda: run(config.load(PushConfig, config_file)))
 
 
 async def run(settings: PushConfig) -> None:
-    """Start, serve, stop. Order of the stop: no new requests, calls cut off, group left; the leases stay in Kafka."""
+    """Start, serve, stop.
+
+    Order of the stop: no new requests, calls cut off, group left; the leases stay in Kafka.
+    """
     stop = asyncio.Event()
     web.stop_on_signals(stop)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
@@ -107,23 +116,61 @@ async def run(settings: PushConfig) -> None:
         client_share=settings.address_share,
     )
     metrics = Metrics(registry)
-    process_metrics.register(registry, "push", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock)
+    process_metrics.register(
+        registry,
+        "push",
+        certificates=process_metrics.of_kafka(settings.kafka.security),
+        clock=clock,
+    )
     metrics.behind.set_function(lambda: watch.behind)
     services = Services(watch, caller, sealer, clock, rng, metrics, settings.session_timeout_s)
-    proxy = Proxy(services, random_bytes=os.urandom, leases_max=settings.leases_max, client_share=settings.address_share)
+    proxy = Proxy(
+        services,
+        random_bytes=os.urandom,
+        leases_max=settings.leases_max,
+        client_share=settings.address_share,
+    )
     session_s = settings.session_timeout_s
-    member = Membership(settings.kafka, settings.name, own_url, owner=proxy, clock=clock, rng=rng, session_timeout_s=session_s)
+    member = Membership(
+        settings.kafka,
+        settings.name,
+        own_url,
+        owner=proxy,
+        clock=clock,
+        rng=rng,
+        session_timeout_s=session_s,
+    )
     reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
     peers = Peers(settings.kafka, clock, own_url)
     clients = Clients(settings.trusted_proxies)
     connections = Connections(share=settings.address_share, clients=clients)
-    app = make_app(proxy, peers, registry, clients=clients, allow_origins=settings.allow_origins, progress=lambda: _progress(member, proxy))
-    parts = {"membership": member.run(), "reads": reads.run(), "watch": watch.run(), "cursor-keys": keys.run(clock), "leases": proxy.run()}
+    app = make_app(
+        proxy,
+        peers,
+        registry,
+        clients=clients,
+        allow_origins=settings.allow_origins,
+        progress=lambda: _progress(member, proxy),
+    )
+    parts = {
+        "membership": member.run(),
+        "reads": reads.run(),
+        "watch": watch.run(),
+        "cursor-keys": keys.run(clock),
+        "leases": proxy.run(),
+    }
     try:
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(web.named(name, coroutine), name=name) for name, coroutine in parts.items()]
+            background = [
+                tasks.create_task(web.named(name, coroutine), name=name)
+                for name, coroutine in parts.items()
+            ]
             await web.serve(
-                HostCheck(app, settings.public_names), listener, stop=stop, on_ready=lambda: _log_ready(settings), connections=connections
+                HostCheck(app, settings.public_names),
+                listener,
+                stop=stop,
+                on_ready=lambda: _log_ready(settings),
+                connections=connections,
             )
             for task in background:
                 task.cancel()
@@ -134,12 +181,24 @@ async def run(settings: PushConfig) -> None:
 
 def _progress(member: Membership, proxy: Proxy) -> str:
     if member.partitions_reading:
-        return f"reading {member.partitions_reading} partitions of leases, {member.records_read} records so far"
-    return "taking leases over" if proxy.partitions else "other proxies have the leases, or Kafka is away"
+        return (
+            f"reading {member.partitions_reading} partitions of leases, {member.records_read} "
+            "records so far"
+        )
+    return (
+        "taking leases over"
+        if proxy.partitions
+        else "other proxies have the leases, or Kafka is away"
+    )
 
 
 def _log_ready(settings: PushConfig) -> None:
-    logger.info("push proxy at http://%s:%d", settings.host, settings.port, extra={"event": "part.ready", "proxy": settings.name})
+    logger.info(
+        "push proxy at http://%s:%d",
+        settings.host,
+        settings.port,
+        extra={"event": "part.ready", "proxy": settings.name},
+    )
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext:

@@ -1,8 +1,11 @@
-"""A sweep: leases that stand somewhere behind are brought to the live end by one common reading. Pure; the reading is the caller's.
+"""A sweep: leases that stand somewhere behind are brought to the live end by one common reading.
 
-A hundred thousand leases that a proxy takes over stand at as many cursors. Reading on from each would read the stream a hundred thousand
-times; a sweep reads it once from the oldest position. Per filter and partition it keeps a running total, and each lease notes that total
-when the reading passes the lease's own position there: its count is what the total has grown since.
+Pure; the reading is the caller's.
+
+A hundred thousand leases that a proxy takes over stand at as many cursors. Reading on from each
+would read the stream a hundred thousand times; a sweep reads it once from the oldest position. Per
+filter and partition it keeps a running total, and each lease notes that total when the reading
+passes the lease's own position there: its count is what the total has grown since.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class _Joiner:
     """The filter's total in each partition when the reading passed the lease's position there."""
 
     def count(self) -> int:
-        return sum(self.filter.running[place].total - total for place, total in self.joined_at.items())
+        return sum(
+            self.filter.running[place].total - total for place, total in self.joined_at.items()
+        )
 
 
 class Sweep:
@@ -54,7 +59,9 @@ class Sweep:
         self._places = places
         self._matcher: Matcher[_Filter] = Matcher()
         self._joiners: dict[Counter, _Joiner] = {}
-        self._waiting: dict[Place, list[tuple[Position, int, _Joiner]]] = {place: [] for place in places}
+        self._waiting: dict[Place, list[tuple[Position, int, _Joiner]]] = {
+            place: [] for place in places
+        }
         self._order = itertools.count()
 
     def __len__(self) -> int:
@@ -68,15 +75,23 @@ class Sweep:
             self._matcher.add(counter.where, found)
         joiner = self._joiners[counter] = _Joiner(counter, found)
         for place in self._places:
-            heapq.heappush(self._waiting[place], (positions[place[0]][place[1]], next(self._order), joiner))
+            heapq.heappush(
+                self._waiting[place], (positions[place[0]][place[1]], next(self._order), joiner)
+            )
 
     def start(self) -> Positions:
         """Where the reading must begin: the oldest position of each partition."""
         by_stream = itertools.groupby(self._places, key=lambda place: place[0])
-        return tuple(tuple(self._waiting[place][0][0] for place in places) for _, places in by_stream)
+        return tuple(
+            tuple(self._waiting[place][0][0] for place in places) for _, places in by_stream
+        )
 
-    def pass_event(self, event: Event, place: Place, position: Position, *, now: int) -> Iterator[None]:
-        """The reading passed an event. `position` is one after it; whoever stands there or further has not counted it.
+    def pass_event(
+        self, event: Event, place: Place, position: Position, *, now: int
+    ) -> Iterator[None]:
+        """The reading passed an event.
+
+        `position` is one after it; whoever stands there or further has not counted it.
 
         Each step of the iterator is a little work; use it up before the next event.
         """

@@ -1,11 +1,14 @@
 """How many events a lease has not seen: counted once per filter for all leases that share it. Pure.
 
-A Tally counts the events that pass one filter. A lease's Counter remembers the tally's total when the lease joined, so its own count is a
-subtraction and an event costs the same whether one lease or fifty thousand have the filter. A counter is called (`on_change`) at its
-first event, when `min_events` is reached, when part of its range is lost, and when it has reached the live end; never for other events.
+A Tally counts the events that pass one filter. A lease's Counter remembers the tally's total when
+the lease joined, so its own count is a subtraction and an event costs the same whether one lease or
+fifty thousand have the filter. A counter is called (`on_change`) at its first event, when
+`min_events` is reached, when part of its range is lost, and when it has reached the live end; never
+for other events.
 
-One event may concern a hundred thousand leases of one filter. So those who are to hear of it do so one by one, as the caller goes through
-the iterator that it gets, and the caller may do something else between any two.
+One event may concern a hundred thousand leases of one filter. So those who are to hear of it do so
+one by one, as the caller goes through the iterator that it gets, and the caller may do something
+else between any two.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ class Counter:
     """What one lease has not seen."""
 
     __slots__ = (
-        "_base", "_before", "_gap", "_oldest_at", "_swept", "_tally", "failed", "is_behind", "lease_id", "min_events", "on_change",
+        "_base", "_before", "_gap", "_oldest_at", "_swept", "_tally", "failed", "is_behind",
+        "lease_id", "min_events", "on_change",
         "previews", "previews_max", "streams", "where",
     )  # fmt: skip
 
@@ -60,12 +64,18 @@ class Counter:
         self._before = count
         self._swept = 0
         self._gap = gap
-        self._oldest_at: int | None = 0 if count else None  # it came before the lease was taken over, who knows when
+        self._oldest_at: int | None = (
+            0 if count else None
+        )  # it came before the lease was taken over, who knows when
 
     @property
     def count(self) -> int:
         """Events counted since the client's cursor."""
-        return self._before + self._swept + (0 if self._tally is None else self._tally.total - self._base)
+        return (
+            self._before
+            + self._swept
+            + (0 if self._tally is None else self._tally.total - self._base)
+        )
 
     @property
     def unseen(self) -> Unseen:
@@ -101,7 +111,9 @@ class Counter:
         return self._tally is tally
 
     def set_swept(self, count: int, *, is_final: bool = False) -> None:
-        """So many events came before the live end, as far as is known; `is_final`: that is all of them."""
+        """So many events came before the live end, as far as is known; `is_final`: that is all of
+        them.
+        """
         self._swept = count
         if is_final:
             self._before, self._swept = self._before + count, 0
@@ -142,7 +154,9 @@ class Tally:
         """(total at which a counter has its min_events, order, counter)."""
 
     def add(self, event: Event, now: int) -> Iterator[None]:
-        """Count an event that passed; whom it concerns hears of it as the iterator is used up, before the next event is added."""
+        """Count an event that passed; whom it concerns hears of it as the iterator is used up,
+        before the next event is added.
+        """
         self.total += 1
         return self._tell(event, now)
 
@@ -156,7 +170,9 @@ class Tally:
 
 
 def feed(hungry: set[Counter], event: Event, now: int) -> Iterator[None]:
-    """Show an event to counters that have not seen their first ones, one by one; those that have enough leave the set."""
+    """Show an event to counters that have not seen their first ones, one by one; those that have
+    enough leave the set.
+    """
     if hungry:
         for counter in list(hungry):
             if counter in hungry:  # it may have left meanwhile

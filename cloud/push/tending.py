@@ -1,8 +1,10 @@
-"""The leases of this process and what is decided about them: the shell around `lease_state`, `agenda` and `tally`.
+"""The leases of this process and what is decided about them: the shell around `lease_state`,
+`agenda` and `tally`.
 
-A lease is looked at when its counter calls, when its time on the agenda has come, and after each change; what follows is decided by pure
-functions and carried out here. Memory is the truth for what happens next, Kafka for what a successor goes on with: a lease changes in
-memory first, is stored, and only then anything is done about it outside. There is no task per lease.
+A lease is looked at when its counter calls, when its time on the agenda has come, and after each
+change; what follows is decided by pure functions and carried out here. Memory is the truth for what
+happens next, Kafka for what a successor goes on with: a lease changes in memory first, is stored,
+and only then anything is done about it outside. There is no task per lease.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ log = logging.getLogger("edgewake.push")
 RETRY_KAFKA_S: Final = 1.0
 """Between attempts to store a lease while Kafka is away."""
 CATCH_UP_S: Final = 5.0
-"""How long a lease that is far behind is counted before its wake-up goes out with what was counted so far."""
+"""How long a lease that is far behind is counted before its wake-up goes out with what was counted
+so far."""
 WAIT_MAX_S: Final = 3600.0
 """No wait is longer, so that a wall clock that was set forward is noticed within an hour."""
 TURN_S: Final = 0.005
@@ -85,8 +88,16 @@ class Partition:
 class Tending:
     """All leases of this process. Every method runs on the event loop."""
 
-    def __init__(self, services: Services, *, let_wake: Callable[[Tended], None], start_wakes: Callable[[], bool]) -> None:
-        """`let_wake` is given leases whose wake-up is due; `start_wakes` starts some of them: True where more can be started."""
+    def __init__(
+        self,
+        services: Services,
+        *,
+        let_wake: Callable[[Tended], None],
+        start_wakes: Callable[[], bool],
+    ) -> None:
+        """`let_wake` is given leases whose wake-up is due; `start_wakes` starts some of them: True
+        where more can be started.
+        """
         self.partitions: dict[int, Partition] = {}
         self.leases: dict[str, Tended] = {}
         self.clients: Counter[str] = Counter()
@@ -109,14 +120,18 @@ class Tending:
     @property
     def is_ready(self) -> bool:
         """Has it partitions, and all of their leases?"""
-        return bool(self.partitions) and all(partition.is_restored for partition in self.partitions.values())
+        return bool(self.partitions) and all(
+            partition.is_restored for partition in self.partitions.values()
+        )
 
     def partition_owned(self, number: int, leases: Mapping[str, Lease], writer: Writer) -> None:
         """Go on with the leases of a partition."""
         self.partition_lost(number)
         partition = self.partitions[number] = Partition(writer)
         partition.tasks.append(self.spawn(self._write(writer), f"lease-writer-{number}"))
-        partition.tasks.append(self.spawn(self._restore(number, partition, leases), f"restore-{number}"))
+        partition.tasks.append(
+            self.spawn(self._restore(number, partition, leases), f"restore-{number}")
+        )
         self._metrics.partitions.set(len(self.partitions))
 
     def partition_lost(self, number: int) -> None:
@@ -124,7 +139,11 @@ class Tending:
         partition = self.partitions.pop(number, None)
         if partition is None:
             return
-        log.info("partition %d is another proxy's now", number, extra={"event": "push.lost", "partition": number})
+        log.info(
+            "partition %d is another proxy's now",
+            number,
+            extra={"event": "push.lost", "partition": number},
+        )
         for task in partition.tasks:
             task.cancel()
         for tended in [tended for tended in self.leases.values() if tended.partition == number]:
@@ -135,31 +154,65 @@ class Tending:
         try:
             await writer.run()
         except NotOwner as error:
-            # Fenced while still a member: two ideas of who owns the partition. The restart settles it.
+            # Fenced while still a member: two ideas of who owns the partition. The restart settles
+            # it.
             self._fail(error)
 
-    async def _restore(self, number: int, partition: Partition, leases: Mapping[str, Lease]) -> None:
-        unknown = {sealing.key_of(lease.sealed) for lease in leases.values() if not self._sealer.knows(lease.sealed)}
+    async def _restore(
+        self, number: int, partition: Partition, leases: Mapping[str, Lease]
+    ) -> None:
+        unknown = {
+            sealing.key_of(lease.sealed)
+            for lease in leases.values()
+            if not self._sealer.knows(lease.sealed)
+        }
         if unknown:
-            raise ConfigError(f"leases are sealed with the keys {', '.join(sorted(unknown))}, which are not in lease_key_file")
+            raise ConfigError(
+                f"leases are sealed with the keys {', '.join(sorted(unknown))}, which are not in "
+                "lease_key_file"
+            )
         now = self._clock.now_ms()
         for done, lease in enumerate(leases.values(), start=1):
             self.tend(Tended(lease_state.taken_over(lease, now=now)))
             if done % RESTORE_REPORT == 0:
-                log.info("partition %d: %d of %d leases", number, done, len(leases), extra={"event": "push.restoring"})
+                log.info(
+                    "partition %d: %d of %d leases",
+                    number,
+                    done,
+                    len(leases),
+                    extra={"event": "push.restoring"},
+                )
             if done % 100 == 0:
                 await asyncio.sleep(0)
         partition.is_restored = True
-        gc.freeze()  # what was taken over lives long: the collector need not walk a million objects again and again
+        # what was taken over lives long: the collector need not walk a million objects again and
+        # again
+        gc.freeze()
         await self._seal_anew(number)
-        log.info("partition %d: %d leases", number, len(leases), extra={"event": "push.owned", "partition": number, "leases": len(leases)})
+        log.info(
+            "partition %d: %d leases",
+            number,
+            len(leases),
+            extra={"event": "push.owned", "partition": number, "leases": len(leases)},
+        )
 
     async def _seal_anew(self, number: int) -> None:
-        """Seal with the first key what another one has sealed, so that the other key can be taken out of use."""
-        stale = [t for t in self.leases.values() if t.partition == number and not self._sealer.seals_with(t.lease.sealed)]
+        """Seal with the first key what another one has sealed, so that the other key can be taken
+        out of use.
+        """
+        stale = [
+            t
+            for t in self.leases.values()
+            if t.partition == number and not self._sealer.seals_with(t.lease.sealed)
+        ]
         for first in range(0, len(stale), SEAL_BATCH):
             await asyncio.gather(*map(self._seal_one_anew, stale[first : first + SEAL_BATCH]))
-        log.info("partition %d: %d leases sealed anew", number, len(stale), extra={"event": "push.sealed_anew", "leases": len(stale)})
+        log.info(
+            "partition %d: %d leases sealed anew",
+            number,
+            len(stale),
+            extra={"event": "push.sealed_anew", "leases": len(stale)},
+        )
 
     async def _seal_one_anew(self, tended: Tended) -> None:
         lease = tended.lease
@@ -181,7 +234,9 @@ class Tending:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run something beside; what it dies of ends the process, unless it is the loss of a partition."""
+        """Run something beside; what it dies of ends the process, unless it is the loss of a
+        partition.
+        """
         task = asyncio.create_task(self._guarded(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -271,7 +326,11 @@ class Tending:
                 await asyncio.sleep(0)
                 continue
             at = self._agenda.next_at()
-            wait_s = WAIT_MAX_S if at is None else min(WAIT_MAX_S, max(0.0, (at - self._clock.now_ms()) / 1000))
+            wait_s = (
+                WAIT_MAX_S
+                if at is None
+                else min(WAIT_MAX_S, max(0.0, (at - self._clock.now_ms()) / 1000))
+            )
             await self._wait(wait_s)
         await self._failed
 
@@ -299,7 +358,9 @@ class Tending:
             self._change_and_store(tended, lease_state.lost(lease, why=why))
             self.report_disabled(tended.lease)
             return
-        at = lease_state.next_action_at(lease, Unseen() if counter is None else counter.unseen, now=now)
+        at = lease_state.next_action_at(
+            lease, Unseen() if counter is None else counter.unseen, now=now
+        )
         if counter is not None and counter.is_behind and lease.state is LeaseState.WAITING:
             left_s = CATCH_UP_S - (self._clock.monotonic_s() - tended.counts_since)
             at = min(max(at, now + round(left_s * 1000)), lease.expires_at)
@@ -347,13 +408,21 @@ class Tending:
 
     def report_disabled(self, lease: Lease) -> None:
         """An endpoint is given up."""
-        log.warning("lease %s: not called any more: %s", lease.id, lease.disabled, extra={"event": "push.disabled"})
+        log.warning(
+            "lease %s: not called any more: %s",
+            lease.id,
+            lease.disabled,
+            extra={"event": "push.disabled"},
+        )
         self._metrics.disabled.inc()
 
     # Storing
 
     async def store(self, tended: Tended) -> None:
-        """Store the lease as it is in memory, however long Kafka is away. Raises NotOwner once it is not ours."""
+        """Store the lease as it is in memory, however long Kafka is away.
+
+        Raises NotOwner once it is not ours.
+        """
         while True:
             partition = self.partitions.get(tended.partition)
             if partition is None or self.leases.get(tended.lease.id) is not tended:
@@ -366,8 +435,12 @@ class Tending:
 
     async def _delete(self, lease: Lease) -> None:
         self._metrics.expired.inc()
-        log.info("lease %s expired", lease.id, extra={"event": "push.expired", "wakes": lease.wakes})
-        while (partition := self.partitions.get(lease.partition)) is not None and lease.id not in self.leases:
+        log.info(
+            "lease %s expired", lease.id, extra={"event": "push.expired", "wakes": lease.wakes}
+        )
+        while (
+            partition := self.partitions.get(lease.partition)
+        ) is not None and lease.id not in self.leases:
             try:
                 return await partition.writer.remove(lease.id)
             except Unavailable as error:

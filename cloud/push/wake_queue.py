@@ -1,7 +1,8 @@
 """Whose wake-up is made next: first come first served within a host, hosts in turn. Pure.
 
-A wake-up is in hand from when it is made until what its endpoint answered is stored. A hundred thousand that are due at once wait here,
-where they cost nothing. A host that hangs has IN_HAND_PER_HOST_MAX in hand and takes no other host's turn, however many leases name it.
+A wake-up is in hand from when it is made until what its endpoint answered is stored. A hundred
+thousand that are due at once wait here, where they cost nothing. A host that hangs has
+IN_HAND_PER_HOST_MAX in hand and takes no other host's turn, however many leases name it.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ from typing import Final
 IN_HAND_MAX: Final = 4096
 """Wake-ups in hand, some 5 KB of memory each at most."""
 IN_HAND_PER_HOST_MAX: Final = 256
-"""Of one host: sixteen times the calls that may be open to it, so that these never wait for Kafka, which takes the wake-ups of many in
-one transaction."""
+"""Of one host: sixteen times the calls that may be open to it, so that these never wait for Kafka,
+which takes the wake-ups of many in one transaction."""
 
 
 class WakeQueue:
     """Lease ids whose wake-up waits to be made, and how many are in hand."""
 
-    def __init__(self, *, in_hand_max: int = IN_HAND_MAX, per_host_max: int = IN_HAND_PER_HOST_MAX) -> None:
+    def __init__(
+        self, *, in_hand_max: int = IN_HAND_MAX, per_host_max: int = IN_HAND_PER_HOST_MAX
+    ) -> None:
         self._in_hand_max = in_hand_max
         self._per_host_max = per_host_max
         self._waiting: dict[str, deque[str]] = {}
         self._turns: deque[str] = deque()
-        """Hosts that have something waiting and room for it; at most as many as there are leases."""
+        """Hosts that have something waiting and room for it; at most as many as there are
+        leases."""
         self._in_hand: dict[str, int] = {}
         self._all = 0
 

@@ -4,14 +4,17 @@
 2. the endpoint is called, again and again if need be, always with the same id and body;
 3. only when it was taken is the lease notified, in Kafka.
 
-Many are in hand at once, so that one transaction stores the wake-ups of many leases; only step 2 takes one of the few slots for calls.
+Many are in hand at once, so that one transaction stores the wake-ups of many leases; only step 2
+takes one of the few slots for calls.
 
-A proxy that dies between any two is followed by one that reads the lease and repeats the step. So a wake-up may come twice, with the same
-webhook-id, and none is lost. The client's own cursor is never changed here.
+A proxy that dies between any two is followed by one that reads the lease and repeats the step. So a
+wake-up may come twice, with the same webhook-id, and none is lost. The client's own cursor is never
+changed here.
 
-*Ownership is checked before each call*: by the write of step 1, or by another one where that is longer ago than `proof_s`. What remains is
-a proxy that is frozen between this check and the call itself: when it wakes up it may send one wake-up that its successor sent too (with
-the same id), or one for a lease that was ended meanwhile.
+*Ownership is checked before each call*: by the write of step 1, or by another one where that is
+longer ago than `proof_s`. What remains is a proxy that is frozen between this check and the call
+itself: when it wakes up it may send one wake-up that its successor sent too (with the same id), or
+one for a lease that was ended meanwhile.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
 log = logging.getLogger("edgewake.push")
 
 PROOFS_PER_SESSION: Final = 3
-"""A proxy that last proved a third of its session ago that a partition is its own proves it again, by a write, before it calls an endpoint:
-well before a silent proxy's leases are given to another."""
+"""A proxy that last proved a third of its session ago that a partition is its own proves it again,
+by a write, before it calls an endpoint: well before a silent proxy's leases are given to
+another."""
 BEGUN_AT_ONCE: Final = 16
 """Wake-ups that are begun before requests and calls get their turn: some 0.1 ms each."""
 
@@ -81,7 +85,9 @@ class Waker:
 
     async def _make_and_call(self, tended: Tended, host: str) -> None:
         is_stored = tended.lease.pending is not None
-        tended.lease = lease_state.tried_again(tended.lease) if is_stored else self._with_wake_up(tended)
+        tended.lease = (
+            lease_state.tried_again(tended.lease) if is_stored else self._with_wake_up(tended)
+        )
         pending = tended.lease.pending
         assert pending is not None
         if not is_stored:
@@ -98,12 +104,21 @@ class Waker:
         match outcome:
             case webhook.Taken():
                 self._metrics.wakes.inc()
-                await self._finish(tended, lease_state.accepted(tended.lease, now=now, rng=self._rng))
+                await self._finish(
+                    tended, lease_state.accepted(tended.lease, now=now, rng=self._rng)
+                )
             case webhook.Gone(why):
                 await self._finish(tended, lease_state.gone(tended.lease, why=why))
             case webhook.Failed(why, retry_after_s):
-                failed = lease_state.failed(tended.lease, why=why, retry_after_s=retry_after_s, now=now, rng=self._rng)
-                log.info("lease %s: %s", failed.id, why, extra={"event": "push.call_failed", "failures": failed.failures})
+                failed = lease_state.failed(
+                    tended.lease, why=why, retry_after_s=retry_after_s, now=now, rng=self._rng
+                )
+                log.info(
+                    "lease %s: %s",
+                    failed.id,
+                    why,
+                    extra={"event": "push.call_failed", "failures": failed.failures},
+                )
                 await self._finish(tended, failed)
 
     async def _call(self, lease: Lease, pending: PendingWake) -> webhook.Outcome:
@@ -132,11 +147,17 @@ class Waker:
             "again": lease.unanswered,
             "streams": list(lease.streams),
         }
-        pending = PendingWake(number=lease.wakes + 1, body=webhook.wake_body(facts, previews, at_ms=now), made_at=now)
+        pending = PendingWake(
+            number=lease.wakes + 1, body=webhook.wake_body(facts, previews, at_ms=now), made_at=now
+        )
         counted_to = None if counter is None else self._watch.cursor(counter)
         if counted_to is None:
-            return lease_state.stored(lease, pending, counted_to=lease.counted_to, count=lease.count, gap=lease.gap)
-        return lease_state.stored(lease, pending, counted_to=counted_to, count=unseen.count, gap=unseen.gap)
+            return lease_state.stored(
+                lease, pending, counted_to=lease.counted_to, count=lease.count, gap=lease.gap
+            )
+        return lease_state.stored(
+            lease, pending, counted_to=counted_to, count=unseen.count, gap=unseen.gap
+        )
 
     async def _store_unless_proved(self, tended: Tended) -> None:
         """Before a call: the lease is ours as of `proof_s` ago at most."""

@@ -1,8 +1,10 @@
-"""Counting for all leases: one reading of each set of streams, one question to the index of filters per event.
+"""Counting for all leases: one reading of each set of streams, one question to the index of filters
+per event.
 
-A StreamWatcher follows one set of streams at the live end. Leases that stand further back are brought there by sweeps: those whose
-records are still in memory at once, the others by a reading of older records that may take minutes and holds up nobody else.
-The work is cut into turns of TURN_S, so that requests, calls and other streams go on beside it.
+A StreamWatcher follows one set of streams at the live end. Leases that stand further back are
+brought there by sweeps: those whose records are still in memory at once, the others by a reading of
+older records that may take minutes and holds up nobody else. The work is cut into turns of TURN_S,
+so that requests, calls and other streams go on beside it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,12 @@ log = logging.getLogger("edgewake.push")
 
 MIB: Final = 1024 * 1024
 HUB: Final = HubConfig(
-    tail_bytes=MIB, tails_bytes=16 * MIB, decoded_bytes=4 * MIB, replay_bytes=4 * MIB, chunks_bytes=8 * MIB, blocks_max=32
+    tail_bytes=MIB,
+    tails_bytes=16 * MIB,
+    decoded_bytes=4 * MIB,
+    replay_bytes=4 * MIB,
+    chunks_bytes=8 * MIB,
+    blocks_max=32,
 )
 """Smaller than an access server's: a wake-up may be some tenths of a second late."""
 EVENT_OVERHEAD_BYTES: Final = 1000
@@ -53,8 +60,9 @@ RETRY_S: Final = 1.0
 REPORT_S: Final = 5.0
 """How often leases that are far behind are given their count so far."""
 MANY: Final = 10_000
-"""Leases that came to the live end together. They live long, so the cycle collector, which would stop everything for a fifth of a second
-to go through a hundred thousand, passes them over from then on. Not for fewer: what is garbage at that moment is never collected."""
+"""Leases that came to the live end together. They live long, so the cycle collector, which would
+stop everything for a fifth of a second to go through a hundred thousand, passes them over from then
+on. Not for fewer: what is garbage at that moment is never collected."""
 IDLE_S: Final = 10.0
 """How long streams are followed without a lease."""
 ADMITTED_S: Final = 60.0
@@ -69,10 +77,21 @@ class Watchers:
     """The port `edgewake.cloud.push.watch.Watch` on a hub. `run` must run."""
 
     def __init__(
-        self, config: KafkaConfig, codec: CursorCodec, clock: Clock, *, name: str, scanned_filters_max: int, client_share: float = 1
+        self,
+        config: KafkaConfig,
+        codec: CursorCodec,
+        clock: Clock,
+        *,
+        name: str,
+        scanned_filters_max: int,
+        client_share: float = 1,
     ) -> None:
-        """`scanned_filters_max`: different filters of one set of streams at most that no index finds."""
-        self._scanned = Bound("filters that demand no value of a field", scanned_filters_max, client_share)
+        """`scanned_filters_max`: different filters of one set of streams at most that no index
+        finds.
+        """
+        self._scanned = Bound(
+            "filters that demand no value of a field", scanned_filters_max, client_share
+        )
         self._hub = Hub(HUB, config, name=name, codec=codec, clock=clock)
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
@@ -94,8 +113,12 @@ class Watchers:
         wanted = normal(subscription)
         self._hub.close(await self._hub.open(wanted))
         streams = set(map(stream_hash, wanted.streams))
-        if isinstance(decoded, Cursor) and not streams & {entry.stream for entry in decoded.streams}:
-            raise CursorError("subscription", "the cursor belongs to other streams than the subscription names")
+        if isinstance(decoded, Cursor) and not streams & {
+            entry.stream for entry in decoded.streams
+        }:
+            raise CursorError(
+                "subscription", "the cursor belongs to other streams than the subscription names"
+            )
         refused = self._watcher(wanted.streams).refusal(wanted.where, self._scanned, client)
         if refused is not None:
             raise TooManyFilters(f"{refused}: add a condition such as device = 'car-7'")
@@ -105,11 +128,16 @@ class Watchers:
         self._watcher(counter.streams).add(counter, cursor)
 
     def _watcher(self, streams: tuple[str, ...]) -> StreamWatcher:
-        """That of these streams, made for the first who asks: who asks beside it is counted, too. Without a lease it soon ends."""
+        """That of these streams, made for the first who asks: who asks beside it is counted, too.
+
+        Without a lease it soon ends.
+        """
         watcher = self._watchers.get(streams)
         if watcher is None:
             assert self._tasks is not None, "run first"
-            watcher = self._watchers[streams] = StreamWatcher(streams, self._hub, self._clock, on_idle=self._drop)
+            watcher = self._watchers[streams] = StreamWatcher(
+                streams, self._hub, self._clock, on_idle=self._drop
+            )
             self._tasks.create_task(watcher.run(), name=f"watch-{'+'.join(streams)}")
         return watcher
 
@@ -136,7 +164,9 @@ class _Steps:
 
     def encode(self, batch: Batch) -> tuple[Sequence[Step], int]:
         """The events of a batch, and their memory, roughly."""
-        return tuple(batch.steps), sum(len(step.event.data) + EVENT_OVERHEAD_BYTES for step in batch.steps)
+        return tuple(batch.steps), sum(
+            len(step.event.data) + EVENT_OVERHEAD_BYTES for step in batch.steps
+        )
 
 
 class _Turns:
@@ -156,7 +186,14 @@ class _Turns:
 class StreamWatcher:
     """All leases on one set of streams."""
 
-    def __init__(self, streams: tuple[str, ...], hub: Hub, clock: Clock, *, on_idle: Callable[[StreamWatcher], None]) -> None:
+    def __init__(
+        self,
+        streams: tuple[str, ...],
+        hub: Hub,
+        clock: Clock,
+        *,
+        on_idle: Callable[[StreamWatcher], None],
+    ) -> None:
         self.streams = streams
         self._hub = hub
         self._clock = clock
@@ -165,7 +202,8 @@ class StreamWatcher:
         self._cursors: dict[Counter, str] = {}
         """Leases that are not at the live end yet, and where they are to begin."""
         self._admitted: dict[str, float] = {}
-        """Filters to be evaluated for every event that no lease at the live end has yet, and when they were admitted."""
+        """Filters to be evaluated for every event that no lease at the live end has yet, and when
+        they were admitted."""
         self._askers: dict[str, str] = {}
         """Who asked first for each such filter, since this process runs."""
         self._new: list[Counter] = []
@@ -187,16 +225,27 @@ class StreamWatcher:
         return len(self._cursors)
 
     def refusal(self, where: str | None, bound: Bound, client: str) -> str | None:
-        """Why a lease may not have this filter: one more than `bound` allows of those that are evaluated for every event."""
-        if where is None or self._matcher.get(where) is not None or required_values(parse_where(where)) is not None:
+        """Why a lease may not have this filter: one more than `bound` allows of those that are
+        evaluated for every event.
+        """
+        if (
+            where is None
+            or self._matcher.get(where) is not None
+            or required_values(parse_where(where)) is not None
+        ):
             return None
         now = self._clock.monotonic_s()
         self._admitted = {
             one: at
             for one, at in self._admitted.items()
-            if self._matcher.get(one) is None and (self._cursors or now - at < ADMITTED_S)  # some lease that is behind may have it
+            if self._matcher.get(one) is None
+            and (self._cursors or now - at < ADMITTED_S)  # some lease that is behind may have it
         }
-        self._askers = {one: who for one, who in self._askers.items() if one in self._admitted or self._matcher.get(one) is not None}
+        self._askers = {
+            one: who
+            for one, who in self._askers.items()
+            if one in self._admitted or self._matcher.get(one) is not None
+        }
         if where not in self._admitted:
             held = sum(who == client for who in self._askers.values())
             refused = bound.refusal(total=self._matcher.scanned + len(self._admitted), held=held)
@@ -225,7 +274,9 @@ class StreamWatcher:
             self._matcher.remove(where)
 
     def cursor(self) -> str | None:
-        """Of what is counted at the live end; None in the midst of counting, when the counts are already further than a cursor can say."""
+        """Of what is counted at the live end; None in the midst of counting, when the counts are
+        already further than a cursor can say.
+        """
         return None if self._counting.locked() else self._end_cursor()
 
     def _end_cursor(self) -> str | None:
@@ -242,7 +293,12 @@ class StreamWatcher:
                 if await self._follow():
                     return
             except* Unavailable as group:
-                log.info("streams %s: %s; following anew", ",".join(self.streams), group.exceptions[0], extra={"event": "push.watch_anew"})
+                log.info(
+                    "streams %s: %s; following anew",
+                    ",".join(self.streams),
+                    group.exceptions[0],
+                    extra={"event": "push.watch_anew"},
+                )
                 self._start_over()
                 await self._clock.sleep(RETRY_S)
 
@@ -257,7 +313,10 @@ class StreamWatcher:
             self._plan = plan
             async with asyncio.TaskGroup() as tasks:
                 self._set_counted(self._hub.live(plan))
-                sweeping = [tasks.create_task(self._sweep_new()), tasks.create_task(self._sweep_far())]
+                sweeping = [
+                    tasks.create_task(self._sweep_new()),
+                    tasks.create_task(self._sweep_far()),
+                ]
                 await self._count_live(plan)
                 for task in sweeping:
                     task.cancel()
@@ -268,7 +327,9 @@ class StreamWatcher:
             self._plan = None
 
     def _start_over(self) -> None:
-        """The streams cannot be followed as they were: every lease begins again from where it has counted."""
+        """The streams cannot be followed as they were: every lease begins again from where it has
+        counted.
+        """
         cursor = self._cursor
         for tally in list(self._matcher.targets()):
             for counter in list(tally.counters):
@@ -375,7 +436,9 @@ class StreamWatcher:
             await self._sweep(far)
 
     async def _locate(self, counter: Counter) -> tuple[Counter, Positions] | None:
-        """Where a lease stands, if its records are in memory; the others wait for a sweep of older records."""
+        """Where a lease stands, if its records are in memory; the others wait for a sweep of older
+        records.
+        """
         await self._turns.breathe()
         assert self._plan is not None
         cursor = self._cursors.get(counter)
@@ -399,13 +462,20 @@ class StreamWatcher:
         """Are all records from there on still in memory?"""
         followed = [self._hub.streams.by_name.get(name) for name in self.streams]
         return all(
-            entry is not None and all(tail.has(position) for tail, position in zip(entry.tails, row, strict=True))
+            entry is not None
+            and all(tail.has(position) for tail, position in zip(entry.tails, row, strict=True))
             for entry, row in zip(followed, positions, strict=True)
         )
 
     async def _sweep(self, located: Iterable[tuple[Counter, Positions]]) -> None:
         assert self._plan is not None
-        sweep = Sweep([(i, p) for i, source in enumerate(self._plan.sources) for p in range(source.partitions)])
+        sweep = Sweep(
+            [
+                (i, p)
+                for i, source in enumerate(self._plan.sources)
+                for p in range(source.partitions)
+            ]
+        )
         for counter, positions in located:
             if counter in self._cursors:
                 self._add_to(sweep, counter, positions)
@@ -444,7 +514,9 @@ class StreamWatcher:
         elif item is not None:
             now = self._clock.now_ms()
             for step in item.content or ():
-                for _ in sweep.pass_event(step.event, (step.stream, step.partition), step.position, now=now):
+                for _ in sweep.pass_event(
+                    step.event, (step.stream, step.partition), step.position, now=now
+                ):
                     await self._turns.breathe()
                 await self._turns.breathe()
         return item is not None
@@ -465,7 +537,9 @@ class StreamWatcher:
         return True
 
     async def _report(self, sweep: Sweep) -> None:
-        """Tell leases that are far behind how much there is so far; those that have enough need no more reading."""
+        """Tell leases that are far behind how much there is so far; those that have enough need no
+        more reading.
+        """
         for counter in sweep.progress():
             if counter.count >= COUNT_MAX:
                 self._hand_over(sweep, counter)

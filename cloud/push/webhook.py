@@ -1,13 +1,15 @@
-"""One webhook call: the body, the signature (Standard Webhooks, by its library), the call and what its answer means.
+"""One webhook call: the body, the signature (Standard Webhooks, by its library), the call and what
+its answer means.
 
 Body, at most BODY_BYTES_MAX:
 
     {"type":"edgewake.wake","timestamp":"2026-…Z","lease":"…","cursor":"v1.…","count":3,"capped":false,"gap":false,
      "urgency":"normal","again":0,"streams":["…"],"events":[{…}]}
 
-`cursor` is the client's own, from which it resumes; `count` events are after it (more when `capped`); `gap` says that part of the range
-is no longer kept; `again` is how often the client was woken since it last resumed. Attempts of one wake-up have the same webhook-id and
-the same body, so that a receiver can drop repeats.
+`cursor` is the client's own, from which it resumes; `count` events are after it (more when
+`capped`); `gap` says that part of the range is no longer kept; `again` is how often the client was
+woken since it last resumed. Attempts of one wake-up have the same webhook-id and the same body, so
+that a receiver can drop repeats.
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ from edgewake.protocol.errors import Unavailable
 
 TYPE: Final = "edgewake.wake"
 BODY_BYTES_MAX: Final = 3072
-"""Web Push takes about 3 KB; a webhook keeps to the same, so that a wake-up can be passed on as one."""
+"""Web Push takes about 3 KB; a webhook keeps to the same, so that a wake-up can be passed on as
+one."""
 TIMEOUT_S: Final = 15.0
 """For the whole call. Standard Webhooks: 15 to 30 s."""
 CONNECT_TIMEOUT_S: Final = 3.0
-"""For a connection to one of an endpoint's addresses; ADDRESSES_MAX of them stay below TIMEOUT_S."""
+"""For a connection to one of an endpoint's addresses; ADDRESSES_MAX of them stay below
+TIMEOUT_S."""
 SECRET_BYTES: Final = (24, 64)
 """Least and most bytes of a secret (Standard Webhooks)."""
 
@@ -64,7 +68,9 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """What is to be sent; it is signed at each attempt, because the time of the attempt is signed too."""
+    """What is to be sent; it is signed at each attempt, because the time of the attempt is signed
+    too.
+    """
 
     secret: str
     message_id: str
@@ -90,8 +96,12 @@ def make_secret(random_bytes: Callable[[int], bytes]) -> str:
     return "whsec_" + base64.b64encode(random_bytes(32)).decode()
 
 
-def wake_body(facts: Mapping[str, Any], previews: Sequence[Mapping[str, Any]], *, at_ms: int) -> str:
-    """The body with as many previews as fit. `facts`: lease, cursor, count, capped, gap, urgency, again, streams.
+def wake_body(
+    facts: Mapping[str, Any], previews: Sequence[Mapping[str, Any]], *, at_ms: int
+) -> str:
+    """The body with as many previews as fit.
+
+    `facts`: lease, cursor, count, capped, gap, urgency, again, streams.
 
     A cursor over so many partitions that it does not fit is left out (null): the client has it.
     """
@@ -121,8 +131,10 @@ def signed_headers(secret: str, message_id: str, body: str, *, at_ms: int) -> di
 
 
 def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
-    """What an answer means. Only 410 ends an endpoint (Standard Webhooks): a 404 may be a deployment that lasts a minute, and a redirect
-    is a failure, because the address it names was never checked.
+    """What an answer means.
+
+    Only 410 ends an endpoint (Standard Webhooks): a 404 may be a deployment that lasts a minute,
+    and a redirect is a failure, because the address it names was never checked.
     """
     if 200 <= status < 300:
         return Taken()
@@ -148,7 +160,9 @@ def _of_all_authorities() -> ssl.SSLContext:
 
 
 class Caller:
-    """Calls endpoints: each call resolves and checks anew, sends one request, follows nothing, reads no body."""
+    """Calls endpoints: each call resolves and checks anew, sends one request, follows nothing,
+    reads no body.
+    """
 
     def __init__(
         self,
@@ -176,15 +190,27 @@ class Caller:
         try:
             target = endpoints.parse(url, self._allow_hosts)
             async with asyncio.timeout(self._timeout_s):
-                return await self._post_to_any(target, await endpoints.resolve(target, self._resolver), wake)
-        except (endpoints.EndpointRefused, Unavailable, http_post.NotConnected, http_post.NotAnswered) as error:
-            # Refused now, after it was accepted once: a resolver that answers differently inside and outside may do so for a moment.
+                return await self._post_to_any(
+                    target, await endpoints.resolve(target, self._resolver), wake
+                )
+        except (
+            endpoints.EndpointRefused,
+            Unavailable,
+            http_post.NotConnected,
+            http_post.NotAnswered,
+        ) as error:
+            # Refused now, after it was accepted once: a resolver that answers differently inside
+            # and outside may do so for a moment.
             return Failed(str(error))
         except TimeoutError:
             return Failed(f"no answer within {self._timeout_s:g} s")
 
-    async def _post_to_any(self, target: endpoints.Endpoint, addresses: Sequence[str], wake: Signed) -> Outcome:
-        """Try the addresses in turn until one takes a connection; once a request was sent there is no second one."""
+    async def _post_to_any(
+        self, target: endpoints.Endpoint, addresses: Sequence[str], wake: Signed
+    ) -> Outcome:
+        """Try the addresses in turn until one takes a connection; once a request was sent there is
+        no second one.
+        """
         for address in addresses[:-1]:
             try:
                 return await self._post(target, address, wake)
@@ -193,7 +219,11 @@ class Caller:
         return await self._post(target, addresses[-1], wake)
 
     async def _post(self, target: endpoints.Endpoint, address: str, wake: Signed) -> Outcome:
-        headers = signed_headers(wake.secret, wake.message_id, wake.body, at_ms=self._clock.now_ms())
+        headers = signed_headers(
+            wake.secret, wake.message_id, wake.body, at_ms=self._clock.now_ms()
+        )
         connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
-        answer = await http_post.post(target, address, headers, wake.body.encode(), tls=self._tls, connect_timeout_s=connect_s)
+        answer = await http_post.post(
+            target, address, headers, wake.body.encode(), tls=self._tls, connect_timeout_s=connect_s
+        )
         return outcome(answer.status, answer.retry_after, now_ms=self._clock.now_ms())

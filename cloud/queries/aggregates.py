@@ -1,7 +1,9 @@
-"""Aggregates of a query file: each becomes slots of mergeable partials, and an expression over their values. Pure.
+"""Aggregates of a query file: each becomes slots of mergeable partials, and an expression over
+their values. Pure.
 
-What has slots of its own: counts, sums, minima, maxima, variance, the reading that is first or last in some order, and three sketches.
-All other aggregates are computed from these when a result is made.
+What has slots of its own: counts, sums, minima, maxima, variance, the reading that is first or last
+in some order, and three sketches. All other aggregates are computed from these when a result is
+made.
 """
 
 from __future__ import annotations
@@ -37,7 +39,12 @@ RANKS_MAX: Final = 20
 DISTINCT_ERROR_MIN: Final = 0.0081
 """Standard error of approx_count_distinct, always; a smaller one cannot be asked for."""
 _FUNCTIONS: Final = ", ".join(AGGREGATES)
-_NUMERIC: Final[Mapping[type[exp.Expr], str]] = {exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
+_NUMERIC: Final[Mapping[type[exp.Expr], str]] = {
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+}
 _ANONYMOUS: Final = ("mean", "every", "some")
 _KINDS: Final = (exp.AggFunc, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 T = TypeVar("T")
@@ -45,7 +52,9 @@ T = TypeVar("T")
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Is it a function over all readings of a window and group?"""
-    return isinstance(node, _KINDS) or (isinstance(node, exp.Anonymous) and str(node.this).lower() in _ANONYMOUS)
+    return isinstance(node, _KINDS) or (
+        isinstance(node, exp.Anonymous) and str(node.this).lower() in _ANONYMOUS
+    )
 
 
 def _place(items: list[T], item: T) -> int:
@@ -77,7 +86,9 @@ class Slots:
         if isinstance(node, exp.IgnoreNulls):
             node = node.this
         elif isinstance(node, exp.RespectNulls):
-            raise QueryError(f"{clause}: RESPECT NULLS: what has no value does not count here; leave it out")
+            raise QueryError(
+                f"{clause}: RESPECT NULLS: what has no value does not count here; leave it out"
+            )
         return _One(self, self._scope, clause, condition).read(node)
 
     def _condition(self, node: exp.Expr, clause: str) -> Expression:
@@ -86,12 +97,16 @@ class Slots:
             raise QueryError(f"{clause}: expected a condition, found a {kind}")
         return expression
 
-    def value(self, function: str, slot: int = 0, parameters: tuple[float, ...] = (), kind: Kind = None) -> Expression:
+    def value(
+        self, function: str, slot: int = 0, parameters: tuple[float, ...] = (), kind: Kind = None
+    ) -> Expression:
         """The value of a slot, in expressions over results."""
         for known in self.aggregates:
             if (known.function, known.slot, known.parameters) == (function, slot, parameters):
                 return Field(known.name)
-        self.aggregates.append(Aggregate(f"#{len(self.aggregates)}", function, slot, parameters, kind))
+        self.aggregates.append(
+            Aggregate(f"#{len(self.aggregates)}", function, slot, parameters, kind)
+        )
         return Field(self.aggregates[-1].name)
 
     def number(self, function: str, expression: Expression) -> Expression:
@@ -110,7 +125,9 @@ class Slots:
 class _One:
     """Reads one aggregate, whose readings a FILTER may choose."""
 
-    def __init__(self, slots: Slots, scope: Scope, clause: str, condition: Expression | None) -> None:
+    def __init__(
+        self, slots: Slots, scope: Scope, clause: str, condition: Expression | None
+    ) -> None:
         self._slots, self._scope, self._clause, self._condition = slots, scope, clause, condition
 
     def read(self, node: exp.Expr) -> Typed:
@@ -155,7 +172,10 @@ class _One:
             return self._count_of(self._condition), NUMBER
         if isinstance(node.this, exp.Distinct):
             if len(node.this.expressions) != 1:
-                raise QueryError(f"{self._clause}: count(DISTINCT …) takes one expression; put several together with concat(a, ' ', b)")
+                raise QueryError(
+                    f"{self._clause}: count(DISTINCT …) takes one expression; put several "
+                    "together with concat(a, ' ', b)"
+                )
             return self._distinct(node.this.expressions[0])
         return self._slots.number("count", _countable(*self._value(node.this))), NUMBER
 
@@ -179,7 +199,9 @@ class _One:
         if kind is TIME and function in ("min", "max"):
             return self._slots.number(function, expression), TIME
         if kind is STRING and function in ("min", "max"):
-            return self._slots.extreme("least" if function == "min" else "most", Literal(0.0), expression, STRING), STRING
+            return self._slots.extreme(
+                "least" if function == "min" else "most", Literal(0.0), expression, STRING
+            ), STRING
         if kind not in (None, NUMBER):
             raise QueryError(f"{self._clause}: {function} takes a number, found a {kind}")
         return self._slots.number(function, expression), NUMBER
@@ -192,8 +214,13 @@ class _One:
 
     def _bool(self, node: exp.Expr, *, every: bool) -> Typed:
         condition = self._boolean(node, "bool_and" if every else "bool_or")
-        value = Call("case", (condition, Literal(1.0), Call("not", (condition,)), Literal(0.0), Literal(None)))
-        return Call(">", (self._slots.number("min" if every else "max", value), Literal(0.5))), BOOLEAN
+        value = Call(
+            "case",
+            (condition, Literal(1.0), Call("not", (condition,)), Literal(0.0), Literal(None)),
+        )
+        return Call(
+            ">", (self._slots.number("min" if every else "max", value), Literal(0.5))
+        ), BOOLEAN
 
     def spread(self, node: exp.Expr) -> Typed:
         """Variance and standard deviation."""
@@ -206,7 +233,9 @@ class _One:
         return variance, NUMBER
 
     def together(self, node: exp.Expr) -> Typed:
-        """corr, covar and regr_slope: cov(x, y) = (var(x + y) - var(x - y)) / 4, of the readings that have both."""
+        """corr, covar and regr_slope: cov(x, y) = (var(x + y) - var(x - y)) / 4, of the readings
+        that have both.
+        """
         name = _called(node)
         x, y = self._number(node.this, name), self._number(node.expression, name)
         x, y = _where_both(x, y), _where_both(y, x)
@@ -229,7 +258,10 @@ class _One:
         value, kind = self._value(node.this)
         order, order_kind = translate(node.expression, self._scope, self._clause)
         if order_kind not in (None, NUMBER, TIME):
-            raise QueryError(f"{self._clause}: {name}(x, y): expected a number or a time as y, found a {order_kind}")
+            raise QueryError(
+                f"{self._clause}: {name}(x, y): expected a number or a time as y, found a "
+                f"{order_kind}"
+            )
         return self._slots.extreme(which, order, value, kind), kind
 
     def last(self, node: exp.Expr) -> Typed:
@@ -241,28 +273,52 @@ class _One:
     def distinct(self, node: exp.Expr) -> Typed:
         error = node.args.get("accuracy")
         if error is not None:
-            _constant(error, self._clause, "approx_count_distinct(x, error): its error is 0.81 % always", DISTINCT_ERROR_MIN, 1)
+            _constant(
+                error,
+                self._clause,
+                "approx_count_distinct(x, error): its error is 0.81 % always",
+                DISTINCT_ERROR_MIN,
+                1,
+            )
         return self._distinct(node.this)
 
     def _distinct(self, node: exp.Expr) -> Typed:
-        return self._slots.value("distinct", _place(self._slots.distinct, self._value(node))), NUMBER
+        return self._slots.value(
+            "distinct", _place(self._slots.distinct, self._value(node))
+        ), NUMBER
 
     def quantile(self, node: exp.Expr) -> Typed:
         if node.args.get("accuracy") or node.args.get("weight"):
-            raise QueryError(f"{self._clause}: approx_percentile takes two arguments: its error of rank is about 1.3 % always")
+            raise QueryError(
+                f"{self._clause}: approx_percentile takes two arguments: its error of rank is "
+                "about 1.3 % always"
+            )
         slot = _place(self._slots.quantiles, self._number(node.this, "approx_percentile"))
-        rank = exp.Literal.number("0.5") if isinstance(node, exp.Median) else node.args.get("quantile")
+        rank = (
+            exp.Literal.number("0.5") if isinstance(node, exp.Median) else node.args.get("quantile")
+        )
         if isinstance(rank, exp.Array):
             if not 1 <= len(rank.expressions) <= RANKS_MAX:
-                raise QueryError(f"{self._clause}: approx_percentile(x, array(…)): expected 1 to {RANKS_MAX} ranks")
-            ranks = tuple(_constant(one, self._clause, "approx_percentile(x, array(rank, …))", 0, 1) for one in rank.expressions)
+                raise QueryError(
+                    f"{self._clause}: approx_percentile(x, array(…)): expected 1 to {RANKS_MAX} "
+                    "ranks"
+                )
+            ranks = tuple(
+                _constant(one, self._clause, "approx_percentile(x, array(rank, …))", 0, 1)
+                for one in rank.expressions
+            )
             return self._slots.value("quantiles", slot, ranks), LIST
-        return self._slots.value("quantile", slot, (_constant(rank, self._clause, "approx_percentile(x, rank)", 0, 1),)), NUMBER
+        return self._slots.value(
+            "quantile", slot, (_constant(rank, self._clause, "approx_percentile(x, rank)", 0, 1),)
+        ), NUMBER
 
     def within(self, node: exp.Expr) -> Typed:
-        """percentile_cont(rank) WITHIN GROUP (ORDER BY x) and its like, which are exact elsewhere."""
+        """percentile_cont(rank) WITHIN GROUP (ORDER BY x) and its like, which are exact
+        elsewhere.
+        """
         raise QueryError(
-            f"{self._clause}: {sql_of(node)}: a quantile is a value of the readings here, to 1.3 % of rank, with nothing between two of"
+            f"{self._clause}: {sql_of(node)}: a quantile is a value of the readings here, to 1.3 "
+            "% of rank, with nothing between two of"
             " them: approx_percentile(x, rank); quantile_cont(x, rank) of `edgewake sql` is exact"
         )
 
@@ -270,8 +326,16 @@ class _One:
         if node.args.get("counters"):
             raise QueryError(f"{self._clause}: approx_top_k takes two arguments")
         items = self._value(node.this)
-        k = _constant(node.args.get("expression") or exp.Literal.number(5), self._clause, "approx_top_k(x, k)", 1, TOP_K_MAX)
-        return self._slots.value("top_k", _place(self._slots.tops, items), (int(k),), items[1]), LIST
+        k = _constant(
+            node.args.get("expression") or exp.Literal.number(5),
+            self._clause,
+            "approx_top_k(x, k)",
+            1,
+            TOP_K_MAX,
+        )
+        return self._slots.value(
+            "top_k", _place(self._slots.tops, items), (int(k),), items[1]
+        ), LIST
 
 
 _READERS: Final[Mapping[type[exp.Expr], Callable[[_One, exp.Expr], Typed]]] = {
@@ -280,7 +344,9 @@ _READERS: Final[Mapping[type[exp.Expr], Callable[[_One, exp.Expr], Typed]]] = {
     **dict.fromkeys(_NUMERIC, _One.numeric),
     exp.LogicalAnd: _One.bool_and,
     exp.LogicalOr: _One.bool_or,
-    **dict.fromkeys((exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop), _One.spread),
+    **dict.fromkeys(
+        (exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop), _One.spread
+    ),
     **dict.fromkeys((exp.Corr, exp.CovarPop, exp.CovarSamp, exp.RegrSlope), _One.together),
     **dict.fromkeys((exp.ArgMax, exp.ArgMin), _One.by),
     **dict.fromkeys((exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.AnyValue), _One.last),

@@ -1,7 +1,8 @@
-"""Expressions over finished results, as Python functions: HAVING, ORDER BY, and columns computed from aggregates. Pure.
+"""Expressions over finished results, as Python functions: HAVING, ORDER BY, and columns computed
+from aggregates. Pure.
 
-The same functions as Spark's (columns.py), with the same nulls: what has no value, or no finite one, is None, and None goes through all
-but the functions that are there for it.
+The same functions as Spark's (columns.py), with the same nulls: what has no value, or no finite
+one, is None, and None goes through all but the functions that are there for it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from edgewake.cloud.queries.expressions import Call, Expression, Field, Literal
-from edgewake.cloud.queries.functions import REGEX_SUBJECT_CHARS_MAX, TEXT_CHARS_MAX, like_pieces, like_regex
+from edgewake.cloud.queries.functions import (
+    REGEX_SUBJECT_CHARS_MAX,
+    TEXT_CHARS_MAX,
+    like_pieces,
+    like_regex,
+)
 
 Row = Sequence[Any]
 Evaluated = Callable[[Row], Any]
@@ -87,7 +93,13 @@ def _in(arguments: Sequence[Evaluated]) -> Evaluated:
         value, values = subject(row), [item(row) for item in items]
         if value is None:
             return None
-        return True if value in [one for one in values if one is not None] else None if None in values else False
+        return (
+            True
+            if value in [one for one in values if one is not None]
+            else None
+            if None in values
+            else False
+        )
 
     return is_in
 
@@ -144,18 +156,26 @@ def rounded_half_up(number: float, digits: float) -> float:
     """As SQL rounds: 2.5 is 3 and -2.5 is -3, by the digits that the number is written with."""
     from decimal import ROUND_HALF_UP, Decimal
 
-    return float(Decimal(repr(float(number))).quantize(Decimal(1).scaleb(-int(digits)), ROUND_HALF_UP))
+    return float(
+        Decimal(repr(float(number))).quantize(Decimal(1).scaleb(-int(digits)), ROUND_HALF_UP)
+    )
 
 
 def number_text(value: float) -> str:
     """A number as text: a whole one without a point."""
-    return str(int(value)) if float(value).is_integer() and abs(value) < 2**63 else repr(float(value))
+    return (
+        str(int(value)) if float(value).is_integer() and abs(value) < 2**63 else repr(float(value))
+    )
 
 
 def text_number(text: str) -> float | None:
     """A text as a number, None where it is none."""
     stripped = text.strip()
-    return float(stripped) if re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", stripped) else None
+    return (
+        float(stripped)
+        if re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", stripped)
+        else None
+    )
 
 
 def _substring(text: str, start: float, length: float) -> str:
@@ -174,7 +194,9 @@ def _split_part(text: str, delimiter: str, part: float) -> str | None:
 
 @lru_cache(maxsize=256)
 def _like(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:
-    return re.compile(like_regex(like_pieces(pattern)), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+    return re.compile(
+        like_regex(like_pieces(pattern)), re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+    )
 
 
 def _rlike(text: str, pattern: str) -> bool:
@@ -188,7 +210,9 @@ def _zone(name: str) -> ZoneInfo:
 
 def local(ms: float, zone: str) -> datetime:
     """A time in ms as a local one."""
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(ms))).astimezone(_zone(zone))
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(ms))).astimezone(
+        _zone(zone)
+    )
 
 
 def begin_of(unit: str, at: datetime) -> datetime:

@@ -1,7 +1,10 @@
-"""Where a query is computed, and what is said of it before it runs: its class, why, and its plan in sentences. Pure, without Spark.
+"""Where a query is computed, and what is said of it before it runs: its class, why, and its plan in
+sentences. Pure, without Spark.
 
-shared     Spark computes it, in one Spark query with all others of its streams and kind: a reading is read and decoded once for all
-dedicated  what depends on the readings before, or on another table or stream: the driver makes its rows, one reading after the other
+shared     Spark computes it, in one Spark query with all others of its streams and kind: a reading
+           is read and decoded once for all
+dedicated  what depends on the readings before, or on another table or stream: the driver makes its
+rows, one reading after the other
 """
 
 from __future__ import annotations
@@ -18,12 +21,30 @@ from edgewake.protocol import topics
 SHARED: Final = "shared"
 DEDICATED: Final = "dedicated"
 _WHY: Final = {
-    LaneKind.PLAIN: "counts, sums, minima and maxima merge, so Spark computes it with all such queries of its streams at once",
-    LaneKind.SKETCH: "its aggregates merge, so Spark computes it at once with all queries of its streams that need sketches too",
-    LaneKind.DISTINCT: "counts of different values merge, so Spark computes it at once with all queries that ask for nothing else",
-    LaneKind.ROWS: "each reading is a row, so Spark computes it with all such queries of its streams at once, without state",
-    LaneKind.SEQUENCE: "readings decide where its windows begin and end, so the driver folds them one after the other",
-    LaneKind.JOIN: "a reading needs a table's row, or those before it, so the driver completes one after the other",
+    LaneKind.PLAIN: (
+        "counts, sums, minima and maxima merge, so Spark computes it with all such queries of its "
+        "streams at once"
+    ),
+    LaneKind.SKETCH: (
+        "its aggregates merge, so Spark computes it at once with all queries of its streams that "
+        "need sketches too"
+    ),
+    LaneKind.DISTINCT: (
+        "counts of different values merge, so Spark computes it at once with all queries that ask "
+        "for nothing else"
+    ),
+    LaneKind.ROWS: (
+        "each reading is a row, so Spark computes it with all such queries of its streams at "
+        "once, without state"
+    ),
+    LaneKind.SEQUENCE: (
+        "readings decide where its windows begin and end, so the driver folds them one after the "
+        "other"
+    ),
+    LaneKind.JOIN: (
+        "a reading needs a table's row, or those before it, so the driver completes one after the "
+        "other"
+    ),
     LaneKind.PAIR: "readings of two streams find one another, so the driver pairs them one after the other",
     LaneKind.TABLE: "of tables only the latest rows count, so the driver keeps them and tells what changes",
 }
@@ -80,67 +101,113 @@ def kind_of(query: Query) -> LaneKind:
 def described(query: Query) -> Described:
     """What is said of it."""
     kind = kind_of(query)
-    plain = {LaneKind.PLAIN_SHED: LaneKind.PLAIN, LaneKind.SKETCH_SHED: LaneKind.SKETCH}.get(kind, kind)
+    plain = {LaneKind.PLAIN_SHED: LaneKind.PLAIN, LaneKind.SKETCH_SHED: LaneKind.SKETCH}.get(
+        kind, kind
+    )
     execution = SHARED if plain in _SHARED else DEDICATED
     why = _WHY[plain] + (_WHY_SHED if kind.sheds else "")
-    return Described(query.name, streams_of(query), query.columns, execution, why, tuple(_plan(query)))
+    return Described(
+        query.name, streams_of(query), query.columns, execution, why, tuple(_plan(query))
+    )
 
 
 def _plan(query: Query) -> Iterator[str]:
     fields = ", ".join(sorted(query.fields)) or "no field"
-    yield f"read {' and '.join(streams_of(query))}, as {'one' if len(streams_of(query)) > 1 else 'it is'}: {fields}"
+    yield (
+        f"read {' and '.join(streams_of(query))}, as "
+        f"{'one' if len(streams_of(query)) > 1 else 'it is'}: {fields}"
+    )
     if query.shed is not None:
-        yield f"leave readings out while what comes next was received more than {_span(query.shed.above_ms)} ago"
+        yield (
+            "leave readings out while what comes next was received more than "
+            f"{_span(query.shed.above_ms)} ago"
+        )
     if query.where is not None:
         yield "keep the readings that pass WHERE"
     yield from _completing(query)
     rows = query.window.hops * len(query.unpivot.fields if query.unpivot is not None else "1")
     if query.is_table:
-        yield f"keep the latest reading of each {', '.join(query.key_names)}; tell rows that come, change, and are withdrawn"
+        yield (
+            f"keep the latest reading of each {', '.join(query.key_names)}; tell rows that come, "
+            "change, and are withdrawn"
+        )
     elif query.is_rows:
         yield "tell each as a row at once, final"
     else:
         by = ", ".join(key.name for key in query.keys)
-        yield f"put each into {_windows(query.window)}{f' of its group ({by})' if by else ''}" + (f": {rows} rows" if rows > 1 else "")
-        yield f"aggregate {', '.join(dict.fromkeys(one.function for one in query.aggregates))}, as partials that merge"
+        yield f"put each into {_windows(query.window)}{f' of its group ({by})' if by else ''}" + (
+            f": {rows} rows" if rows > 1 else ""
+        )
+        yield (
+            f"aggregate {', '.join(dict.fromkeys(one.function for one in query.aggregates))}, as "
+            "partials that merge"
+        )
         yield from _telling(query)
     if query.having is not None:
         yield "tell rows that pass HAVING; withdraw those that pass no more"
     if query.limit is not None:
-        yield f"tell the first {query.limit} rows of each window; withdraw those that are no longer among them"
+        yield (
+            f"tell the first {query.limit} rows of each window; withdraw those that are no longer "
+            "among them"
+        )
 
 
 def _completing(query: Query) -> Iterator[str]:
     join = query.join
     if query.history:
-        yield f"remember the readings before of each device, for {', '.join(dict.fromkeys(one.past.function for one in query.history))}"
+        yield (
+            "remember the readings before of each device, for "
+            f"{', '.join(dict.fromkeys(one.past.function for one in query.history))}"
+        )
     if join is not None:
         on = ", ".join(f"{ours} = {join.table}.{theirs}" for ours, theirs in join.keys)
         nulls = "nulls where there is none" if join.is_left else "drop those without one"
         if join.within is not None:
-            yield f"pair with all readings of {join.table} where {on}, {_between(join.within.earliest_ms, join.within.latest_ms)}; {nulls}"
+            yield (
+                f"pair with all readings of {join.table} where {on}, "
+                f"{_between(join.within.earliest_ms, join.within.latest_ms)}; {nulls}"
+            )
         else:
             when = "as it is now" if query.is_table else "that held at the reading's time"
             yield f"find the row of {join.table} where {on}, {when}; {nulls}"
     if query.where_after is not None:
-        yield "keep what passes the rest of WHERE" if query.where is not None else "keep what passes WHERE"
+        yield (
+            "keep what passes the rest of WHERE"
+            if query.where is not None
+            else "keep what passes WHERE"
+        )
 
 
 def _telling(query: Query) -> Iterator[str]:
     window = query.window
     if window.is_all:
-        yield "tell a row again with each batch that changes it; it is never final, and its state is kept for ever"
+        yield (
+            "tell a row again with each batch that changes it; it is never final, and its state "
+            "is kept for ever"
+        )
     elif window.count:
-        when = "tell a row once, when it is full" if query.emits_final else "tell a row again with each batch that changes it"
+        when = (
+            "tell a row once, when it is full"
+            if query.emits_final
+            else "tell a row again with each batch that changes it"
+        )
         yield f"{when}; it is final when it is full"
     elif window.ends:
         reopen = f", open it again for {_span(query.reopen_ms)}" if query.reopen_ms else ""
         over = f"final {_span(query.lateness_ms)} after its window's end{reopen}"
-        when = "keep a row back until it is final, and tell it once" if query.emits_final else "tell a row again when a reading changes it"
+        when = (
+            "keep a row back until it is final, and tell it once"
+            if query.emits_final
+            else "tell a row again when a reading changes it"
+        )
         yield f"{when}; {over}; then drop its state"
 
 
-_BY: Final = {"t": "", "received_at": " by when a bridge had it", "sent_at": " by when its device sent it"}
+_BY: Final = {
+    "t": "",
+    "received_at": " by when a bridge had it",
+    "sent_at": " by when its device sent it",
+}
 
 
 def _windows(window: Window) -> str:
@@ -174,7 +241,12 @@ def _signed(ms: int) -> str:
 def _span(ms: int) -> str:
     if ms == 0:
         return "0 seconds"
-    for unit, name in ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second")):
+    for unit, name in (
+        (86_400_000, "day"),
+        (3_600_000, "hour"),
+        (60_000, "minute"),
+        (1_000, "second"),
+    ):
         if ms % unit == 0:
             return f"{ms // unit} {name}{'' if ms == unit else 's'}"
     return f"{ms} ms"

@@ -1,7 +1,10 @@
-"""Expressions of query files: from SQL text's tree to a small tree of our own, with types. Nothing else of SQL passes.
+"""Expressions of query files: from SQL text's tree to a small tree of our own, with types.
 
-What a user writes never reaches Spark as text: `columns` makes Spark columns from this tree, and this tree can only be made of the
-operators and functions of functions.py. No I/O, no Spark. What is refused goes to the scope's faults, with its place; NULL stands for it.
+Nothing else of SQL passes.
+
+What a user writes never reaches Spark as text: `columns` makes Spark columns from this tree, and
+this tree can only be made of the operators and functions of functions.py. No I/O, no Spark. What is
+refused goes to the scope's faults, with its place; NULL stands for it.
 """
 
 from __future__ import annotations
@@ -45,8 +48,8 @@ from edgewake.protocol.field_type import FieldType
 DEPTH_MAX: Final = 30
 """Nesting of an expression; deeper ones are refused. Python and Spark both recurse over it."""
 SIZE_MAX: Final = 2_000
-"""Functions, names and constants of an expression as Spark gets it, with every copy (Call.size); what is larger is refused. Spark's time
-and memory grow with it."""
+"""Functions, names and constants of an expression as Spark gets it, with every copy (Call.size);
+what is larger is refused. Spark's time and memory grow with it."""
 LIST_MAX: Final = 200
 """Items of an IN list or arguments of a function; more are refused."""
 
@@ -72,8 +75,8 @@ class Call:
     function: str
     arguments: tuple[Expression, ...]
     size: int = field(init=False, compare=False, repr=False, default=1)
-    """Functions, names and constants that Spark's column of it has. Counted here: to walk a tree in which one part stands in many
-    places would take as long as Spark's plan of it."""
+    """Functions, names and constants that Spark's column of it has. Counted here: to walk a tree in
+    which one part stands in many places would take as long as Spark's plan of it."""
 
     def __post_init__(self) -> None:
         copies = COPIES.get(self.function, ())
@@ -90,8 +93,13 @@ def size_of(expression: Expression) -> int:
 Expression: TypeAlias = Field | Literal | Call
 Typed: TypeAlias = tuple[Expression, Kind]
 
-TIMES: Final[Mapping[str, str]] = {"event_time": "t", "received_at": "received_at", "sent_at": "sent_at"}
-"""The times of a reading, as a user writes them → as a reading has them, in ms: when it was made, when a bridge had it, when it was sent.
+TIMES: Final[Mapping[str, str]] = {
+    "event_time": "t",
+    "received_at": "received_at",
+    "sent_at": "sent_at",
+}
+"""The times of a reading, as a user writes them → as a reading has them, in ms: when it was made,
+when a bridge had it, when it was sent.
 
 The device's own times are corrected (clock_correction.py).
 """
@@ -99,8 +107,10 @@ READING: Final = ("device", *TIMES.values())
 """What each reading has beside its fields."""
 
 AGGREGATES: Final = (
-    "count", "sum", "avg", "min", "max", "count_if", "stddev", "stddev_pop", "variance", "var_pop", "corr", "covar_pop", "covar_samp",
-    "regr_slope", "first", "last", "min_by", "max_by", "bool_and", "bool_or", "median", "percentile",
+    "count", "sum", "avg", "min", "max", "count_if", "stddev", "stddev_pop", "variance", "var_pop",
+    "corr", "covar_pop", "covar_samp",
+    "regr_slope", "first", "last", "min_by", "max_by", "bool_and", "bool_or", "median",
+    "percentile",
     "approx_count_distinct", "approx_percentile", "approx_top_k",
 )  # fmt: skip
 """What stands for all readings of a window and group; `query_aggregates` reads it."""
@@ -108,7 +118,10 @@ AGGREGATES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names an expression may use, with their types. `types` None: no catalogue at hand, every name is believed."""
+    """The names an expression may use, with their types.
+
+    `types` None: no catalogue at hand, every name is believed.
+    """
 
     types: Mapping[str, Kind] | None
     extra: Mapping[str, Kind]
@@ -118,7 +131,8 @@ class Scope:
     zone: str = "UTC"
     """Of the functions of time."""
     special: Callable[[exp.Expr], Typed | None] | None = None
-    """Reads a node before anybody else does, or gives None: over results, aggregates and GROUP BY's expressions."""
+    """Reads a node before anybody else does, or gives None: over results, aggregates and GROUP BY's
+    expressions."""
 
     def kind(self, name: str) -> Kind:
         """Type of a name; raises QueryError with the nearest names."""
@@ -131,7 +145,8 @@ class Scope:
         known = [*self.types, *self.extra]
         close = get_close_matches(name, known, n=1)
         raise QueryError(
-            f"unknown field {name!r}: " + (f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}")
+            f"unknown field {name!r}: "
+            + (f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}")
         )
 
 
@@ -145,15 +160,19 @@ def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> Type
         if depth > DEPTH_MAX:
             raise QueryError(f"{clause}: nested deeper than {DEPTH_MAX}")
         read = None if scope.special is None else scope.special(node)
-        return _of_bounded_size(_translate(node, scope, clause, inner) if read is None else read, node, clause)
+        return _of_bounded_size(
+            _translate(node, scope, clause, inner) if read is None else read, node, clause
+        )
     return Literal(None), None
 
 
 def _of_bounded_size(read: Typed, node: exp.Expr, clause: str) -> Typed:
     if (size := size_of(read[0])) > SIZE_MAX:
         raise QueryError(
-            f"{clause}: {sql_of(node)!r} has {size} functions, names and constants once nothing in it is shared: expected at most"
-            f" {SIZE_MAX}; nest less in it, or compute a part of it in the device's chain or in a query of its own"
+            f"{clause}: {sql_of(node)!r} has {size} functions, names and constants once nothing "
+            "in it is shared: expected at most"
+            f" {SIZE_MAX}; nest less in it, or compute a part of it in the device's chain or in a "
+            "query of its own"
         )
     return read
 
@@ -182,7 +201,9 @@ def _translate(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed
 
 def _known(node: exp.Expr, clause: str, inner: Inner) -> Typed:
     name, arguments = READ_AS[type(node)]
-    if not given(node) <= HARMLESS.union(arguments) or not all(node.args.get(argument) for argument in arguments):
+    if not given(node) <= HARMLESS.union(arguments) or not all(
+        node.args.get(argument) for argument in arguments
+    ):
         raise refused(node, clause)
     read = [inner(node.args[argument]) for argument in arguments]
     if name in ("rlike", "like", "ilike"):
@@ -191,7 +212,8 @@ def _known(node: exp.Expr, clause: str, inner: Inner) -> Typed:
 
 
 HARMLESS: Final = frozenset({"big_int", "safe", "coalesce", "typed", "null_if_pos_overflow"})
-"""What sqlglot notes of a dialect, and what changes nothing here: of division, that / is never of whole numbers."""
+"""What sqlglot notes of a dialect, and what changes nothing here: of division, that / is never of
+whole numbers."""
 
 
 def _check_pattern(name: str, pattern: Expression, clause: str) -> None:
@@ -208,7 +230,14 @@ def _rewritten(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:  # no
     """What is made of other functions, or takes arguments in a way of its own."""
     kind = type(node)
     only = given(node)
-    if kind in _LISTS and only <= {"this", "expressions", "is_nvl", "ignore_nulls", "safe", "coalesce"}:
+    if kind in _LISTS and only <= {
+        "this",
+        "expressions",
+        "is_nvl",
+        "ignore_nulls",
+        "safe",
+        "coalesce",
+    }:
         first = [] if node.this is None else [node.this]
         return call(_LISTS[kind], _all(inner, [*first, *node.expressions], clause), clause)
     if kind is exp.In and only <= {"this", "expressions"}:
@@ -218,7 +247,9 @@ def _rewritten(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:  # no
     if kind is exp.Is and isinstance(node.expression, exp.Boolean):
         return call("<=>", [inner(node.this), inner(node.expression)], clause)
     if kind is exp.NullSafeNEQ:
-        return call("not", [call("<=>", [inner(node.this), inner(node.expression)], clause)], clause)
+        return call(
+            "not", [call("<=>", [inner(node.this), inner(node.expression)], clause)], clause
+        )
     if kind is exp.Case:
         return _case(node, clause, inner)
     if kind is exp.If:
@@ -228,7 +259,11 @@ def _rewritten(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:  # no
         return _if(is_there, node.args.get("true"), node.args.get("false"), clause, inner)
     if kind is exp.Nullif:
         value = inner(node.this)
-        return _branches([(call("=", [value, inner(node.expression)], clause), (Literal(None), None))], value, clause)
+        return _branches(
+            [(call("=", [value, inner(node.expression)], clause), (Literal(None), None))],
+            value,
+            clause,
+        )
     if kind is exp.Round and only <= {"this", "decimals"}:
         return call("round", [inner(node.this), _digits(node, clause)], clause)
     if kind is exp.Trim and only <= {"this", "position"} and node.args.get("position") in _TRIMS:
@@ -273,7 +308,12 @@ def _digits(node: exp.Expr, clause: str) -> Typed:
     digits = node.args.get("decimals")
     if digits is None:
         return Literal(0), NUMBER
-    if isinstance(digits, exp.Literal) and not digits.is_string and digits.this.isdigit() and int(digits.this) <= 15:
+    if (
+        isinstance(digits, exp.Literal)
+        and not digits.is_string
+        and digits.this.isdigit()
+        and int(digits.this) <= 15
+    ):
         return Literal(int(digits.this)), NUMBER
     raise QueryError(f"{clause}: round(x, digits): expected digits from 0 to 15")
 
@@ -288,23 +328,42 @@ def refused(node: exp.Expr, clause: str) -> QueryError:
     """A sentence for what is not allowed."""
     text = sql_of(node)
     if isinstance(node, exp.Subquery | exp.Query) or node.find(exp.Query):
-        return QueryError(f"{clause}: {text!r} is a subquery: expected an expression over the fields of one stream; {advice.STORED}")
+        return QueryError(
+            f"{clause}: {text!r} is a subquery: expected an expression over the fields of one "
+            f"stream; {advice.STORED}"
+        )
     instead = advice.of_node(node)
     if instead is not None:
         return QueryError(f"{clause}: {text!r} is not possible: {instead}")
     if isinstance(node, exp.AggFunc):
-        return QueryError(f"{clause}: aggregate {text!r} is only possible in SELECT, HAVING and ORDER BY, and not within another one")
+        return QueryError(
+            f"{clause}: aggregate {text!r} is only possible in SELECT, HAVING and ORDER BY, and "
+            "not within another one"
+        )
     if isinstance(node, exp.Interval):
         return QueryError(
-            f"{clause}: {text!r}: an interval is only possible as the size of a window; times are compared in ms: unix_millis(x)"
+            f"{clause}: {text!r}: an interval is only possible as the size of a window; times are "
+            "compared in ms: unix_millis(x)"
         )
-    name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(node, exp.Func) else ""
+    name = (
+        str(node.this)
+        if isinstance(node, exp.Anonymous)
+        else node.sql_name().lower()
+        if isinstance(node, exp.Func)
+        else ""
+    )
     allowed = sorted(NAMES)
     if name.lower() in allowed:
-        return QueryError(f"{clause}: {text!r}: {name.lower()}() does not take what is given to it here")
+        return QueryError(
+            f"{clause}: {text!r}: {name.lower()}() does not take what is given to it here"
+        )
     close = get_close_matches(name.lower(), [*allowed, *AGGREGATES], n=1)
     what = f"function {name}() is not allowed" if name else f"{text!r} is not supported"
-    expected = f"did you mean {close[0]}?" if close else f"expected + - * / % comparisons, LIKE, CASE or one of {', '.join(allowed)}"
+    expected = (
+        f"did you mean {close[0]}?"
+        if close
+        else f"expected + - * / % comparisons, LIKE, CASE or one of {', '.join(allowed)}"
+    )
     return QueryError(f"{clause}: {what}: {expected}")
 
 
@@ -320,7 +379,11 @@ def _field(node: exp.Expr, scope: Scope, clause: str) -> Typed:
     try:
         return Field(TIMES.get(name, name)), scope.kind(name)
     except QueryError as error:
-        hint = f"; as a text write it in single quotes: '{name[:40]}'" if node.this.args.get("quoted") else ""
+        hint = (
+            f"; as a text write it in single quotes: '{name[:40]}'"
+            if node.this.args.get("quoted")
+            else ""
+        )
         raise QueryError(f"{clause}: {error}{hint}") from error
 
 
@@ -341,7 +404,8 @@ def _exact(text: str) -> float:
         raise QueryError(f"{text[:40]} is too large: expected a number below 1.8e308")
     if text.isdigit() and int(found) != int(text):
         raise QueryError(
-            f"{text[:40]} has more digits than a number keeps: whole numbers are exact up to 2^53 = 9007199254740992; send and compare"
+            f"{text[:40]} has more digits than a number keeps: whole numbers are exact up to 2^53 "
+            "= 9007199254740992; send and compare"
             " such ids as texts, in quotes"
         )
     return found
@@ -365,13 +429,21 @@ def _case(node: exp.Expr, clause: str, inner: Inner) -> Typed:
         conditions = [call("=", [subject, condition], clause) for condition in conditions]
     values = [inner(branch.args["true"]) for branch in branches]
     default = node.args.get("default")
-    return _branches(list(zip(conditions, values, strict=True)), (Literal(None), None) if default is None else inner(default), clause)
+    return _branches(
+        list(zip(conditions, values, strict=True)),
+        (Literal(None), None) if default is None else inner(default),
+        clause,
+    )
 
 
-def _if(condition: Typed, true: exp.Expr | None, false: exp.Expr | None, clause: str, inner: Inner) -> Typed:
+def _if(
+    condition: Typed, true: exp.Expr | None, false: exp.Expr | None, clause: str, inner: Inner
+) -> Typed:
     if true is None:
         raise QueryError(f"{clause}: expected if(condition, value, other)")
-    return _branches([(condition, inner(true))], (Literal(None), None) if false is None else inner(false), clause)
+    return _branches(
+        [(condition, inner(true))], (Literal(None), None) if false is None else inner(false), clause
+    )
 
 
 def _branches(pairs: Sequence[tuple[Typed, Typed]], default: Typed, clause: str) -> Typed:
@@ -406,29 +478,45 @@ def _cast(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed:
     expected = "double, string; of a time: date, or date_format(event_time, 'yyyy-MM-dd')"
     if wanted in _NO_CASTS:
         raise QueryError(f"{clause}: {sql_of(node)!r}: {_NO_CASTS[wanted]}")
-    raise QueryError(f"{clause}: {sql_of(node)!r}: a {kind or 'value'} cannot be cast to {wanted}; expected {expected}")
+    raise QueryError(
+        f"{clause}: {sql_of(node)!r}: a {kind or 'value'} cannot be cast to {wanted}; expected "
+        f"{expected}"
+    )
 
 
-_WHOLE: Final = "one SQL cuts here and another rounds: write floor(x), ceil(x), round(x), or x div 1 to cut; of a text cast(x AS double)"
+_WHOLE: Final = (
+    "one SQL cuts here and another rounds: write floor(x), ceil(x), round(x), or x div 1 to cut; "
+    "of a text cast(x AS double)"
+)
 _NO_CASTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(_CASTS["whole"], _WHOLE),
-    "DECIMAL": "a number has 15 digits here, and a point wherever it falls: round(x, 2); sums of whole numbers, as of cents, are exact",
+    "DECIMAL": (
+        "a number has 15 digits here, and a point wherever it falls: round(x, 2); sums of whole "
+        "numbers, as of cents, are exact"
+    ),
     "FLOAT": "a number has 15 digits here: cast(x AS double)",
 }
 """What SQL reads in more than one way, or keeps otherwise → what to write."""
 
 
 def _is_whole(value: Expression) -> bool:
-    return isinstance(value, Literal) and isinstance(value.value, float) and value.value.is_integer()
+    return (
+        isinstance(value, Literal) and isinstance(value.value, float) and value.value.is_integer()
+    )
 
 
 def _as_number(value: Expression, kind: Kind, clause: str) -> Expression:
     if kind is STRING:
         return Call("text_number", (value,))
     if kind is BOOLEAN:
-        return Call("case", (value, Literal(1.0), Call("not", (value,)), Literal(0.0), Literal(None)))
+        return Call(
+            "case", (value, Literal(1.0), Call("not", (value,)), Literal(0.0), Literal(None))
+        )
     if kind is TIME:
-        raise QueryError(f"{clause}: a time is not a number; use unix_millis(event_time) or unix_timestamp(event_time)")
+        raise QueryError(
+            f"{clause}: a time is not a number; use unix_millis(event_time) or "
+            "unix_timestamp(event_time)"
+        )
     return value
 
 
@@ -436,7 +524,9 @@ def _time_literal(text: str, zone: str, clause: str) -> Typed:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise QueryError(f"{clause}: {text[:40]!r} is not a time; expected e.g. TIMESTAMP '2026-09-21 14:00:00'") from error
+        raise QueryError(
+            f"{clause}: {text[:40]!r} is not a time; expected e.g. TIMESTAMP '2026-09-21 14:00:00'"
+        ) from error
     at = at if at.tzinfo is not None else at.replace(tzinfo=ZoneInfo(zone))
     return Literal(int(at.timestamp() * 1000)), TIME
 
@@ -453,11 +543,19 @@ def _of_time(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed |
     if kind is exp.Anonymous and str(node.this).lower() == "weekday" and len(node.expressions) == 1:
         return call("weekday", [inner(node.expressions[0]), zone], clause)
     if kind is exp.TimestampTrunc:
-        return call("date_trunc", [inner(node.this), (Literal(trunc_unit(node, clause)), STRING), zone], clause)
+        return call(
+            "date_trunc",
+            [inner(node.this), (Literal(trunc_unit(node, clause)), STRING), zone],
+            clause,
+        )
     if kind is exp.TsOrDsToDate:
         return _date(inner(node.this)[0], scope)
     if kind is exp.TimeToStr:
-        return call("date_format", [inner(_bare_time(node.this)), (Literal(_pattern(node, clause)), STRING), zone], clause)
+        return call(
+            "date_format",
+            [inner(_bare_time(node.this)), (Literal(_pattern(node, clause)), STRING), zone],
+            clause,
+        )
     if kind is exp.StrToUnix:
         return call("unix_seconds", [inner(node.this)], clause)
     return None
@@ -467,7 +565,9 @@ def trunc_unit(node: exp.Expr, clause: str) -> str:
     """The unit of a date_trunc; raises QueryError."""
     unit = str(node.args["unit"].name).lower()
     if unit not in TIME_UNITS:
-        raise QueryError(f"{clause}: date_trunc({unit[:40]!r}, …): expected one of {', '.join(TIME_UNITS)}")
+        raise QueryError(
+            f"{clause}: date_trunc({unit[:40]!r}, …): expected one of {', '.join(TIME_UNITS)}"
+        )
     return unit
 
 
@@ -483,9 +583,14 @@ def _date(value: Expression, scope: Scope) -> Typed:
 
 
 def _pattern(node: exp.Expr, clause: str) -> str:
-    pattern = re.sub(r"(%[mdHMS])strict", r"\1", str(node.args["format"].this))  # sqlglot's mark of two digits
+    pattern = re.sub(
+        r"(%[mdHMS])strict", r"\1", str(node.args["format"].this)
+    )  # sqlglot's mark of two digits
     if re.fullmatch("(?:" + "|".join(DATE_PATTERN) + r"|[-/:. _T])+", pattern) is None:
-        raise QueryError(f"{clause}: date_format: expected a pattern of yyyy MM dd HH mm ss and - / : . _, e.g. 'yyyy-MM-dd HH:mm'")
+        raise QueryError(
+            f"{clause}: date_format: expected a pattern of yyyy MM dd HH mm ss and - / : . _, "
+            "e.g. 'yyyy-MM-dd HH:mm'"
+        )
     return pattern
 
 
@@ -511,7 +616,9 @@ def _taken(signature: Signature, count: int) -> Sequence[FieldType | OtherKind |
     return signature.takes * count if signature.repeats else signature.takes
 
 
-def _check_kinds(what: str, kinds: Sequence[Kind], expected: FieldType | OtherKind | str, clause: str) -> None:
+def _check_kinds(
+    what: str, kinds: Sequence[Kind], expected: FieldType | OtherKind | str, clause: str
+) -> None:
     for kind in kinds:
         if kind is not None and kind != expected:
             hint = "; use cast(x AS string)" if expected == STRING and what == "concat" else ""
@@ -539,5 +646,8 @@ def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expr
     if isinstance(expression, Field):
         return values.get(expression.name, expression)
     if isinstance(expression, Call):
-        return Call(expression.function, tuple(substitute(argument, values) for argument in expression.arguments))
+        return Call(
+            expression.function,
+            tuple(substitute(argument, values) for argument in expression.arguments),
+        )
     return expression

@@ -1,6 +1,8 @@
-"""What is wrong with a query file, gathered: a reader goes on after a fault, so that all of them are told at once, each with its place.
+"""What is wrong with a query file, gathered: a reader goes on after a fault, so that all of them
+are told at once, each with its place.
 
-Where an expression is refused its reader goes on with a NULL of unknown type, which fits everywhere and so causes no second fault.
+Where an expression is refused its reader goes on with a NULL of unknown type, which fits everywhere
+and so causes no second fault.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from sqlglot import exp
 from edgewake.protocol.errors import QueryError, QueryFault
 
 FAULTS_MAX: Final = 20
-"""Faults told of one file; the rest is counted. Who sends 200 wrong names needs no 200 sentences."""
+"""Faults told of one file; the rest is counted. Who sends 200 wrong names needs no 200
+sentences."""
 
 
 class UnknownStream(QueryError):
@@ -46,9 +49,13 @@ class Faults:
 
     def add(self, error: QueryError, node: exp.Expr | None = None) -> None:
         """Keep an error, at the place of `node` where it has none."""
-        self._is_only_unknown_stream = self._is_only_unknown_stream and isinstance(error, UnknownStream)
+        self._is_only_unknown_stream = self._is_only_unknown_stream and isinstance(
+            error, UnknownStream
+        )
         for fault in error.faults:
-            located = fault if fault.line is not None or node is None else self._located(fault, node)
+            located = (
+                fault if fault.line is not None or node is None else self._located(fault, node)
+            )
             if located not in self._found:
                 self._found.append(located)
 

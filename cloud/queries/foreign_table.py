@@ -1,9 +1,11 @@
-"""Header `foreign`: a compacted topic of somebody else's as a table that readings are joined with. Pure.
+"""Header `foreign`: a compacted topic of somebody else's as a table that readings are joined with.
+
+Pure.
 
     -- foreign: tariffs (price number, unit string) from erp.tariffs
 
-Each record is the row of its key (a text) since the record's time; its value is a JSON object, none removes the row. The columns that are
-named can be asked for, and `key` and `event_time` besides.
+Each record is the row of its key (a text) since the record's time; its value is a JSON object, none
+removes the row. The columns that are named can be asked for, and `key` and `event_time` besides.
 """
 
 from __future__ import annotations
@@ -24,8 +26,12 @@ _OURS: Final = "ew."
 KEY: Final = "key"
 """The column that a row is found by."""
 _OWN: Final[Mapping[str, Kind]] = {KEY: STRING, "event_time": TIME}
-_EXPECTED: Final = "expected e.g. `-- foreign: tariffs (price number, unit string) from erp.tariffs`"
-_HEADER: Final = re.compile(r"([^\s(]+)\s*\(([^()]*)\)\s*from\s+([A-Za-z0-9._-]{1,249})", re.IGNORECASE)
+_EXPECTED: Final = (
+    "expected e.g. `-- foreign: tariffs (price number, unit string) from erp.tariffs`"
+)
+_HEADER: Final = re.compile(
+    r"([^\s(]+)\s*\(([^()]*)\)\s*from\s+([A-Za-z0-9._-]{1,249})", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +51,15 @@ def read_foreign(text: str) -> Foreign:
         raise QueryError(f"header foreign {text[:80]!r}: {_EXPECTED}")
     name, columns, topic = found.groups()
     if not is_stream(name):
-        raise QueryError(f"header foreign: {name[:80]!r} is not a name of a table: expected 1-64 of a-z 0-9 _, a letter first")
+        raise QueryError(
+            f"header foreign: {name[:80]!r} is not a name of a table: expected 1-64 of a-z 0-9 _, "
+            "a letter first"
+        )
     if topic.startswith(_OURS):
-        raise QueryError(f"header foreign: {topic!r} is a topic of Edgewake's own: streams are joined by their names")
+        raise QueryError(
+            f"header foreign: {topic!r} is a topic of Edgewake's own: streams are joined by their "
+            "names"
+        )
     declared = dict(map(_column, columns.split(",")))
     if len(declared) != columns.count(",") + 1 or len(declared) > COLUMNS_MAX:
         raise QueryError(f"header foreign: expected 1 to {COLUMNS_MAX} different columns")
@@ -61,4 +73,6 @@ def _column(text: str) -> tuple[str, Kind]:
     try:
         return name, FieldType(kind.strip().lower())
     except ValueError as error:
-        raise QueryError(f"header foreign: {name} {kind.strip()[:40]!r}: expected {', '.join(FieldType)}") from error
+        raise QueryError(
+            f"header foreign: {name} {kind.strip()[:40]!r}: expected {', '.join(FieldType)}"
+        ) from error

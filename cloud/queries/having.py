@@ -7,7 +7,14 @@ from typing import Final
 
 from edgewake.cloud.queries.expressions import Call, Expression, Field, Literal
 
-_MIRRORED: Final[Mapping[str, str]] = {"=": "=", "<=>": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MIRRORED: Final[Mapping[str, str]] = {
+    "=": "=",
+    "<=>": "=",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
 
 
 def is_never(condition: Expression, counts: Collection[str]) -> bool:
@@ -25,6 +32,11 @@ def _is_below_one(comparison: Call, counts: Collection[str]) -> bool:
     sign = _MIRRORED[_MIRRORED[comparison.function]]
     if isinstance(left, Literal):
         left, right, sign = right, left, _MIRRORED[comparison.function]
-    if not (isinstance(left, Field) and left.name in counts and isinstance(right, Literal) and isinstance(right.value, int | float)):
+    if not (
+        isinstance(left, Field)
+        and left.name in counts
+        and isinstance(right, Literal)
+        and isinstance(right.value, int | float)
+    ):
         return False
     return right.value <= 1 if sign == "<" else sign in ("=", "<=") and right.value < 1

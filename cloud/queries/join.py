@@ -1,10 +1,14 @@
-"""JOIN as a query file writes it: one table or stream, equal keys, INNER or LEFT. From sqlglot's tree to `Join`. Pure.
+"""JOIN as a query file writes it: one table or stream, equal keys, INNER or LEFT.
+
+From sqlglot's tree to `Join`. Pure.
 
     FROM vehicle_position v LEFT JOIN routes r ON v.route = r.route
     FROM host_metrics JOIN devices USING (device)
-    FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time BETWEEN o.event_time AND o.event_time + INTERVAL 1 HOUR
+    FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time BETWEEN o.event_time AND
+    o.event_time + INTERVAL 1 HOUR
 
-A column of the table is called `table.column` in the tree and in expressions (`qualified`), so that it is never taken for a field.
+A column of the table is called `table.column` in the tree and in expressions (`qualified`), so that
+it is never taken for a field.
 """
 
 from __future__ import annotations
@@ -32,16 +36,22 @@ from edgewake.protocol.stream import Stream
 KEYS_MAX: Final = 4
 """Columns of a table's key."""
 OPEN_MAX: Final = 500
-"""Windows of a group that a joined query has open at once: all of them are written down with each that changes."""
+"""Windows of a group that a joined query has open at once: all of them are written down with each
+that changes."""
 _EXPECTED: Final = (
-    "expected [LEFT] JOIN table ON stream.field = table.column: its row of that key that was the latest at the reading's time"
+    "expected [LEFT] JOIN table ON stream.field = table.column: its row of that key that was the "
+    "latest at the reading's time"
 )
 _SIDES: Final = {
     "RIGHT": "RIGHT JOIN: a row without a reading is no result; write FROM stream LEFT JOIN table",
-    "FULL": f"FULL JOIN: a row without a reading has no result; write FROM stream LEFT JOIN table; {STORED}",
+    "FULL": (
+        "FULL JOIN: a row without a reading has no result; write FROM stream LEFT JOIN table; "
+        f"{STORED}"
+    ),
     "SEMI": "SEMI JOIN: write JOIN table ON …, it drops readings without a row",
     "ANTI": "ANTI JOIN: write LEFT JOIN table ON … WHERE table.column IS NULL",
-    "CROSS": f"a comma or CROSS JOIN pairs each reading with every row; {_EXPECTED}; or for the readings of both: {UNION}",
+    "CROSS": f"a comma or CROSS JOIN pairs each reading with every row; {_EXPECTED}; or for the "
+    f"readings of both: {UNION}",
     "NATURAL": f"NATURAL JOIN: a field that comes later would change it; {_EXPECTED}",
 }
 
@@ -59,7 +69,11 @@ def qualified(select: exp.Select) -> None:
         return
     table, names = join.this.name, {join.this.name, join.this.alias} - {""}
     for column in list(select.find_all(exp.Column)):
-        if column.args.get("db") is None and column.args.get("table") is not None and column.args["table"].name in names:
+        if (
+            column.args.get("db") is None
+            and column.args.get("table") is not None
+            and column.args["table"].name in names
+        ):
             column.set("table", None)
             column.this.set("this", f"{table}.{column.name}")
 
@@ -81,7 +95,10 @@ class JoinReader:
         faults: Faults,
         foreign: Foreign | None = None,
     ) -> None:
-        """`types`: of the stream's fields; `foreign`: of the header. A name without a table is the reading's, else the table's."""
+        """`types`: of the stream's fields; `foreign`: of the header.
+
+        A name without a table is the reading's, else the table's.
+        """
         self._select, self._faults, self._node = select, faults, join_of(select)
         self._join: Join | None = None
         self.kinds: Mapping[str, Kind] = {}
@@ -93,9 +110,17 @@ class JoinReader:
             self._join, known = _read(select, stream, streams, faults, foreign)
             table = self._join.table
             for one in select.find_all(exp.Column):
-                if types is not None and one.name in known and one.name not in {*types, "device", *TIMES}:
+                if (
+                    types is not None
+                    and one.name in known
+                    and one.name not in {*types, "device", *TIMES}
+                ):
                     one.this.set("this", f"{table}.{one.name}")
-            self.kinds = {f"{table}.{name}": kind for name, kind in known.items()} if known else _believed(columns)
+            self.kinds = (
+                {f"{table}.{name}": kind for name, kind in known.items()}
+                if known
+                else _believed(columns)
+            )
         if self._join is None:  # what is wrong with the table is said; its columns are believed
             self.kinds = _believed(columns)
 
@@ -111,38 +136,64 @@ class JoinReader:
         with self._faults.within(self._node):
             for ours, theirs in self._join.keys:
                 name = f"{self._join.table}.{theirs}"
-                if len({scope.kind(ours), scope.kind(name)} - {None}) > 1 and scope.types is not None:
-                    raise QueryError(f"JOIN {self._join.table}: {ours} and {name} are of different types: they are never equal")
+                if (
+                    len({scope.kind(ours), scope.kind(name)} - {None}) > 1
+                    and scope.types is not None
+                ):
+                    raise QueryError(
+                        f"JOIN {self._join.table}: {ours} and {name} are of different types: they "
+                        "are never equal"
+                    )
 
     def joined(self, query: Query) -> Query:
-        """The query with its join; what of WHERE needs the row or the history is computed when a reading has them."""
+        """The query with its join; what of WHERE needs the row or the history is computed when a
+        reading has them.
+        """
         query = replace(query, join=self._join)
         if not query.is_completed:
             return query
-        what = "JOIN" if self._join is not None else query.history[0].past.function if query.history else "header table"
+        what = (
+            "JOIN"
+            if self._join is not None
+            else query.history[0].past.function
+            if query.history
+            else "header table"
+        )
         with self._faults.within(self._node or self._select):
             if query.is_table and query.join is not None and query.join.foreign:
-                raise QueryError(f"header table: not with the foreign topic {query.join.foreign}: of a table only streams and devices")
+                raise QueryError(
+                    f"header table: not with the foreign topic {query.join.foreign}: of a table "
+                    "only streams and devices"
+                )
             if query.is_table and (query.history or query.is_paired):
                 what = query.history[0].past.function if query.history else "a JOIN within a time"
-                raise QueryError(f"header table: not with {what}: of a table only the latest rows are known")
+                raise QueryError(
+                    f"header table: not with {what}: of a table only the latest rows are known"
+                )
             if query.unpivot is not None:
                 raise QueryError(f"UNPIVOT: not with {what}; name the fields in SELECT")
             if query.quantiles or query.tops:
-                raise QueryError(f"{what}: a query with it has all aggregates but quantiles and approx_top_k")
+                raise QueryError(
+                    f"{what}: a query with it has all aggregates but quantiles and approx_top_k"
+                )
             if query.window.rule is Rule.ABSENCE:
                 raise QueryError(f"{what}: not with absence_window")
             if query.is_paired:
                 query = _paired(query)
             open_windows = (query.window.size_ms + query.kept_ms) // query.window.slide_ms
             if not query.is_rows and not query.window.is_sequence and open_windows > OPEN_MAX:
-                raise QueryError(f"{what}: {open_windows} windows of a group would be open at once, at most {OPEN_MAX}: less reopen")
+                raise QueryError(
+                    f"{what}: {open_windows} windows of a group would be open at once, at most "
+                    f"{OPEN_MAX}: less reopen"
+                )
         where, where_after = (None, query.where) if query.is_table else parted(query.where)
         query = replace(query, where=where, where_after=where_after)
         join = query.join
         if join is None:
             return query
-        columns = tuple((name, self.kinds.get(f"{join.table}.{name}")) for name in sorted(query.table_columns))
+        columns = tuple(
+            (name, self.kinds.get(f"{join.table}.{name}")) for name in sorted(query.table_columns)
+        )
         return replace(query, join=replace(join, columns=columns))
 
 
@@ -151,12 +202,17 @@ def _believed(columns: Iterable[exp.Column]) -> Mapping[str, Kind]:
 
 
 def _read(
-    select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None, faults: Faults, foreign: Foreign | None
+    select: exp.Expr,
+    stream: str,
+    streams: Mapping[str, Stream] | None,
+    faults: Faults,
+    foreign: Foreign | None,
 ) -> tuple[Join, Mapping[str, Kind]]:
     joins = select.args["joins"]
     if len(joins) > 1:
         raise QueryError(
-            f"JOIN: one table can be joined; register a query for each of them, and follow all: edgewake tail NAME_1 NAME_2; {STORED}"
+            "JOIN: one table can be joined; register a query for each of them, and follow all: "
+            f"edgewake tail NAME_1 NAME_2; {STORED}"
         )
     join, table = joins[0], joins[0].this
     for word in (join.args.get("method"), join.args.get("side"), join.args.get("kind")):
@@ -168,7 +224,8 @@ def _read(
     times = [one for one in conditions if is_about_time(one)]
     if table.name == stream and not times:
         raise QueryError(
-            f"JOIN {stream}: a stream joined with itself needs a time: {EXPECTED_TIME}; first(x), last(x), min_by(x, y) … compare readings"
+            f"JOIN {stream}: a stream joined with itself needs a time: {EXPECTED_TIME}; first(x), "
+            "last(x), min_by(x, y) … compare readings"
             " of a window"
         )
     _check_time(table)
@@ -178,7 +235,9 @@ def _read(
     if streams is not None and types is None:
         known = [*streams, DEVICES]
         close = get_close_matches(table.name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known)[:20])}"
+        hint = (
+            f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known)[:20])}"
+        )
         raise UnknownStream(f"JOIN: unknown stream {table.name!r}: {hint}")
     equals = [one for one in conditions if one not in times]
     keys = tuple(dict.fromkeys(_using(join) or _keys(equals, table.name)))
@@ -189,19 +248,33 @@ def _read(
         found = replace(found, within=Within(0, 0))
         with faults.within(times[0]):
             if streams is not None and table.name not in streams:
-                raise QueryError(f"JOIN {table.name}: a table's row is the one of the reading's time, without a condition that says so")
+                raise QueryError(
+                    f"JOIN {table.name}: a table's row is the one of the reading's time, without "
+                    "a condition that says so"
+                )
             found = replace(found, within=within(times, table.name))
     return found, {} if types is None else types
 
 
-def _foreign(join: exp.Expr, foreign: Foreign, conditions: Sequence[exp.Expr], streams: Mapping[str, Stream] | None) -> Join:
+def _foreign(
+    join: exp.Expr,
+    foreign: Foreign,
+    conditions: Sequence[exp.Expr],
+    streams: Mapping[str, Stream] | None,
+) -> Join:
     """A JOIN with the table of header `foreign`. Raises QueryError."""
     name = foreign.name
     if name == DEVICES or (streams is not None and name in streams):
-        raise QueryError(f"header foreign: there is a {'table' if name == DEVICES else 'stream'} {name!r} already: expected another name")
+        raise QueryError(
+            f"header foreign: there is a {'table' if name == DEVICES else 'stream'} {name!r} "
+            "already: expected another name"
+        )
     keys = tuple(dict.fromkeys(_using(join) or _keys(conditions, name)))
     if [theirs for _, theirs in keys] != [KEY]:
-        raise QueryError(f"JOIN {name}: a foreign topic's row is found by its key alone: JOIN {name} ON stream.field = {name}.{KEY}")
+        raise QueryError(
+            f"JOIN {name}: a foreign topic's row is found by its key alone: JOIN {name} ON "
+            f"stream.field = {name}.{KEY}"
+        )
     return Join(name, keys, join.args.get("side") == "LEFT", foreign=foreign.topic)
 
 
@@ -210,17 +283,29 @@ def _paired(query: Query) -> Query:
     assert query.join is not None
     assert query.join.within is not None
     if query.history:
-        raise QueryError(f"JOIN {query.join.table}: not with {query.history[0].past.function}: a pair of readings has no reading before")
+        raise QueryError(
+            f"JOIN {query.join.table}: not with {query.history[0].past.function}: a pair of "
+            "readings has no reading before"
+        )
     if query.window.is_sequence:
-        raise QueryError(f"JOIN {query.join.table}: pairs of readings have no order: expected windows of time, or none")
+        raise QueryError(
+            f"JOIN {query.join.table}: pairs of readings have no order: expected windows of time, "
+            "or none"
+        )
     return replace(query, lateness_ms=query.lateness_ms + max(0, query.join.within.latest_ms))
 
 
 def _check_time(table: exp.Expr) -> None:
     """FOR SYSTEM_TIME AS OF event_time says what is meant anyway."""
-    extra = {name for name, value in table.args.items() if value and name not in ("this", "alias", "version")}
+    extra = {
+        name
+        for name, value in table.args.items()
+        if value and name not in ("this", "alias", "version")
+    }
     version = table.args.get("version")
-    is_event_time = version is None or (version.args.get("kind") == "AS OF" and version.expression.name == "event_time")
+    is_event_time = version is None or (
+        version.args.get("kind") == "AS OF" and version.expression.name == "event_time"
+    )
     if extra or not is_event_time:
         raise QueryError(f"JOIN {sql_of(table)}: {_EXPECTED}")
 
@@ -238,15 +323,28 @@ def _keys(conditions: Sequence[exp.Expr], table: str) -> Iterable[tuple[str, str
         raise QueryError(f"JOIN {table}: {_EXPECTED}")
     for one in conditions:
         sides = [one.this, one.expression] if isinstance(one, exp.EQ) else []
-        ours = [side.name for side in sides if isinstance(side, exp.Column) and "." not in side.name and side.name not in TIMES]
-        theirs = [plain_name(side) for side in sides if isinstance(side, exp.Column) and side.name.startswith(f"{table}.")]
+        ours = [
+            side.name
+            for side in sides
+            if isinstance(side, exp.Column) and "." not in side.name and side.name not in TIMES
+        ]
+        theirs = [
+            plain_name(side)
+            for side in sides
+            if isinstance(side, exp.Column) and side.name.startswith(f"{table}.")
+        ]
         if not (len(ours) == len(theirs) == 1):
-            raise QueryError(f"JOIN {table} ON {sql_of(one)}: {_EXPECTED}; conditions on values belong into WHERE")
+            raise QueryError(
+                f"JOIN {table} ON {sql_of(one)}: {_EXPECTED}; conditions on values belong into "
+                "WHERE"
+            )
         yield ours[0], theirs[0]
 
 
 def parted(where: Expression | None) -> tuple[Expression | None, Expression | None]:
-    """What of a condition reads the reading alone, and what needs its table's row or its history."""
+    """What of a condition reads the reading alone, and what needs its table's row or its
+    history.
+    """
     parts = _conjuncts(where)
     with_table = [part for part in parts if any("." in name for name in fields_of(part))]
     return _all_of([part for part in parts if part not in with_table]), _all_of(with_table)

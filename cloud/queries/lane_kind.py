@@ -11,12 +11,13 @@ APART: Final = "~"
 
 
 SKETCH_INPUTS: Final = ("measure", "extreme", "item", "quantity", "top_item")
-"""What a tag may have for moments, extremes and the three sketches: double, struct<at: double, number: double, text: string>, bigint,
-double, string."""
+"""What a tag may have for moments, extremes and the three sketches: double, struct<at: double,
+number: double, text: string>, bigint, double, string."""
 
 
 ITEMS: Final = "items"
-"""What a tag has in lanes of kind DISTINCT for all items of a frame at once: a sketch of them (binary)."""
+"""What a tag has in lanes of kind DISTINCT for all items of a frame at once: a sketch of them
+(binary)."""
 
 
 class LaneKind(StrEnum):
@@ -25,10 +26,12 @@ class LaneKind(StrEnum):
     PLAIN = "plain"
     SKETCH = "sketch"
     DISTINCT = "distinct"
-    """Of queries with groups that only count different values: of so many groups nobody keeps sketches that he has no use for."""
+    """Of queries with groups that only count different values: of so many groups nobody keeps
+    sketches that he has no use for."""
     PLAIN_SHED = "plain-shed"
     SKETCH_SHED = "sketch-shed"
-    """The same two of queries that may leave readings out when they lag: those that may not never wait for them, nor pay for weights."""
+    """The same two of queries that may leave readings out when they lag: those that may not never
+    wait for them, nor pay for weights."""
     ROWS = "rows"
     SEQUENCE = "sequence"
     JOIN = "join"

@@ -1,7 +1,9 @@
-"""What a device's readings before say of the next one: robust z-score, trend, seasonal baseline and z-score. Pure: no Kafka, no Spark.
+"""What a device's readings before say of the next one: robust z-score, trend, seasonal baseline and
+z-score. Pure: no Kafka, no Spark.
 
-Each function is a step (state, time, value) → (state, result): the state is a small JSON value, of one device and one expression. Readings
-count in the order of the log, which is a device's own. A value that is null is none, and its result is null.
+Each function is a step (state, time, value) → (state, result): the state is a small JSON value, of
+one device and one expression. Readings count in the order of the log, which is a device's own. A
+value that is null is none, and its result is null.
 """
 
 from __future__ import annotations
@@ -43,17 +45,28 @@ class Past:
     zone: str = "UTC"
 
     def step(self, state: State, t: int, value: object) -> Stepped:
-        """After one more reading of the device at `t` (event time, ms). `state`: None before the first."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= NUMBER_MAX:
+        """After one more reading of the device at `t` (event time, ms).
+
+        `state`: None before the first.
+        """
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not abs(value) <= NUMBER_MAX
+        ):
             return state, None
         after, result = _STEPS[self.function](self, state, t, float(value))
         return after, result if result is None or math.isfinite(result) else None
 
 
 def _robust_zscore(past: Past, state: Sequence[float] | None, _: int, value: float) -> Stepped:
-    """Of the values before this one; null while there are fewer than half of them, and where most of them are equal and this one is not."""
+    """Of the values before this one; null while there are fewer than half of them, and where most
+    of them are equal and this one is not.
+    """
     before = list(state or ())
-    return [*before, value][-past.size :], _score(before, value) if 2 * len(before) >= past.size else None
+    return [*before, value][-past.size :], _score(before, value) if 2 * len(
+        before
+    ) >= past.size else None
 
 
 def _score(before: Sequence[float], value: float) -> float | None:
@@ -65,27 +78,44 @@ def _score(before: Sequence[float], value: float) -> float | None:
 
 
 def _trend(past: Past, state: Sequence[tuple[int, float]] | None, t: int, value: float) -> Stepped:
-    """Slope per second of the line through the readings of the last `size` ms, this one included."""
-    points = [[at, one] for at, one in [*(state or ()), (t, value)] if at > t - past.size][-POINTS_MAX:]
+    """Slope per second of the line through the readings of the last `size` ms, this one
+    included.
+    """
+    points = [[at, one] for at, one in [*(state or ()), (t, value)] if at > t - past.size][
+        -POINTS_MAX:
+    ]
     if len(points) < TREND_MIN:
         return points, None
-    mean_t, mean = math.fsum(at for at, _ in points) / len(points), math.fsum(one for _, one in points) / len(points)
+    mean_t, mean = (
+        math.fsum(at for at, _ in points) / len(points),
+        math.fsum(one for _, one in points) / len(points),
+    )
     spread = math.fsum((at - mean_t) ** 2 for at, _ in points)
-    slope = None if spread == 0 else 1000 * math.fsum((at - mean_t) * (one - mean) for at, one in points) / spread
+    slope = (
+        None
+        if spread == 0
+        else 1000 * math.fsum((at - mean_t) * (one - mean) for at, one in points) / spread
+    )
     return points, slope
 
 
-def _seasonal_baseline(past: Past, state: Mapping[str, Any] | None, t: int, value: float) -> Stepped:
+def _seasonal_baseline(
+    past: Past, state: Mapping[str, Any] | None, t: int, value: float
+) -> Stepped:
     """The mean of the readings before this one in the same hour of the day, or of the week."""
     _, mean, _ = _slot(past, state, t)
     return _after(past, state, t, value), mean
 
 
 def _seasonal_zscore(past: Past, state: Mapping[str, Any] | None, t: int, value: float) -> Stepped:
-    """The value's distance from that mean in standard deviations of the same readings; null where all of them are equal."""
+    """The value's distance from that mean in standard deviations of the same readings; null where
+    all of them are equal.
+    """
     count, mean, squares = _slot(past, state, t)
     deviation = math.sqrt(squares / (count - 1)) if mean is not None else 0.0
-    return _after(past, state, t, value), None if mean is None or deviation == 0 else (value - mean) / deviation
+    return _after(past, state, t, value), None if mean is None or deviation == 0 else (
+        value - mean
+    ) / deviation
 
 
 def _place(past: Past, t: int) -> str:
@@ -99,7 +129,9 @@ def _slot(past: Past, state: Mapping[str, Any] | None, t: int) -> tuple[int, flo
 
 
 def _after(past: Past, state: Mapping[str, Any] | None, t: int, value: float) -> State:
-    """Welford's update of count, mean and sum of squared differences; old readings lose weight when there are many."""
+    """Welford's update of count, mean and sum of squared differences; old readings lose weight when
+    there are many.
+    """
     place = _place(past, t)
     count, mean, squares = (state or {}).get(place, (0, 0.0, 0.0))
     if count >= SEASON_WEIGHT_MAX:

@@ -1,7 +1,10 @@
-"""What one can write in several ways is brought into one: the SELECT of a query file before it is read. Pure.
+"""What one can write in several ways is brought into one: the SELECT of a query file before it is
+read. Pure.
 
-- A common table or a subquery in FROM that only filters (`SELECT * FROM s WHERE …`) becomes a WHERE of the query.
-- `v.speed` becomes `speed` where v is the table's name or alias; `window.start` becomes `window_start`.
+- A common table or a subquery in FROM that only filters (`SELECT * FROM s WHERE …`) becomes a WHERE
+  of the query.
+- `v.speed` becomes `speed` where v is the table's name or alias; `window.start` becomes
+  `window_start`.
 - A UNION ALL of whole streams in FROM becomes its first stream (union.py).
 - A number in GROUP BY or ORDER BY becomes the column of SELECT that it counts.
 """
@@ -66,9 +69,12 @@ def _filter_in_from(select: exp.Select) -> exp.Expr | None:
 
 def _merged(select: exp.Select, inner: exp.Expr, names: set[str]) -> exp.Select:
     parts = {name for name, value in inner.args.items() if value}
-    if parts - {"expressions", "from_", "where"} or [type(column) for column in inner.expressions] != [exp.Star]:
+    if parts - {"expressions", "from_", "where"} or [
+        type(column) for column in inner.expressions
+    ] != [exp.Star]:
         raise QueryError(
-            "FROM: a subquery or WITH may only filter: (SELECT * FROM stream WHERE …); register a query of its own for the rest"
+            "FROM: a subquery or WITH may only filter: (SELECT * FROM stream WHERE …); register a "
+            "query of its own for the rest"
         )
     table = _table(select)
     assert table is not None
@@ -82,9 +88,13 @@ def _merged(select: exp.Select, inner: exp.Expr, names: set[str]) -> exp.Select:
     if pivots:
         source.this.set("pivots", pivots)
     select.set("from_", source)
-    conditions = [one.args["where"].this for one in (inner, select) if one.args.get("where") is not None]
+    conditions = [
+        one.args["where"].this for one in (inner, select) if one.args.get("where") is not None
+    ]
     if conditions:
-        both = exp.And(this=exp.Paren(this=conditions[0]), expression=exp.Paren(this=conditions[-1]))
+        both = exp.And(
+            this=exp.Paren(this=conditions[0]), expression=exp.Paren(this=conditions[-1])
+        )
         select.set("where", exp.Where(this=both if len(conditions) == 2 else conditions[0]))
     return select
 
@@ -108,6 +118,11 @@ def _count_columns(select: exp.Select) -> None:
     for node in [*(group.expressions if group is not None else []), *(one.this for one in ordered)]:
         if isinstance(node, exp.Literal) and not node.is_string:
             if not node.this.isdigit() or not 1 <= int(node.this) <= len(columns):
-                raise QueryError(f"GROUP BY {node.this}: expected the number of a column of SELECT, 1 to {len(columns)}")
+                raise QueryError(
+                    f"GROUP BY {node.this}: expected the number of a column of SELECT, 1 to "
+                    f"{len(columns)}"
+                )
             column = columns[int(node.this) - 1]
-            node.replace(exp.column(column.alias) if isinstance(column, exp.Alias) else column.copy())
+            node.replace(
+                exp.column(column.alias) if isinstance(column, exp.Alias) else column.copy()
+            )

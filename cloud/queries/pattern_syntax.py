@@ -1,7 +1,10 @@
 """Windows that conditions decide, as a query file writes them in GROUP BY. Pure.
 
-threshold_window(temperature > 80, temperature < 75, '30 seconds')   active when it has held so long, over when the second is true
-pattern_window('10 minutes', door_open, temperature < 4, power = 0)   one after the other, each by a reading of its own
+threshold_window(temperature > 80, temperature < 75, '30 seconds')   active when it has held so
+                                                                     long, over when the second is
+                                                                     true
+pattern_window('10 minutes', door_open, temperature < 4, power = 0)   one after the other, each by a
+                                                                      reading of its own
 absence_window(event_time, '5 minutes')                              no reading for so long
 """
 
@@ -21,8 +24,14 @@ CONDITIONS_MAX: Final = 8
 TIME_MS_MAX: Final = 7 * 86_400_000
 """The longest time of a pattern. What began is kept so long."""
 PATTERNS: Final[Mapping[str, str]] = {
-    "threshold_window": "threshold_window(temperature > 80[, temperature < 75][, '30 seconds']): begin, end, how long it must hold",
-    "pattern_window": "pattern_window('10 minutes', first condition, second condition, …): within a time, one after the other",
+    "threshold_window": (
+        "threshold_window(temperature > 80[, temperature < 75][, '30 seconds']): begin, end, how "
+        "long it must hold"
+    ),
+    "pattern_window": (
+        "pattern_window('10 minutes', first condition, second condition, …): within a time, one "
+        "after the other"
+    ),
     "absence_window": "absence_window(event_time, '5 minutes'): no reading for so long",
 }
 """Function → how it is written."""
@@ -59,9 +68,18 @@ def pattern(node: exp.Expr, length: Callable[[exp.Expr], int]) -> Window:
     if any(not 1 <= one <= TIME_MS_MAX for one in lengths):
         raise QueryError(f"GROUP BY {sql_of(node)}: expected a time from 1 millisecond to 7 days")
     if name == "threshold_window":
-        return Window(size_ms=1, slide_ms=1, rule=Rule.THRESHOLD, for_ms=lengths[0] if lengths else 0)
-    return Window(size_ms=1, slide_ms=1, rule=Rule.SUCCESSION if name == "pattern_window" else Rule.ABSENCE, within_ms=lengths[0])
+        return Window(
+            size_ms=1, slide_ms=1, rule=Rule.THRESHOLD, for_ms=lengths[0] if lengths else 0
+        )
+    return Window(
+        size_ms=1,
+        slide_ms=1,
+        rule=Rule.SUCCESSION if name == "pattern_window" else Rule.ABSENCE,
+        within_ms=lengths[0],
+    )
 
 
 def _is_length(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Interval) or (isinstance(node, exp.Literal) and bool(node.is_string))
+    return isinstance(node, exp.Interval) or (
+        isinstance(node, exp.Literal) and bool(node.is_string)
+    )

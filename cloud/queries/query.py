@@ -1,4 +1,7 @@
-"""A query as frozen values: what remains of a query file when everything in it was checked. Nothing here reads or runs anything."""
+"""A query as frozen values: what remains of a query file when everything in it was checked.
+
+Nothing here reads or runs anything.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Unpivot:
-    """FROM stream UNPIVOT (value FOR metric IN (fields)): one row for each field that is not null."""
+    """FROM stream UNPIVOT (value FOR metric IN (fields)): one row for each field that is not
+    null.
+    """
 
     value: str
     metric: str
@@ -44,9 +49,11 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JOIN table ON …: of another stream, or of the devices, the row with the same key that was the latest at the reading's time.
+    """JOIN table ON …: of another stream, or of the devices, the row with the same key that was the
+    latest at the reading's time.
 
-    With `within`: of another stream all readings with the same key that are so much later or earlier, its partners.
+    With `within`: of another stream all readings with the same key that are so much later or
+    earlier, its partners.
     """
 
     table: str
@@ -56,7 +63,8 @@ class Join:
     is_left: bool
     """Does a reading without a row stay, with nulls? Otherwise it is dropped."""
     columns: tuple[tuple[str, Kind], ...] = ()
-    """Those of the table that the query reads, keys included, sorted; in expressions they are called `table.column`."""
+    """Those of the table that the query reads, keys included, sorted; in expressions they are
+    called `table.column`."""
     within: Within | None = None
     foreign: str = ""
     """The topic of somebody else's that has the table's rows; empty where they are ours."""
@@ -69,7 +77,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A function of a device's readings before; in expressions it is called `.0`, `.1` …, by its place in the query."""
+    """A function of a device's readings before; in expressions it is called `.0`, `.1` …, by its
+    place in the query.
+    """
 
     past: Past
     expression: Expression
@@ -87,7 +97,9 @@ class Shed:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The value of the reading in which `order` is largest or smallest: max_by, min_by, last, first, and max and min of texts."""
+    """The value of the reading in which `order` is largest or smallest: max_by, min_by, last,
+    first, and max and min of texts.
+    """
 
     order: Expression
     value: Expression
@@ -96,12 +108,16 @@ class Extreme:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A value that a window and group has. `slot` counts within the list that its function reads, e.g. numbers or quantiles."""
+    """A value that a window and group has.
+
+    `slot` counts within the list that its function reads, e.g. numbers or quantiles.
+    """
 
     name: str
     """What outputs call it: `#0`, `#1` …, which no column can be called."""
     function: str
-    """count_all, count, sum, avg, min, max, variance, most, least, distinct, quantile, quantiles or top_k."""
+    """count_all, count, sum, avg, min, max, variance, most, least, distinct, quantile, quantiles or
+    top_k."""
     slot: int = 0
     parameters: tuple[float, ...] = ()
     """The ranks of quantiles, or k."""
@@ -111,7 +127,9 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the result: an aggregate, or an expression over aggregates, keys and the window's times."""
+    """A column of the result: an aggregate, or an expression over aggregates, keys and the window's
+    times.
+    """
 
     name: str
     expression: Expression
@@ -127,19 +145,24 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A checked query. Its aggregates are slots of mergeable partials: equal expressions share one."""
+    """A checked query.
+
+    Its aggregates are slots of mergeable partials: equal expressions share one.
+    """
 
     name: str
     description: str
     lateness_ms: int
-    """How long after a window's end it is final: the header's, and of two joined streams as long as a partner may be later."""
+    """How long after a window's end it is final: the header's, and of two joined streams as long as
+    a partner may be later."""
     stream: str
     """Of FROM; the first one of a UNION ALL."""
     window: Window
     others: tuple[str, ...] = ()
     """Streams whose readings count as if they were the first one's: of a UNION ALL."""
     is_table: bool = False
-    """Is FROM a table, too: does of each of `keys` only the latest reading count? Then the result is a table as well."""
+    """Is FROM a table, too: does of each of `keys` only the latest reading count? Then the result
+    is a table as well."""
     reopen_ms: int = 0
     emits_final: bool = False
     """Is a window told once, when it is final, and not with each change (header `emit`)?"""
@@ -179,11 +202,18 @@ class Query:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that its results have of their own."""
-        return ("window_start", "window_end", *self.key_names, *(output.name for output in self.outputs))
+        return (
+            "window_start",
+            "window_end",
+            *self.key_names,
+            *(output.name for output in self.outputs),
+        )
 
     @property
     def is_rows(self) -> bool:
-        """Is each reading a row of its own, without aggregates? Its window is then the millisecond that the reading is of."""
+        """Is each reading a row of its own, without aggregates? Its window is then the millisecond
+        that the reading is of.
+        """
         return not self.aggregates and not self.is_table
 
     @property
@@ -201,8 +231,14 @@ class Query:
 
     @property
     def waits_ms(self) -> int:
-        """How long after its own time a reading of two joined streams may come; later ones are late."""
-        partner_ms = 0 if self.join is None or self.join.within is None else max(0, self.join.within.latest_ms)
+        """How long after its own time a reading of two joined streams may come; later ones are
+        late.
+        """
+        partner_ms = (
+            0
+            if self.join is None or self.join.within is None
+            else max(0, self.join.within.latest_ms)
+        )
         return self.kept_ms - partner_ms
 
     @property
@@ -213,11 +249,15 @@ class Query:
     @property
     def only_counts_distinct(self) -> bool:
         """Is a number of different values all that it needs more?"""
-        return bool(self.distinct) and not any((self.moments, self.extremes, self.quantiles, self.tops))
+        return bool(self.distinct) and not any(
+            (self.moments, self.extremes, self.quantiles, self.tops)
+        )
 
     @property
     def parts(self) -> int:
-        """Rows of partials that one (window, key) needs: each has NUMBERS_PER_TAG numbers and one of each other kind."""
+        """Rows of partials that one (window, key) needs: each has NUMBERS_PER_TAG numbers and one
+        of each other kind.
+        """
         numbers, *others = self._lists()
         return max(1, -(-len(numbers) // NUMBERS_PER_TAG), *map(len, others))
 
@@ -240,15 +280,24 @@ class Query:
         if self.join is None:
             return frozenset()
         table = f"{self.join.table}."
-        used = {name.removeprefix(table) for one in self._expressions() for name in fields_of(one) if name.startswith(table)}
+        used = {
+            name.removeprefix(table)
+            for one in self._expressions()
+            for name in fields_of(one)
+            if name.startswith(table)
+        }
         return frozenset(used | {name for _, name in self.join.keys})
 
     def _expressions(self) -> list[Expression]:
         where = [one for one in (self.where, self.where_after) if one is not None]
         where += [call.expression for call in self.history]
-        where += [self.shed.unless] if self.shed is not None and self.shed.unless is not None else []
+        where += (
+            [self.shed.unless] if self.shed is not None and self.shed.unless is not None else []
+        )
         texts = [expression for expression, _ in (*self.distinct, *self.tops)]
-        extremes = [expression for extreme in self.extremes for expression in (extreme.order, extreme.value)]
+        extremes = [
+            expression for extreme in self.extremes for expression in (extreme.order, extreme.value)
+        ]
         rows = [] if self.aggregates else [output.expression for output in self.outputs]
         return [
             *rows,
@@ -265,7 +314,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A query with its identity: registered anew under the same name it is another one, and its old state is not its own."""
+    """A query with its identity: registered anew under the same name it is another one, and its old
+    state is not its own.
+    """
 
     query: Query
     registered_at: int

@@ -5,15 +5,16 @@ A file is a comment header and one SELECT over one stream, or over several of on
     -- name: host_minute
     -- description: Load of each machine, minute by minute
     -- lateness: 30 seconds
-    SELECT device, metric, count(value) AS readings, avg(value) AS mean, min(value) AS min, max(value) AS max
-    FROM host_metrics UNPIVOT (value FOR metric IN (cpu_percent, memory_percent))
+    SELECT device, metric, count(value) AS readings, avg(value) AS mean, min(value) AS min,
+    max(value) AS max FROM host_metrics UNPIVOT (value FOR metric IN (cpu_percent, memory_percent))
     WHERE value IS NOT NULL
     GROUP BY window(event_time, '1 minute'), device, metric
 
-A window is `window(event_time, size[, slide[, offset]])`, or `date_trunc('day', event_time)` for the calendar's of the header's zone;
-without one a row holds everything since the query began. Every result has `window_start` and `window_end` (ms) and the GROUP BY columns,
-named in SELECT or not. Raises QueryError with every fault of the file: its line and column, the clause, what was found and what was
-expected.
+A window is `window(event_time, size[, slide[, offset]])`, or `date_trunc('day', event_time)` for
+the calendar's of the header's zone; without one a row holds everything since the query began. Every
+result has `window_start` and `window_end` (ms) and the GROUP BY columns, named in SELECT or not.
+Raises QueryError with every fault of the file: its line and column, the clause, what was found and
+what was expected.
 """
 
 from __future__ import annotations
@@ -50,26 +51,41 @@ __all__ = ["QueryError", "UnknownStream", "check_query_file", "parse", "stream_o
 
 LATENESS_DEFAULT: Final = "30 seconds"
 LATENESS_MS_MAX: Final = 86_400_000
-"""How long after a window's end (in event time) its readings are still counted before it is final; the state is kept as long."""
+"""How long after a window's end (in event time) its readings are still counted before it is final;
+the state is kept as long."""
 REOPEN_DEFAULT: Final = "0 seconds"
 REOPEN_MS_MAX: Final = 8 * 86_400_000
-"""How long a final window may be opened again; the state of all its groups is kept as long. Streams are kept for a week by default."""
+"""How long a final window may be opened again; the state of all its groups is kept as long. Streams
+are kept for a week by default."""
 
-_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "emit", "shed", "table", "foreign")
+_HEADER_KEYS: Final = (
+    "name",
+    "description",
+    "lateness",
+    "reopen",
+    "zone",
+    "emit",
+    "shed",
+    "table",
+    "foreign",
+)
 _NOT_OF_TABLES: Final = ("lateness", "reopen", "emit", "shed")
 EMITS: Final = ("changes", "final")
-"""What the header `emit` may say: a row with each change of it, or once, when its window is final."""
+"""What the header `emit` may say: a row with each change of it, or once, when its window is
+final."""
 
 
 class _Dialect(Spark):
-    """Spark's SQL, in which WINDOW is no key word: `GROUP BY window(…)` is what query files are about. "speed" is a name and 'speed' a
-    text, as in SQL over past and present and in `where=`.
+    """Spark's SQL, in which WINDOW is no key word: `GROUP BY window(…)` is what query files are
+    about. "speed" is a name and 'speed' a text, as in SQL over past and present and in `where=`.
     """
 
     class Tokenizer(Spark.Tokenizer):
         QUOTES = ["'"]  # noqa: RUF012
         IDENTIFIERS = ["`", '"']  # noqa: RUF012
-        KEYWORDS = {word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"}  # noqa: RUF012
+        KEYWORDS = {  # noqa: RUF012
+            word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
+        }
 
 
 def check_query_file(text: str, streams: Mapping[str, Stream]) -> Query:
@@ -78,10 +94,15 @@ def check_query_file(text: str, streams: Mapping[str, Stream]) -> Query:
 
 
 def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
-    """Read a query file; without a catalogue its names and types are believed. Raises QueryError, UnknownStream where that is all."""
+    """Read a query file; without a catalogue its names and types are believed.
+
+    Raises QueryError, UnknownStream where that is all.
+    """
     faults = Faults(text)
     header, select = _split(text, faults)
-    lateness_ms = _header_ms(header.get("lateness", LATENESS_DEFAULT), "lateness", LATENESS_MS_MAX, faults)
+    lateness_ms = _header_ms(
+        header.get("lateness", LATENESS_DEFAULT), "lateness", LATENESS_MS_MAX, faults
+    )
     reopen_ms = _header_ms(header.get("reopen", REOPEN_DEFAULT), "reopen", REOPEN_MS_MAX, faults)
     if select is None:
         raise faults.error()
@@ -96,13 +117,23 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
         reader = SelectReader(select, streams, faults, zone, table, foreign)
         shed = _shed(header["shed"], reader, text, faults) if "shed" in header else None
         query = reader.read(
-            name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms, reopen_ms=reopen_ms
+            name=header.get("name", ""),
+            description=header.get("description", ""),
+            lateness_ms=lateness_ms,
+            reopen_ms=reopen_ms,
         )
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
     with faults.within():
-        if foreign is not None and not faults and (query.join is None or query.join.foreign != foreign.topic):
-            raise QueryError(f"header foreign: {foreign.name!r} is not joined: JOIN {foreign.name} ON stream.field = {foreign.name}.key")
+        if (
+            foreign is not None
+            and not faults
+            and (query.join is None or query.join.foreign != foreign.topic)
+        ):
+            raise QueryError(
+                f"header foreign: {foreign.name!r} is not joined: JOIN {foreign.name} ON "
+                f"stream.field = {foreign.name}.key"
+            )
     emits_final = _emits_final(header, query, faults)
     if not faults:
         with faults.within(select):
@@ -126,12 +157,21 @@ def stream_of(text: str) -> str:
 
 def _table_keys(header: Mapping[str, str], faults: Faults) -> tuple[str, ...]:
     """The columns of header `table`; none without it."""
-    names = tuple(name.strip() for name in header.get("table", "").split(",")) if "table" in header else ()
+    names = (
+        tuple(name.strip() for name in header.get("table", "").split(","))
+        if "table" in header
+        else ()
+    )
     with faults.within():
         if len(names) > KEYS_MAX or len(set(names)) < len(names):
-            raise QueryError(f"header table: expected 1 to {KEYS_MAX} different columns, e.g. `-- table: device`")
+            raise QueryError(
+                f"header table: expected 1 to {KEYS_MAX} different columns, e.g. `-- table: device`"
+            )
         if names and (others := [key for key in _NOT_OF_TABLES if key in header]):
-            raise QueryError(f"header {others[0]}: not with table: of each key the latest reading counts, whenever it comes")
+            raise QueryError(
+                f"header {others[0]}: not with table: of each key the latest reading counts, "
+                "whenever it comes"
+            )
     return names
 
 
@@ -142,7 +182,8 @@ def _emits_final(header: Mapping[str, str], query: Query, faults: Faults) -> boo
             raise QueryError(f"header emit {header['emit'][:40]!r}: expected {' or '.join(EMITS)}")
         if emit == "final" and not faults and not query.is_rows and query.window.is_all:
             raise QueryError(
-                "header emit: final tells each window once, when it is final, and without a window a row never is:"
+                "header emit: final tells each window once, when it is final, and without a "
+                "window a row never is:"
                 " GROUP BY window(event_time, '1 hour'), or leave the header out"
             )
     return emit == "final"
@@ -171,7 +212,10 @@ def _header_ms(text: str, key: str, ms_max: int, faults: Faults) -> int:
     with faults.within():
         found = duration_ms(text, f"header {key}")
         if found > ms_max:
-            raise QueryError(f"header {key} {text!r}: expected at most {ms_max // 86_400_000} day{'s' if ms_max > 86_400_000 else ''}")
+            raise QueryError(
+                f"header {key} {text!r}: expected at most {ms_max // 86_400_000} "
+                f"day{'s' if ms_max > 86_400_000 else ''}"
+            )
         return found
     return 0
 
@@ -179,7 +223,9 @@ def _header_ms(text: str, key: str, ms_max: int, faults: Faults) -> int:
 def _split(text: str, faults: Faults) -> tuple[Mapping[str, str], exp.Select | None]:
     """Header and SELECT; None, and a fault, where there is no SELECT."""
     if len(text) > QUERY_CHARS_MAX:
-        raise QueryError(f"query file of {len(text)} characters: expected at most {QUERY_CHARS_MAX}")
+        raise QueryError(
+            f"query file of {len(text)} characters: expected at most {QUERY_CHARS_MAX}"
+        )
     header = _header(text, faults)
     with faults.within():
         select = _select(text)
@@ -191,33 +237,62 @@ def _split(text: str, faults: Faults) -> tuple[Mapping[str, str], exp.Select | N
 
 def _select(text: str) -> exp.Select:
     try:
-        statements = [one for one in sqlglot.parse(text, read=_Dialect) if one is not None and not isinstance(one, exp.Semicolon)]
+        statements = [
+            one
+            for one in sqlglot.parse(text, read=_Dialect)
+            if one is not None and not isinstance(one, exp.Semicolon)
+        ]
     except SqlglotError as error:
         fault = _syntax_fault(error, text)
         instead = advice.of_syntax(text)
-        raise QueryError(replace(fault, detail=fault.detail + (f"; {instead}" if instead else ""))) from error
+        raise QueryError(
+            replace(fault, detail=fault.detail + (f"; {instead}" if instead else ""))
+        ) from error
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
         is_union = isinstance(statements[0] if statements else None, exp.SetOperation)
-        instead = f"register a query for each SELECT, or of streams of one shape one {EXPECTED}" if is_union else advice.of_syntax(text)
-        raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}" + (f": {instead}" if instead else ""))
+        instead = (
+            f"register a query for each SELECT, or of streams of one shape one {EXPECTED}"
+            if is_union
+            else advice.of_syntax(text)
+        )
+        raise QueryError(
+            f"SQL: expected one SELECT, found {', '.join(found)[:80]}"
+            + (f": {instead}" if instead else "")
+        )
     return statements[0]
 
 
 def _syntax_fault(error: SqlglotError, text: str) -> QueryFault:
-    """The first thing that is no SQL. sqlglot names the last character of a word, and of a quote that has no end its line and offset."""
+    """The first thing that is no SQL. sqlglot names the last character of a word, and of a quote
+    that has no end its line and offset.
+    """
     details = (getattr(error, "errors", None) or [{}])[0]
     if "description" in details:
         word = details["highlight"]
         what = details["description"].partition(" but got <Token")[0]
-        what = re.sub(r"Required keyword: '\w+' missing for <class '[\w.]+\.(\w+)'>", r"\1 takes another argument", what)
-        quoted = f': it is a word of SQL; as a name write "{word}"' if what.endswith(" name") and word.isidentifier() else ""
-        return QueryFault(f"SQL: {what} near {word!r}{quoted}", details["line"], max(1, details["col"] - len(word) + 1))
+        what = re.sub(
+            r"Required keyword: '\w+' missing for <class '[\w.]+\.(\w+)'>",
+            r"\1 takes another argument",
+            what,
+        )
+        quoted = (
+            f': it is a word of SQL; as a name write "{word}"'
+            if what.endswith(" name") and word.isidentifier()
+            else ""
+        )
+        return QueryFault(
+            f"SQL: {what} near {word!r}{quoted}",
+            details["line"],
+            max(1, details["col"] - len(word) + 1),
+        )
     quote = re.search(r"(.*) from \d+:(\d+)$", str(error.__context__))
     if quote is not None:
-        return QueryFault(f"SQL: {quote[1].lower()} of what begins here", *place_of(text, int(quote[2])))
+        return QueryFault(
+            f"SQL: {quote[1].lower()} of what begins here", *place_of(text, int(quote[2]))
+        )
     plain = re.sub(r"\x1b\[\d+m", "", str(error))
     return QueryFault(f"SQL: {plain.splitlines()[0]}")
 
@@ -238,14 +313,22 @@ def _header(text: str, faults: Faults) -> Mapping[str, str]:
         if "name" not in found:
             raise QueryError("header: expected a line `-- name: my_query`")
         if not is_stream(found["name"]):
-            raise QueryError(f"header name {found['name'][:80]!r}: expected {STREAM_PATTERN.pattern}, e.g. host_minute")
+            raise QueryError(
+                f"header name {found['name'][:80]!r}: expected {STREAM_PATTERN.pattern}, e.g. "
+                "host_minute"
+            )
     return found
 
 
 def _header_line(number: int, line: str) -> tuple[str, str]:
     match = re.fullmatch(r"--\s*+([A-Za-z_]+)\s*+:\s*+(.*\S)\s*+", line)
     if match is None:
-        raise QueryError(QueryFault(f"header {line[:60]!r}: expected `-- key: value` with {', '.join(_HEADER_KEYS)}", number))
+        raise QueryError(
+            QueryFault(
+                f"header {line[:60]!r}: expected `-- key: value` with {', '.join(_HEADER_KEYS)}",
+                number,
+            )
+        )
     key, value = match.groups()
     if key not in _HEADER_KEYS:
         close = get_close_matches(key, _HEADER_KEYS, n=1)

@@ -1,4 +1,7 @@
-"""Which queries run: decided from registrations, catalogue and what failed before. Pure; run.py acts on it."""
+"""Which queries run: decided from registrations, catalogue and what failed before.
+
+Pure; run.py acts on it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ class Tables:
     changes: int = 0
     """Grows with each change."""
     found: dict[str, tuple[Asked, QueryStatus]] = field(default_factory=dict)
-    """Where each query was found to stand, and for what: to read all files again for each change would take 20 ms each."""
+    """Where each query was found to stand, and for what: to read all files again for each change
+    would take 20 ms each."""
 
     def on_query(self, name: str, value: bytes | None) -> None:
         """A record of `ew.queries`; ValueError where it cannot be read."""
@@ -65,15 +69,28 @@ class Tables:
 
 
 def check_foreign(query: Query, topics: Collection[str]) -> None:
-    """Raises QueryError where it is joined with a foreign topic that is not among those that may be."""
+    """Raises QueryError where it is joined with a foreign topic that is not among those that may
+    be.
+    """
     if query.join is not None and query.join.foreign and query.join.foreign not in topics:
-        raise QueryError(f"header foreign: topic {query.join.foreign!r} is not one that `foreign_topics` of analysis.toml allows")
+        raise QueryError(
+            f"header foreign: topic {query.join.foreign!r} is not one that `foreign_topics` of "
+            "analysis.toml allows"
+        )
 
 
 def status(
-    registration: Registration, why: str | None, streams: Mapping[str, Stream], is_apart: bool = False, foreign: Collection[str] = ()
+    registration: Registration,
+    why: str | None,
+    streams: Mapping[str, Stream],
+    is_apart: bool = False,
+    foreign: Collection[str] = (),
 ) -> QueryStatus:
-    """Where one query stands. `why` it was taken out of its lane, if it was; `is_apart`: see Registered; `foreign`: see check_foreign."""
+    """Where one query stands.
+
+    `why` it was taken out of its lane, if it was; `is_apart`: see Registered; `foreign`: see
+    check_foreign.
+    """
     try:
         stream = stream_of(registration.text)
         if registration.paused:
@@ -87,14 +104,25 @@ def status(
     except QueryError as error:
         return QueryStatus(QueryState.REFUSED, "", str(error))
     if query.name != registration.name:
-        return QueryStatus(QueryState.REFUSED, stream, f"registered as {registration.name!r}, but its header says {query.name!r}")
-    return QueryStatus(QueryState.RUNNING, stream, "", Registered(query, registration.registered_at, is_apart))
+        return QueryStatus(
+            QueryState.REFUSED,
+            stream,
+            f"registered as {registration.name!r}, but its header says {query.name!r}",
+        )
+    return QueryStatus(
+        QueryState.RUNNING, stream, "", Registered(query, registration.registered_at, is_apart)
+    )
 
 
 def statuses(
-    tables: Tables, failed: Mapping[str, str], foreign: Collection[str] = (), apart: Container[str] = ()
+    tables: Tables,
+    failed: Mapping[str, str],
+    foreign: Collection[str] = (),
+    apart: Container[str] = (),
 ) -> dict[str, QueryStatus]:
-    """Where every query stands. `failed`: label → why it was taken out of its lane; `foreign`: see check_foreign.
+    """Where every query stands.
+
+    `failed`: label → why it was taken out of its lane; `foreign`: see check_foreign.
 
     `apart`: those (label) with lanes of their own.
     """
@@ -104,10 +132,16 @@ def statuses(
         label = registration.label
         asked = (registration, failed.get(label), streams, label in apart, foreign)
         known = before.get(name)
-        tables.found[name] = known if known is not None and known[0] == asked else (asked, status(*asked))
+        tables.found[name] = (
+            known if known is not None and known[0] == asked else (asked, status(*asked))
+        )
     found = {name: one for name, (_, one) in tables.found.items()}
     for stream in {one.stream for one in found.values()}:
-        running = {name: one.registered for name, one in found.items() if one.stream == stream and one.registered is not None}
+        running = {
+            name: one.registered
+            for name, one in found.items()
+            if one.stream == stream and one.registered is not None
+        }
         for name, detail in _too_many(running).items():
             found[name] = QueryStatus(QueryState.REFUSED, stream, detail)
     return found
@@ -117,14 +151,18 @@ def _too_many(running: Mapping[str, Registered]) -> dict[str, str]:
     """Those of one stream that the older ones leave no room for, with the reason."""
     refused: dict[str, str] = {}
     planned = 0
-    for count, (name, registered) in enumerate(sorted(running.items(), key=lambda item: item[1].registered_at)):
+    for count, (name, registered) in enumerate(
+        sorted(running.items(), key=lambda item: item[1].registered_at)
+    ):
         stream, cost = registered.query.stream, plan_cost(registered.query)
         if count >= QUERIES_PER_STREAM_MAX:
             refused[name] = f"stream {stream!r} has {QUERIES_PER_STREAM_MAX} queries, no more"
         elif planned + cost > STREAM_PLAN_MAX:
             refused[name] = (
-                f"the queries of stream {stream!r} would have a plan of {planned + cost} functions, names and constants, more than"
-                f" {STREAM_PLAN_MAX}: this one has {cost}; remove or shorten queries (fewer columns, a longer slide), or pause some"
+                f"the queries of stream {stream!r} would have a plan of {planned + cost} "
+                "functions, names and constants, more than"
+                f" {STREAM_PLAN_MAX}: this one has {cost}; remove or shorten queries (fewer "
+                "columns, a longer slide), or pause some"
             )
         else:
             planned += cost

@@ -1,4 +1,6 @@
-"""The header `shed`: when a query leaves readings out, and which it never leaves out. No I/O and no Spark.
+"""The header `shed`: when a query leaves readings out, and which it never leaves out.
+
+No I/O and no Spark.
 
 -- shed: random above 60 seconds
 -- shed: random above 60 seconds except where speed_kmh > 100
@@ -19,7 +21,9 @@ ABOVE_MS_MIN: Final = 1_000
 ABOVE_MS_MAX: Final = 86_400_000
 MARK_FIELDS: Final = ("kept", "margins", "of_kept")
 """What a row of a query says beside its columns when readings were left out (shed_marks.py)."""
-_SHED: Final = re.compile(r"random\s+above\s+(?P<above>.+?)(?:\s+except\s+where\s+(?P<unless>.+))?", re.IGNORECASE)
+_SHED: Final = re.compile(
+    r"random\s+above\s+(?P<above>.+?)(?:\s+except\s+where\s+(?P<unless>.+))?", re.IGNORECASE
+)
 _IN_FILE: Final = re.compile(r"^--\s*shed\s*:.*?\sexcept\s+where\s+", re.IGNORECASE | re.MULTILINE)
 
 
@@ -27,7 +31,10 @@ def read_shed(header: str) -> tuple[int, str | None]:
     """The lag in ms, and the text of the condition. Raises QueryError."""
     match = _SHED.fullmatch(header)
     if match is None:
-        raise QueryError(f"header shed {header[:60]!r}: expected `random above 60 seconds`, perhaps with `except where` and a condition")
+        raise QueryError(
+            f"header shed {header[:60]!r}: expected `random above 60 seconds`, perhaps with "
+            "`except where` and a condition"
+        )
     above_ms = duration_ms(match["above"], "header shed")
     if not ABOVE_MS_MIN <= above_ms <= ABOVE_MS_MAX:
         raise QueryError(f"header shed {match['above'][:40]!r}: expected 1 second to 1 day")
@@ -35,7 +42,9 @@ def read_shed(header: str) -> tuple[int, str | None]:
 
 
 def in_its_place(condition: str, text: str) -> str:
-    """The condition at the place that it has in the file `text`, with blanks before it, so that its faults are told with their places."""
+    """The condition at the place that it has in the file `text`, with blanks before it, so that its
+    faults are told with their places.
+    """
     match = _IN_FILE.search(text)
     assert match is not None
     return re.sub(r"[^\n]", " ", text[: match.end()]) + condition
@@ -47,7 +56,10 @@ def check_shed(query: Query) -> None:
         raise QueryError(f"header shed: {why}")
     names: Sequence[str] = [*query.key_names, *(output.name for output in query.outputs)]
     if taken := [name for name in names if name in MARK_FIELDS]:
-        raise QueryError(f"header shed: its rows say {', '.join(MARK_FIELDS)} of themselves; give {taken[0]!r} another name with AS")
+        raise QueryError(
+            f"header shed: its rows say {', '.join(MARK_FIELDS)} of themselves; give {taken[0]!r} "
+            "another name with AS"
+        )
 
 
 def _why_not(query: Query) -> str | None:
@@ -60,5 +72,8 @@ def _why_not(query: Query) -> str | None:
     if query.window.is_sequence:
         return "sessions, windows by count and patterns need every reading"
     if query.window.is_all:
-        return "without a window what was left out could never be computed again; group by window(event_time, '1 hour')"
+        return (
+            "without a window what was left out could never be computed again; group by "
+            "window(event_time, '1 hour')"
+        )
     return None

@@ -1,4 +1,7 @@
-"""What can be joined with readings: the columns of a table, and where its rows are. Pure, and without Spark: checks of queries need it."""
+"""What can be joined with readings: the columns of a table, and where its rows are.
+
+Pure, and without Spark: checks of queries need it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _COMMON: Final[Mapping[str, Kind]] = {"device": STRING, "event_time": TIME}
 
 
 def columns_of(table: str, streams: Mapping[str, Stream]) -> Mapping[str, Kind] | None:
-    """Column → type of a table; None where there is no such stream. `event_time` is since when a row holds."""
+    """Column → type of a table; None where there is no such stream.
+
+    `event_time` is since when a row holds.
+    """
     if table in streams:
         return {**{name: info.type for name, info in streams[table].fields.items()}, **_COMMON}
     return {**DEVICE_COLUMNS, **_COMMON} if table == DEVICES else None

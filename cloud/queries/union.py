@@ -1,7 +1,8 @@
-"""Several streams of one shape in one query: `FROM (SELECT * FROM vans UNION ALL SELECT * FROM trucks)`. Pure.
+"""Several streams of one shape in one query: `FROM (SELECT * FROM vans UNION ALL SELECT * FROM
+trucks)`. Pure.
 
-It reads the readings of all of them as if they were one stream's. Fields of one name are of one type; a field that a stream does not have
-is null there, as it is in a reading without it.
+It reads the readings of all of them as if they were one stream's. Fields of one name are of one
+type; a field that a stream does not have is null there, as it is in a reading without it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def unite(select: exp.Select, faults: Faults) -> None:
         if len(tables) > STREAMS_MAX:
             raise QueryError(f"UNION ALL: {len(tables)} streams: expected at most {STREAMS_MAX}")
         if twice := {name for name in names if names.count(name) > 1}:
-            raise QueryError(f"UNION ALL: {min(twice)!r} twice: each of its readings would count twice")
+            raise QueryError(
+                f"UNION ALL: {min(twice)!r} twice: each of its readings would count twice"
+            )
         if table.alias_or_name:
             first.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name)))
         if table.args.get("pivots"):
@@ -51,13 +54,16 @@ def others_of(select: exp.Expr) -> tuple[exp.Table, ...]:
     return tuple(select.meta.get(_OTHERS, ()))
 
 
-def agreed(name: str, types: Mapping[str, Kind], other: str, others: Mapping[str, Kind]) -> Mapping[str, Kind]:
+def agreed(
+    name: str, types: Mapping[str, Kind], other: str, others: Mapping[str, Kind]
+) -> Mapping[str, Kind]:
     """The fields of both. Raises QueryError where one name has two types."""
     for field in sorted(types.keys() & others.keys()):
         if types[field] != others[field]:
             raise QueryError(
-                f"UNION ALL: {field} is a {types[field]} in {name} and a {others[field]} in {other};"
-                f" register a query for each, and follow all: edgewake tail NAME_1 NAME_2"
+                f"UNION ALL: {field} is a {types[field]} in {name} and a {others[field]} in "
+                f"{other}; register a query for each, and follow all: edgewake tail NAME_1 "
+                "NAME_2"
             )
     return {**types, **others}
 
@@ -80,13 +86,26 @@ def _tables(node: exp.Expr | None) -> Iterator[exp.Table]:
         node = node.this
     if isinstance(node, exp.SetOperation):
         if not isinstance(node, exp.Union) or node.args.get("distinct"):
-            raise QueryError("UNION ALL: only that; UNION, EXCEPT and INTERSECT compare readings, and each is another one")
+            raise QueryError(
+                "UNION ALL: only that; UNION, EXCEPT and INTERSECT compare readings, and each is "
+                "another one"
+            )
         yield from _tables(node.this)
         yield from _tables(node.expression)
         return
-    parts = {} if not isinstance(node, exp.Select) else {name: value for name, value in node.args.items() if value}
+    parts = (
+        {}
+        if not isinstance(node, exp.Select)
+        else {name: value for name, value in node.args.items() if value}
+    )
     table = parts["from_"].this if "from_" in parts else None
-    is_whole = set(parts) == {"expressions", "from_"} and [type(one) for one in parts["expressions"]] == [exp.Star]
-    if not is_whole or not isinstance(table, exp.Table) or {name for name, value in table.args.items() if value} - {"this", "alias"}:
+    is_whole = set(parts) == {"expressions", "from_"} and [
+        type(one) for one in parts["expressions"]
+    ] == [exp.Star]
+    if (
+        not is_whole
+        or not isinstance(table, exp.Table)
+        or {name for name, value in table.args.items() if value} - {"this", "alias"}
+    ):
         raise QueryError(f"UNION ALL: expected whole streams, {EXPECTED}, and WHERE outside of it")
     yield table

@@ -1,4 +1,7 @@
-"""Windows of time, as values: where they begin and end, and up to where they are over. Pure; window_columns.py makes them in Spark."""
+"""Windows of time, as values: where they begin and end, and up to where they are over.
+
+Pure; window_columns.py makes them in Spark.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from edgewake.cloud.queries.evaluate import begin_of, local, ms_of
 CALENDAR_UNITS: Final = ("day", "week", "month", "quarter", "year")
 """Windows whose length the calendar of a zone decides. Weeks begin on Mondays."""
 ALL_TIME_MS: Final = 253_402_300_800_000
-"""Where the window ends that never does: the beginning of the year 10000. Milliseconds up to it are exact in a double."""
+"""Where the window ends that never does: the beginning of the year 10000. Milliseconds up to it are
+exact in a double."""
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 
 
@@ -28,9 +32,10 @@ class Rule(StrEnum):
 class Window:
     """One kind of window. A reading is in each window with start <= time < end.
 
-    Fixed: they begin at offset_ms + n * slide_ms since 1970 UTC and last size_ms. Calendar: the days, weeks … of a zone. All: one window
-    from 1970 to ALL_TIME_MS, which is never over. Sessions and windows by count: sequences.py; here a reading is a window of one
-    instant, which ends with it: what is as old as the windows that are closed is late.
+    Fixed: they begin at offset_ms + n * slide_ms since 1970 UTC and last size_ms. Calendar: the
+    days, weeks … of a zone. All: one window from 1970 to ALL_TIME_MS, which is never over. Sessions
+    and windows by count: sequences.py; here a reading is a window of one instant, which ends with
+    it: what is as old as the windows that are closed is late.
     """
 
     size_ms: int
@@ -44,7 +49,8 @@ class Window:
     """Which time of a reading counts: t (event time, corrected) or received_at."""
 
     gap_ms: int = 0
-    """Of sessions: a reading that comes so long after the one before begins a new one. 0 of other windows."""
+    """Of sessions: a reading that comes so long after the one before begins a new one. 0 of other
+    windows."""
     count: int = 0
     """Readings of a window by count. 0 of other windows."""
     step: int = 0
@@ -58,7 +64,9 @@ class Window:
 
     @property
     def is_sequence(self) -> bool:
-        """Do the readings of a key decide where it begins and ends: a session, a window by count, or a pattern?"""
+        """Do the readings of a key decide where it begins and ends: a session, a window by count,
+        or a pattern?
+        """
         return self.gap_ms > 0 or self.count > 0 or self.rule is not None
 
     @property
@@ -83,7 +91,9 @@ class Window:
 
     @property
     def divides(self) -> bool:
-        """Does the slide divide the size? Then a reading is always in `hops` windows, else in one fewer at times."""
+        """Does the slide divide the size? Then a reading is always in `hops` windows, else in one
+        fewer at times.
+        """
         return self.size_ms % self.slide_ms == 0
 
     def latest(self, time_ms: int) -> tuple[int, int]:
@@ -99,7 +109,10 @@ class Window:
         return ms_of(start_local), ms_of(after(self.unit, start_local))
 
     def around(self, time_ms: int) -> list[tuple[int, int]]:
-        """Start and end of each window that a reading of this time is in, the latest first. Not of sessions and windows by count."""
+        """Start and end of each window that a reading of this time is in, the latest first.
+
+        Not of sessions and windows by count.
+        """
         start, end = self.latest(time_ms)
         if self.unit is not None:
             return [(start, end)]
@@ -107,7 +120,8 @@ class Window:
         return [(one, one + self.size_ms) for one in starts]
 
     def over(self, time_ms: int) -> int:
-        """The latest time not after `time_ms` at which a window ends: all windows that end there or earlier are over.
+        """The latest time not after `time_ms` at which a window ends: all windows that end there or
+        earlier are over.
 
         0 of the window that is never over.
         """

@@ -1,8 +1,11 @@
-"""Which blocks of states differ from their rows on `ew.sequence`, and when they are written. No I/O.
+"""Which blocks of states differ from their rows on `ew.sequence`, and when they are written.
 
-Records below `emitted_before` were passed on, so reading them again only has to repeat the changes of state. A block is therefore written
-a minute after its first change, or after REPLAY_RECORDS; at once only where something was decided that the records do not tell: by time,
-by a bound, or by what the clocks said.
+No I/O.
+
+Records below `emitted_before` were passed on, so reading them again only has to repeat the changes
+of state. A block is therefore written a minute after its first change, or after REPLAY_RECORDS; at
+once only where something was decided that the records do not tell: by time, by a bound, or by what
+the clocks said.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from typing import Final
 ROW_S: Final = 60.0
 """Seconds between two rows of a block that changes all the time."""
 REPLAY_RECORDS: Final = 5_000
-"""Records of a partition that are read again after a restart at most, beside those that wait. A process that takes half of the partitions
-over at full load reads 160,000 again: some seconds beside its own. Fewer would write a block's row too often (here one per 20 records)."""
+"""Records of a partition that are read again after a restart at most, beside those that wait. A
+process that takes half of the partitions over at full load reads 160,000 again: some seconds beside
+its own. Fewer would write a block's row too often (here one per 20 records)."""
 
 
 class Changes:
@@ -42,7 +46,9 @@ class Changes:
             self._newest = offset
 
     def decided(self, block: int, offset: int) -> None:
-        """A state changed in a way that its records alone would not repeat: its row goes into this very transaction."""
+        """A state changed in a way that its records alone would not repeat: its row goes into this
+        very transaction.
+        """
         self.note(block, offset)
         self._at_once.add(block)
 

@@ -8,7 +8,13 @@ import click
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="sequencer.toml")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="sequencer.toml",
+)
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 def sequencer(config_file: Path, verbose: bool) -> None:
     """Put what the bridges accepted in order, each frame once, for everybody who reads."""
@@ -37,7 +43,9 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     try:
         config = load(SequencerConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
-        part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
+        part = Sequencer(
+            config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat
+        )
         metrics_port.serve(
             config.metrics_port,
             part.metrics.gather,
@@ -47,7 +55,8 @@ def sequencer(config_file: Path, verbose: bool) -> None:
             is_alive=heartbeat.is_alive,
             why_not_ready=part.why_not_ready,
         )
-        # A batch is thousands of containers and no cycle, and states are no Python objects: looking through them costs a third of all time.
+        # A batch is thousands of containers and no cycle, and states are no Python objects: looking
+        # through them costs a third of all time.
         gc.freeze()
         gc.set_threshold(100_000)
         part.run()

@@ -1,12 +1,15 @@
 """By how much each device's clock is wrong: records in, a shift in ms out. No I/O.
 
-`received_at - sent_at` of a record is the difference of the clocks and the way; a queue on the way (a bridge that is away, a slow Kafka)
-only adds to it. So the *lowest* difference of the last WINDOW_S to twice that is the clock's. It falls at once and rises late: a right
-clock does not move because messages waited, while a clock that was set back is believed after one or two windows. A device's first
-record is believed as it is. `received_at` is Kafka's clock, so a bridge whose clock is wrong shifts nobody.
+`received_at - sent_at` of a record is the difference of the clocks and the way; a queue on the way
+(a bridge that is away, a slow Kafka) only adds to it. So the *lowest* difference of the last
+WINDOW_S to twice that is the clock's. It falls at once and rises late: a right clock does not move
+because messages waited, while a clock that was set back is believed after one or two windows. A
+device's first record is believed as it is. `received_at` is Kafka's clock, so a bridge whose clock
+is wrong shifts nobody.
 
-A device's clock is a state of the StateTable beside those of its lines, under a digest that no stream can have: `next` and `detail` hold
-the lowest difference of the window before and of the present one, `began` when this one began. It changes a few times in a window.
+A device's clock is a state of the StateTable beside those of its lines, under a digest that no
+stream can have: `next` and `detail` hold the lowest difference of the window before and of the
+present one, `began` when this one began. It changes a few times in a window.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from edgewake.cloud.sequencer.changes import Changes
 from edgewake.cloud.sequencer.state_table import DIGEST_BYTES, StateTable, seconds, state_key
 
 WINDOW_S: Final = 300
-"""Seconds. A broker that kept messages for a bridge is empty sooner, and then a record comes that did not wait."""
+"""Seconds. A broker that kept messages for a bridge is empty sooner, and then a record comes that
+did not wait."""
 SHIFT_MS_MIN: Final = 10_000
 """Smaller differences are taken for the way, not for a wrong clock."""
 _ZERO: Final = 1 << 62
@@ -41,12 +45,17 @@ class DeviceClocks:
         self._bounds, self._table, self._changes = bounds, table, changes
 
     def shift(self, key: bytes, arrival: Arrival, sent_at: int, *, is_known: bool) -> int:
-        """Milliseconds to add to the event times of a record. `is_known`: the clock's row has the record already, it is read again."""
+        """Milliseconds to add to the event times of a record.
+
+        `is_known`: the clock's row has the record already, it is read again.
+        """
         difference, received_s = arrival.received_at - sent_at, seconds(arrival.received_at)
         slot = self._table.find(key)
         if slot < 0:
             if not is_known and len(self._table) < self._bounds.states:
-                self._write(key, self._table.insert(key), arrival, difference, difference, received_s)
+                self._write(
+                    key, self._table.insert(key), arrival, difference, difference, received_s
+                )
             return difference if abs(difference) > SHIFT_MS_MIN else 0
         before, present, _, began_s = self._table.read(slot)
         before, present = before - _ZERO, present - _ZERO
@@ -60,6 +69,10 @@ class DeviceClocks:
         lowest = min(before, present)
         return lowest if abs(lowest) > SHIFT_MS_MIN else 0
 
-    def _write(self, key: bytes, slot: int, arrival: Arrival, before: int, present: int, began_s: int) -> None:
-        self._table.write(slot, before + _ZERO, present + _ZERO, seconds(arrival.received_at), began_s)
+    def _write(
+        self, key: bytes, slot: int, arrival: Arrival, before: int, present: int, began_s: int
+    ) -> None:
+        self._table.write(
+            slot, before + _ZERO, present + _ZERO, seconds(arrival.received_at), began_s
+        )
         self._changes.note(key[0], arrival.offset)

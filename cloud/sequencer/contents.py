@@ -1,4 +1,6 @@
-"""What came under the last 64 numbers of a NUMBERED line, as checksums: other bytes under the same number are no repeat. No I/O."""
+"""What came under the last 64 numbers of a NUMBERED line, as checksums: other bytes under the same
+number are no repeat. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,17 @@ RING_BYTES: Final = KEPT * _ONE.size
 
 
 class Contents:
-    """Of one line: a ring of checksums, where 0 is unknown, and the ring of the run before its counter began anew."""
+    """Of one line: a ring of checksums, where 0 is unknown, and the ring of the run before its
+    counter began anew.
+    """
 
     __slots__ = ("before", "ring")
 
     def __init__(self, ring: bytes = bytes(RING_BYTES), before: bytes = b"") -> None:
         if len(ring) != RING_BYTES or len(before) not in (0, RING_BYTES):
-            raise ValueError(f"contents of {len(ring)} and {len(before)} bytes: expected {RING_BYTES}")
+            raise ValueError(
+                f"contents of {len(ring)} and {len(before)} bytes: expected {RING_BYTES}"
+            )
         self.ring = bytearray(ring)
         self.before = before
 
@@ -29,9 +35,13 @@ class Contents:
         _ONE.pack_into(self.ring, number % KEPT * _ONE.size, content)
 
     def is_other(self, number: int, content: int) -> bool:
-        """Came something else under a number of the last KEPT, and is this no repeat of the run before either?"""
+        """Came something else under a number of the last KEPT, and is this no repeat of the run
+        before either?
+        """
         known = self._at(self.ring, number)
-        return known not in (0, content) and (not self.before or self._at(self.before, number) != content)
+        return known not in (0, content) and (
+            not self.before or self._at(self.before, number) != content
+        )
 
     def begin_anew(self) -> None:
         """The device counts anew."""

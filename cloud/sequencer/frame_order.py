@@ -1,11 +1,15 @@
-"""Each frame once and in order, for one partition of `ew.up`. No I/O: records and time in, records and statements out.
+"""Each frame once and in order, for one partition of `ew.up`.
 
-`accept` and `tick` return what passes on now, in that order. ORDERED frames are decided in `ordered`, NUMBERED ones in `numbered`; FREE
-ones pass. `clocks` says of each by how much its device's clock is wrong. What is known lies in a StateTable; `block_row` and `load_block`
-make it the rows of `ew.sequence` and read them again.
+No I/O: records and time in, records and statements out.
 
-After a restart the records from `read_from` on are read again. Those below `emitted_before` were passed on by the process before: they
-repeat the changes of state that no row holds yet, and nothing of them comes out; nothing is decided by time or by a bound meanwhile.
+`accept` and `tick` return what passes on now, in that order. ORDERED frames are decided in
+`ordered`, NUMBERED ones in `numbered`; FREE ones pass. `clocks` says of each by how much its
+device's clock is wrong. What is known lies in a StateTable; `block_row` and `load_block` make it
+the rows of `ew.sequence` and read them again.
+
+After a restart the records from `read_from` on are read again. Those below `emitted_before` were
+passed on by the process before: they repeat the changes of state that no row holds yet, and nothing
+of them comes out; nothing is decided by time or by a bound meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +24,15 @@ from edgewake.cloud.sequencer.clocks import DeviceClocks, clock_key
 from edgewake.cloud.sequencer.numbered import NumberedRecords
 from edgewake.cloud.sequencer.ordered import OrderedFrames
 from edgewake.cloud.sequencer.state_rows import BlockRow, decode_block, encode_block
-from edgewake.cloud.sequencer.state_table import BLOCKS, State, StateTable, epoch_of, line_digest, seconds, state_key
+from edgewake.cloud.sequencer.state_table import (
+    BLOCKS,
+    State,
+    StateTable,
+    epoch_of,
+    line_digest,
+    seconds,
+    state_key,
+)
 from edgewake.protocol.record import Discipline
 
 _DIGEST_BYTES = 12
@@ -44,7 +56,9 @@ class FrameOrder:
     # In
 
     def replay_before(self, offset: int) -> None:
-        """Records below this offset were passed on before: they come again to repeat their changes of state."""
+        """Records below this offset were passed on before: they come again to repeat their changes
+        of state.
+        """
         self.emitted_before = offset
         self._ordered.is_replaying = offset > 0
 
@@ -65,7 +79,9 @@ class FrameOrder:
         discipline = placement.discipline
         if arrival.sent_at is not None:
             clock = clock_key(arrival.device)
-            arrival.shift = self._clocks.shift(clock, arrival, arrival.sent_at, is_known=self._is_in_row(clock[0], arrival.offset))
+            arrival.shift = self._clocks.shift(
+                clock, arrival, arrival.sent_at, is_known=self._is_in_row(clock[0], arrival.offset)
+            )
         if discipline is Discipline.FREE:
             return self._accept_free(arrival)
         digest = line_digest(arrival.device, placement.stream, discipline)
@@ -93,7 +109,10 @@ class FrameOrder:
         return self._ordered.tick(now_s=now_s, now_ms=now_ms, offset=offset)
 
     def sweep(self, *, now_ms: int, offset: int) -> list[Output]:
-        """Count holes that are too old, forget old epochs and what is over the bound. Call it about once a minute."""
+        """Count holes that are too old, forget old epochs and what is over the bound.
+
+        Call it about once a minute.
+        """
         out = self._ordered.close_old_holes(now_ms=now_ms, offset=offset)
         return out + self._forget(self._old_epochs(now_ms), offset=offset, now_ms=now_ms)
 
@@ -115,7 +134,9 @@ class FrameOrder:
         return self._ordered.holes_count
 
     def read_from(self, position: int) -> int:
-        """From where the partition is read after a restart, when all before `position` was accepted and no row is due."""
+        """From where the partition is read after a restart, when all before `position` was accepted
+        and no row is due.
+        """
         return min(self._ordered.holding.first_offset(position), self.changes.read_from(position))
 
     def waits_from(self, position: int) -> int:
@@ -171,10 +192,15 @@ class FrameOrder:
             return out + self._ordered.open(key, slot, arrival, now_s=now_s)
         return out + self._numbered.open(key, slot, arrival)
 
-    def _replace_epoch(self, key: bytes, digest: bytes, line: list[tuple[int, int]], arrival: Arrival) -> tuple[int, list[Output]]:
+    def _replace_epoch(
+        self, key: bytes, digest: bytes, line: list[tuple[int, int]], arrival: Arrival
+    ) -> tuple[int, list[Output]]:
         """Forget the epoch of the line that was quiet longest, never the highest."""
         highest = max(line)[0]
-        epoch, slot = min((one for one in line if one[0] != highest), key=lambda one: (self.table.read(one[1]).touched_s, one[0]))
+        epoch, slot = min(
+            (one for one in line if one[0] != highest),
+            key=lambda one: (self.table.read(one[1]).touched_s, one[0]),
+        )
         old = state_key(digest, epoch)
         out = self._ordered.forget(old, offset=arrival.offset, now_ms=arrival.received_at)
         self._numbered.forget(old)
@@ -191,7 +217,11 @@ class FrameOrder:
 
     def _old_epochs(self, now_ms: int) -> list[bytes]:
         highest, oldest_s = self._highest_epochs(), seconds(now_ms) - self._bounds.old_epoch_s
-        return [key for key, state in self.table.states() if state.touched_s < oldest_s and epoch_of(key) < highest[key[:_DIGEST_BYTES]]]
+        return [
+            key
+            for key, state in self.table.states()
+            if state.touched_s < oldest_s and epoch_of(key) < highest[key[:_DIGEST_BYTES]]
+        ]
 
     def _surplus(self) -> list[bytes]:
         """At the bound: a twentieth of the states, old epochs first, then the quietest lines."""
@@ -200,7 +230,10 @@ class FrameOrder:
         def worth(one: tuple[bytes, State]) -> tuple[bool, int]:
             return epoch_of(one[0]) == highest[one[0][:_DIGEST_BYTES]], one[1].touched_s
 
-        return [key for key, _ in sorted(self.table.states(), key=worth)[: self._bounds.states // 20 + 1]]
+        return [
+            key
+            for key, _ in sorted(self.table.states(), key=worth)[: self._bounds.states // 20 + 1]
+        ]
 
     def _forget(self, keys: Iterable[bytes], *, offset: int, now_ms: int) -> list[Output]:
         gone = set(keys)

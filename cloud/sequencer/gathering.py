@@ -1,8 +1,8 @@
 """How long a turn gathers records before it commits them. No I/O.
 
-A turn is one transaction. For one of a single record Kafka is asked seven times, for one of two records nine times and not fourteen. So a
-record waits for the next one where that is likely to come soon, and for all that come in a short time where they are many. A lone one goes
-at once.
+A turn is one transaction. For one of a single record Kafka is asked seven times, for one of two
+records nine times and not fourteen. So a record waits for the next one where that is likely to come
+soon, and for all that come in a short time where they are many. A lone one goes at once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 from edgewake.cloud.kafka.rate import Rate
 
 SHORT_S: Final = 0.02
-"""Seconds to gather where one or more come in that time. With 50 ms Kafka takes a tenth less at 1,000 records a second, and readers have
-them 10 to 25 ms later."""
+"""Seconds to gather where one or more come in that time. With 50 ms Kafka takes a tenth less at
+1,000 records a second, and readers have them 10 to 25 ms later."""
 LONG_S: Final = 0.06
-"""Seconds to wait for one more at the most: so much later somebody sees a reading who looks on. Twenty vehicles that send once a second,
-evenly spread, come 50 ms after each other: two share a turn, and Kafka works a seventh less. Where less than one is likely to come in that
-time nobody waits."""
+"""Seconds to wait for one more at the most: so much later somebody sees a reading who looks on.
+Twenty vehicles that send once a second, evenly spread, come 50 ms after each other: two share a
+turn, and Kafka works a seventh less. Where less than one is likely to come in that time nobody
+waits."""
 SPAN_S: Final = 1.0
 """Seconds over which records are counted to know how many will come."""
 

@@ -1,7 +1,7 @@
 """Frames that wait for an earlier one, with the bounds on them. No I/O.
 
-The largest holder is found in O(log n): sizes are pushed on a heap as they grow, and entries that are no longer true are dropped when
-they come to its top.
+The largest holder is found in O(log n): sizes are pushed on a heap as they grow, and entries that
+are no longer true are dropped when they come to its top.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Frames of one state that later ones have passed: which they are, and whether they may still come. No I/O.
+"""Frames of one state that later ones have passed: which they are, and whether they may still come.
 
-A bounded list of ranges. Each range keeps the reading numbers at its ends, so a count is exact however often a frame splits it.
+No I/O.
+
+A bounded list of ranges. Each range keeps the reading numbers at its ends, so a count is exact
+however often a frame splits it.
 """
 
 from __future__ import annotations
@@ -10,11 +13,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 HOLES_MAX: Final = 32
-"""Ranges remembered per state. One more, and the lowest is counted as lost: what comes of it later would count as a repeat."""
+"""Ranges remembered per state. One more, and the lowest is counted as lost: what comes of it later
+would count as a repeat."""
 
 
 class Hole(NamedTuple):
-    """Frames `first` to `last` have not come; they hold the readings from `seq` up to, but not including, `end_seq`."""
+    """Frames `first` to `last` have not come; they hold the readings from `seq` up to, but not
+    including, `end_seq`.
+    """
 
     first: int
     last: int
@@ -23,7 +29,8 @@ class Hole(NamedTuple):
     opened_s: int
     """Seconds since 2020 (state_table.seconds)."""
     counted: bool
-    """Is the loss stated already (by the device's own gap frame), or not to be counted (frames before an unknown beginning)?"""
+    """Is the loss stated already (by the device's own gap frame), or not to be counted (frames
+    before an unknown beginning)?"""
 
 
 class Holes:
@@ -45,19 +52,26 @@ class Holes:
         return self._shrink()
 
     def fill(self, number: int, *, seq: int, readings: int) -> tuple[bool, list[Hole]]:
-        """A frame has come: was it in a hole? And the holes that are forgotten because the frame has split one."""
+        """A frame has come: was it in a hole? And the holes that are forgotten because the frame
+        has split one.
+        """
         i = self._index(number)
         if i < 0 or self._holes[i].last < number:
             return False, []
         hole = self._holes[i]
         seq = min(max(seq, hole.seq), hole.end_seq)
         end_seq = min(max(seq + readings, seq), hole.end_seq)
-        parts = [hole._replace(last=number - 1, end_seq=seq), hole._replace(first=number + 1, seq=end_seq)]
+        parts = [
+            hole._replace(last=number - 1, end_seq=seq),
+            hole._replace(first=number + 1, seq=end_seq),
+        ]
         self._holes[i : i + 1] = [part for part in parts if part.first <= part.last]
         return True, self._shrink()
 
     def count(self, first: int, last: int) -> bool:
-        """The device's gap frame states these frames as lost: is that news? They may still come late."""
+        """The device's gap frame states these frames as lost: is that news? They may still come
+        late.
+        """
         news = False
         for i in range(max(0, self._index(first)), len(self._holes)):
             hole = self._holes[i]

@@ -1,11 +1,13 @@
-"""Which shards this process serves: a Kafka consumer group over the partitions of `ew.sequence`, of which it reads nothing.
+"""Which shards this process serves: a Kafka consumer group over the partitions of `ew.sequence`, of
+which it reads nothing.
 
-Cooperative rebalancing: only shards that move are taken from their process, all others go on. Static membership: a process that is back
-under its name within `session_s` has its shards again without any rebalance. The group's offsets of `ew.up` are only published, for lag
-tools and for the bridges; the truth stands on `ew.sequence`.
+Cooperative rebalancing: only shards that move are taken from their process, all others go on.
+Static membership: a process that is back under its name within `session_s` has its shards again
+without any rebalance. The group's offsets of `ew.up` are only published, for lag tools and for the
+bridges; the truth stands on `ew.sequence`.
 
-The newer group protocol (KIP-848) would do, too, but its session time-out is the broker's, 45 s unless the operator changes it, and a
-shard may not wait that long for its next process.
+The newer group protocol (KIP-848) would do, too, but its session time-out is the broker's, 45 s
+unless the operator changes it, and a shard may not wait that long for its next process.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from edgewake.protocol.topics import SEQUENCER_GROUP
 log = logging.getLogger("edgewake.sequencer")
 
 HEARTBEAT_S: Final = 0.5
-"""Seconds between two heartbeats, a third of the session at most. The answer to one tells that shards move, so a heartbeat is also what a
-takeover waits for before it begins."""
+"""Seconds between two heartbeats, a third of the session at most. The answer to one tells that
+shards move, so a heartbeat is also what a takeover waits for before it begins."""
 FENCED_S: Final = 3.0
 """Seconds in which the group tells whether a process of our name joined it: some heartbeats."""
 FORGOTTEN_S: Final = 4.0
@@ -56,7 +58,9 @@ class Membership:
         on_gained: Callable[[Sequence[int]], None],
         on_lost: Callable[[Sequence[int]], None],
     ) -> None:
-        """`session_s`: seconds without a heartbeat after which the group takes this process for dead."""
+        """`session_s`: seconds without a heartbeat after which the group takes this process for
+        dead.
+        """
         self._session_s = session_s
         self._on_gained, self._on_lost = on_gained, on_lost
         self.is_joined = False
@@ -67,7 +71,9 @@ class Membership:
             "heartbeat.interval.ms": int(min(HEARTBEAT_S, session_s / 3) * 1000),
         }
         self._consumer = clients.consumer(config, name, group=SEQUENCER_GROUP, **more, **_CONSUMER)
-        self._consumer.subscribe([topics.SEQUENCE], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
+        self._consumer.subscribe(
+            [topics.SEQUENCE], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke
+        )
 
     def _assign(self, consumer: Consumer, gained: list[TopicPartition]) -> None:
         self.is_joined = True
@@ -81,26 +87,38 @@ class Membership:
         consumer.incremental_unassign(lost)
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Take part in the group. Raises NameTaken, KafkaException, or LocalError where Kafka allows no such session."""
+        """Take part in the group.
+
+        Raises NameTaken, KafkaException, or LocalError where Kafka allows no such session.
+        """
         message = self._consumer.poll(timeout_s)
         if message is None:
             return
-        if (error := message.error()) is not None and error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+        if (
+            error := message.error()
+        ) is not None and error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
             raise LocalError(
-                f"session_s = {self._session_s:g}: expected what Kafka allows, between its group.min.session.timeout.ms (6000 by default) "
+                f"session_s = {self._session_s:g}: expected what Kafka allows, between its "
+                "group.min.session.timeout.ms (6000 by default) "
                 "and its group.max.session.timeout.ms"
             )
         check_event(message)
 
     def raise_if_name_taken(self, clock: Clock) -> None:
-        """Another process serves a shard of ours: did the group give it away, or is there one of our own name? Then NameTaken."""
+        """Another process serves a shard of ours: did the group give it away, or is there one of
+        our own name? Then NameTaken.
+        """
         until_s = clock.monotonic_s() + FENCED_S
         while clock.monotonic_s() < until_s:
             self.poll(POLL_S)
 
     def publish(self, positions: Mapping[int, int]) -> None:
-        """Tell how far the partitions of `ew.up` are sequenced; does not wait, and a failure is made good by the next one."""
-        offsets = [TopicPartition(topics.UP, partition, offset) for partition, offset in positions.items()]
+        """Tell how far the partitions of `ew.up` are sequenced; does not wait, and a failure is
+        made good by the next one.
+        """
+        offsets = [
+            TopicPartition(topics.UP, partition, offset) for partition, offset in positions.items()
+        ]
         try:
             self._consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
@@ -111,16 +129,27 @@ class Membership:
         self._consumer.close()
 
 
-def is_name_in_use(config: KafkaConfig, name: str, *, session_s: float, clock: Clock, pause: Callable[[float], object]) -> bool:
-    """Does a member of our name live? Call it when we are none: the group forgets one that does not live after `session_s`.
+def is_name_in_use(
+    config: KafkaConfig,
+    name: str,
+    *,
+    session_s: float,
+    clock: Clock,
+    pause: Callable[[float], object],
+) -> bool:
+    """Does a member of our name live? Call it when we are none: the group forgets one that does not
+    live after `session_s`.
 
-    A Kafka that was killed just after we joined may know us only as we were before, and fences us although nobody took our name.
+    A Kafka that was killed just after we joined may know us only as we were before, and fences us
+    although nobody took our name.
     """
     admin = clients.admin(config)
     until_s = clock.monotonic_s() + session_s + FORGOTTEN_S
     while clock.monotonic_s() < until_s:
         try:
-            group = admin.describe_consumer_groups([SEQUENCER_GROUP], request_timeout=DESCRIBE_TIMEOUT_S)[SEQUENCER_GROUP].result()
+            group = admin.describe_consumer_groups(
+                [SEQUENCER_GROUP], request_timeout=DESCRIBE_TIMEOUT_S
+            )[SEQUENCER_GROUP].result()
             if all(member.group_instance_id != name for member in group.members):
                 return False
         except KafkaException as error:
@@ -132,8 +161,8 @@ def is_name_in_use(config: KafkaConfig, name: str, *, session_s: float, clock: C
 def check_event(message: Message) -> None:
     """An event of a consumer: most pass by themselves, the rest end the session (KafkaException).
 
-    The only fatal one is that another member has our group instance id (NameTaken); to join again would throw that one out in turn,
-    for ever.
+    The only fatal one is that another member has our group instance id (NameTaken); to join again
+    would throw that one out in turn, for ever.
     """
     error = message.error()
     if error is None:

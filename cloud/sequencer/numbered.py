@@ -1,11 +1,15 @@
-"""NUMBERED records: numbers that grow, holes allowed (plain devices with `seq`, `one_way` frames). Repeats end here, nothing waits. No I/O.
+"""NUMBERED records: numbers that grow, holes allowed (plain devices with `seq`, `one_way` frames).
 
-A state knows which of the last WINDOW numbers came: 64 of them in the slot, where all before have come or never will; the full window
-(an integer of 1024 bits) only while one of the older ones is open.
+Repeats end here, nothing waits. No I/O.
 
-A number below the window, received no earlier than the last one, is no repeat: the device began to count anew (it restarted, or it once
-sent a huge number). So is one of the last 64 numbers with other contents than came under it, and number 0 or 1 again after RESTART_S. What
-follows is stated as RESTARTED and passes; nothing silences a device.
+A state knows which of the last WINDOW numbers came: 64 of them in the slot, where all before have
+come or never will; the full window (an integer of 1024 bits) only while one of the older ones is
+open.
+
+A number below the window, received no earlier than the last one, is no repeat: the device began to
+count anew (it restarted, or it once sent a huge number). So is one of the last 64 numbers with
+other contents than came under it, and number 0 or 1 again after RESTART_S. What follows is stated
+as RESTARTED and passes; nothing silences a device.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ _OLDER: Final = _MASK ^ _SHORT_MASK
 class NumberedRecords:
     """The NUMBERED states of one partition."""
 
-    def __init__(self, bounds: Bounds, table: StateTable, changes: Changes, outcomes: Counter[str]) -> None:
+    def __init__(
+        self, bounds: Bounds, table: StateTable, changes: Changes, outcomes: Counter[str]
+    ) -> None:
         self._bounds, self._table, self._changes, self._outcomes = bounds, table, changes, outcomes
         self.wide: dict[bytes, int] = {}
         """Full windows by key."""
@@ -57,7 +63,9 @@ class NumberedRecords:
         else:
             back = state.next - 1 - number
             has_come = back >= 0 and (back >= WINDOW or bool(self._window(key, state) >> back & 1))
-            if self._has_restarted(key, state, back, arrival) or (has_come and self._is_other(key, back, number, content)):
+            if self._has_restarted(key, state, back, arrival) or (
+                has_come and self._is_other(key, back, number, content)
+            ):
                 return self._restart(key, slot, arrival)
             if has_come:
                 self._outcomes["repeat"] += 1
@@ -73,7 +81,9 @@ class NumberedRecords:
         window = self.wide.get(key)
         return state.detail | _OLDER if window is None else window
 
-    def _note_number(self, key: bytes, slot: int, state: State, back: int, arrival: Arrival) -> None:
+    def _note_number(
+        self, key: bytes, slot: int, state: State, back: int, arrival: Arrival
+    ) -> None:
         window, next_number = self._window(key, state), state.next
         if back < 0:
             window = (window << min(-back, WINDOW) | 1) & _MASK
@@ -99,7 +109,12 @@ class NumberedRecords:
 
     def _is_other(self, key: bytes, back: int, number: int, content: int) -> bool:
         contents = self.contents.get(key)
-        return contents is not None and content != 0 and back < KEPT and contents.is_other(number, content)
+        return (
+            contents is not None
+            and content != 0
+            and back < KEPT
+            and contents.is_other(number, content)
+        )
 
     def _note_content(self, key: bytes, number: int, content: int, *, skipped: int = 0) -> None:
         contents = self.contents.get(key)
@@ -119,12 +134,22 @@ class NumberedRecords:
         self._outcomes["passed"] += 1
         number = placement.last
         return [
-            Statement(StatementKind.RESTARTED, arrival.device, placement.epoch, placement.stream, number, number, placement.seq),
+            Statement(
+                StatementKind.RESTARTED,
+                arrival.device,
+                placement.epoch,
+                placement.stream,
+                number,
+                number,
+                placement.seq,
+            ),
             arrival,
         ]
 
     def _begin(self, key: bytes, slot: int, arrival: Arrival) -> None:
-        """Numbers just below the first one may come late; what is further below would be a restart."""
+        """Numbers just below the first one may come late; what is further below would be a
+        restart.
+        """
         received_s = seconds(arrival.received_at)
         self.wide.pop(key, None)
         self._table.write(slot, arrival.placement.last + 1, 1, received_s, received_s)

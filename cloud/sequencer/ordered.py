@@ -1,11 +1,13 @@
 """ORDERED frames: numbered from 1 without holes (agents). No I/O.
 
-The next one passes; an older one is a repeat; an early one waits for its turn. What has waited too long passes, and the hole before it is
-stated OPEN, not lost: the device still has the frame and sends it again, and when it comes it passes once, marked late. A hole is lost,
-and counted, when the device's own gap frame says so or when a day has passed.
+The next one passes; an older one is a repeat; an early one waits for its turn. What has waited too
+long passes, and the hole before it is stated OPEN, not lost: the device still has the frame and
+sends it again, and when it comes it passes once, marked late. A hole is lost, and counted, when the
+device's own gap frame says so or when a day has passed.
 
-A state that is not known begins with number 1, at once. Any other number waits a short time for the ones before it and then begins the
-state there: UNKNOWN_BEFORE, without a count, for not to know is not to miss.
+A state that is not known begins with number 1, at once. Any other number waits a short time for the
+ones before it and then begins the state there: UNKNOWN_BEFORE, without a count, for not to know is
+not to miss.
 """
 
 from __future__ import annotations
@@ -24,9 +26,14 @@ OPENING = 0
 
 
 class OrderedFrames:
-    """The ORDERED states of one partition. `now_ms` is the time of what happens: a record's, or the clock's."""
+    """The ORDERED states of one partition.
 
-    def __init__(self, bounds: Bounds, table: StateTable, changes: Changes, outcomes: Counter[str]) -> None:
+    `now_ms` is the time of what happens: a record's, or the clock's.
+    """
+
+    def __init__(
+        self, bounds: Bounds, table: StateTable, changes: Changes, outcomes: Counter[str]
+    ) -> None:
         self._bounds, self._table, self._changes, self._outcomes = bounds, table, changes, outcomes
         self.holding = Holding()
         self.holes: dict[bytes, Holes] = {}
@@ -74,7 +81,9 @@ class OrderedFrames:
             while (held := self.holding.get(key)) is not None:
                 slot = self._table.find(key)
                 is_opening = self._table.read(slot).next == OPENING
-                if now_s - held.since_s < (self._bounds.unknown_s if is_opening else self._bounds.hold_s):
+                if now_s - held.since_s < (
+                    self._bounds.unknown_s if is_opening else self._bounds.hold_s
+                ):
                     break
                 self._open_hole(key, slot, now_ms, offset, out)
         return out
@@ -105,20 +114,48 @@ class OrderedFrames:
 
     # A frame whose turn it is, or was
 
-    def _write(self, key: bytes, slot: int, next_number: int, next_seq: int, arrival: Arrival) -> None:
+    def _write(
+        self, key: bytes, slot: int, next_number: int, next_seq: int, arrival: Arrival
+    ) -> None:
         self._table.write(slot, next_number, next_seq, seconds(arrival.received_at), 0)
         self._changes.note(key[0], arrival.offset)
 
-    def _pass_in_turn(self, key: bytes, slot: int, next_number: int, next_seq: int, arrival: Arrival, out: list[Output]) -> None:
-        """A frame or gap frame that reaches the number whose turn it is. A gap frame may cover frames that wait or come later."""
+    def _pass_in_turn(
+        self,
+        key: bytes,
+        slot: int,
+        next_number: int,
+        next_seq: int,
+        arrival: Arrival,
+        out: list[Output],
+    ) -> None:
+        """A frame or gap frame that reaches the number whose turn it is.
+
+        A gap frame may cover frames that wait or come later.
+        """
         placement = arrival.placement
         first, last, end_seq = placement.first, placement.last, placement.seq + placement.readings
-        if first < next_number and (holes := self.holes.get(key)) is not None and holes.count(first, last):
+        if (
+            first < next_number
+            and (holes := self.holes.get(key)) is not None
+            and holes.count(first, last)
+        ):
             self._changes.decided(key[0], arrival.offset)
         held = self.holding.get(key)
-        covered = sorted(number for number in held.arrivals if number <= last) if held is not None and last >= held.lowest() else []
+        covered = (
+            sorted(number for number in held.arrivals if number <= last)
+            if held is not None and last >= held.lowest()
+            else []
+        )
         if first != last or covered:
-            hole = Hole(next_number, last, next_seq, max(next_seq, end_seq), seconds(arrival.received_at), counted=True)
+            hole = Hole(
+                next_number,
+                last,
+                next_seq,
+                max(next_seq, end_seq),
+                seconds(arrival.received_at),
+                counted=True,
+            )
             self._remember(key, arrival, hole, arrival.offset, out)
         self._write(key, slot, last + 1, end_seq, arrival)
         out.append(arrival)
@@ -140,7 +177,9 @@ class OrderedFrames:
         if holes is not None:
             before = len(holes)
             if placement.first == placement.last:
-                is_late, lost = holes.fill(placement.first, seq=placement.seq, readings=placement.readings)
+                is_late, lost = holes.fill(
+                    placement.first, seq=placement.seq, readings=placement.readings
+                )
                 out += self._lost(holes, lost)
             else:
                 is_late = holes.count(placement.first, placement.last)
@@ -177,16 +216,22 @@ class OrderedFrames:
         if self.is_replaying:
             return out
         bounds = self._bounds
-        while (held := self.holding.get(key)) is not None and (len(held.arrivals) > bounds.frames or held.bytes > bounds.bytes):
+        while (held := self.holding.get(key)) is not None and (
+            len(held.arrivals) > bounds.frames or held.bytes > bounds.bytes
+        ):
             self._open_hole(key, self._table.find(key), arrival.received_at, arrival.offset, out)
         while self.holding.bytes > bounds.bytes_total:
             largest = self.holding.largest()
-            self._open_hole(largest, self._table.find(largest), arrival.received_at, arrival.offset, out)
+            self._open_hole(
+                largest, self._table.find(largest), arrival.received_at, arrival.offset, out
+            )
         return out
 
     # Holes
 
-    def _open_hole(self, key: bytes, slot: int, now_ms: int, offset: int, out: list[Output]) -> None:
+    def _open_hole(
+        self, key: bytes, slot: int, now_ms: int, offset: int, out: list[Output]
+    ) -> None:
         """Wait no longer for the frames before the lowest one that waits."""
         held = self.holding.get(key)
         assert held is not None
@@ -196,21 +241,34 @@ class OrderedFrames:
         next_number, next_seq, touched_s, _ = self._table.read(slot)
         names = (device, placement.epoch, placement.stream)
         if next_number == OPENING:
-            hole = Hole(max(1, first - WINDOW), first - 1, 0, placement.seq, seconds(now_ms), counted=True)
+            hole = Hole(
+                max(1, first - WINDOW), first - 1, 0, placement.seq, seconds(now_ms), counted=True
+            )
             out.append(Statement(StatementKind.UNKNOWN_BEFORE, *names, 1, first - 1, 1))
             self._outcomes["unknown"] += 1
         else:
-            hole = Hole(next_number, first - 1, next_seq, max(next_seq, placement.seq), seconds(now_ms), counted=False)
+            hole = Hole(
+                next_number,
+                first - 1,
+                next_seq,
+                max(next_seq, placement.seq),
+                seconds(now_ms),
+                counted=False,
+            )
             out.append(Statement(StatementKind.OPEN, *names, hole.first, hole.last, hole.seq))
             self._outcomes["opened"] += 1
         self._remember(key, arrival, hole, offset, out)
         self._table.write(slot, first, placement.seq, touched_s, 0)
         self._pass_run(key, slot, out)
 
-    def _remember(self, key: bytes, arrival: Arrival, hole: Hole, offset: int, out: list[Output]) -> None:
+    def _remember(
+        self, key: bytes, arrival: Arrival, hole: Hole, offset: int, out: list[Output]
+    ) -> None:
         holes = self.holes.get(key)
         if holes is None:
-            holes = self.holes[key] = Holes(arrival.device, arrival.placement.stream, arrival.placement.epoch)
+            holes = self.holes[key] = Holes(
+                arrival.device, arrival.placement.stream, arrival.placement.epoch
+            )
         before = len(holes)
         lost = holes.open(hole)
         if self.holes_count + len(holes) - before > self._bounds.holes_total:
@@ -227,4 +285,14 @@ class OrderedFrames:
     def _lost(self, holes: Holes, lost: list[Hole]) -> list[Output]:
         self._outcomes["gap"] += len(lost)
         names = (holes.device, holes.epoch, holes.stream)
-        return [Statement(StatementKind.MISSING, *names, hole.first, hole.last, hole.seq, max(0, hole.end_seq - hole.seq)) for hole in lost]
+        return [
+            Statement(
+                StatementKind.MISSING,
+                *names,
+                hole.first,
+                hole.last,
+                hole.seq,
+                max(0, hole.end_seq - hole.seq),
+            )
+            for hole in lost
+        ]

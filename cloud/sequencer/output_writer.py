@@ -1,6 +1,7 @@
 """What a transaction writes, record by record.
 
-ew.s.<stream>   the record as it is, with its origin and what was found out about its clocks; or a gap record that the sequencer states
+ew.s.<stream>   the record as it is, with its origin and what was found out about its clocks; or a
+                gap record that the sequencer states
 ew.sequence     block rows and positions (state_rows)
 ew.devices      when devices were last seen
 ew.dead         what no bridge wrote
@@ -33,8 +34,11 @@ log = logging.getLogger("edgewake.sequencer")
 FULL_S: Final = 0.1
 """Seconds between attempts to hand a record to Kafka's client when its queue is full."""
 BRIDGE_APART_MS: Final = 60_000
-"""Smaller differences of a bridge's clock and Kafka's are taken for the way; an event may be five minutes ahead of its reception."""
-LOGGED_MAX: Final = 10  # statements of one transaction that are logged one by one; the rest as a number
+"""Smaller differences of a bridge's clock and Kafka's are taken for the way; an event may be five
+minutes ahead of its reception."""
+LOGGED_MAX: Final = (
+    10  # statements of one transaction that are logged one by one; the rest as a number
+)
 
 
 class StreamTopics:
@@ -55,9 +59,13 @@ class StreamTopics:
             new = {topics.stream_topic(stream) for stream in streams} - self._counts.keys()
             topic_admin.ensure_topics(self._config, new, client=self._client)
             counts = metadata.partition_counts(self._client)
-            # One that was made this moment may not be listed yet; another process may have made it with another number.
+            # One that was made this moment may not be listed yet; another process may have made it
+            # with another number.
             self._counts |= {
-                name: counts.get(name) or metadata.partition_count(self._client, name) or self._config.partitions for name in new
+                name: counts.get(name)
+                or metadata.partition_count(self._client, name)
+                or self._config.partitions
+                for name in new
             }
 
     def partition(self, stream: str, up_partition: int) -> int:
@@ -80,7 +88,10 @@ class OutputWriter:
                 stream = output.placement.stream
                 place = places.get(stream)
                 if place is None:
-                    place = places[stream] = topics.stream_topic(stream), self._streams.partition(stream, up_partition)
+                    place = places[stream] = (
+                        topics.stream_topic(stream),
+                        self._streams.partition(stream, up_partition),
+                    )
                 self._pass_on(up_partition, output, *place)
             else:
                 statements += 1
@@ -88,10 +99,18 @@ class OutputWriter:
                 if statements <= LOGGED_MAX:
                     _log(output)
         if statements > LOGGED_MAX:
-            log.warning("%d more such statements in the same transaction", statements - LOGGED_MAX, extra={"event": "sequence.gaps"})
+            log.warning(
+                "%d more such statements in the same transaction",
+                statements - LOGGED_MAX,
+                extra={"event": "sequence.gaps"},
+            )
 
     def _pass_on(self, up_partition: int, arrival: Arrival, topic: str, partition: int) -> None:
-        kept_at = arrival.received_at if abs(arrival.received_at - arrival.bridge_at) > BRIDGE_APART_MS else None
+        kept_at = (
+            arrival.received_at
+            if abs(arrival.received_at - arrival.bridge_at) > BRIDGE_APART_MS
+            else None
+        )
         headers = [(ORIGIN_HEADER, record.origin(up_partition, arrival.offset))]
         if arrival.late:
             headers.append((LATE_HEADER, b"1"))
@@ -99,11 +118,24 @@ class OutputWriter:
         self.produce(topic, value, arrival.device, partition, arrival.received_at, headers)
 
     def _state(self, up_partition: int, one: Statement, now_ms: int) -> None:
-        frame = Frame(one.epoch, one.last, one.seq, (), {}, gap=Gap(one.kind, one.lost), first_frame=one.first)
-        value = record.encode(
-            device=one.device, stream=one.stream, mode=Mode.ACK, sent_at=None, received_at=now_ms, frame_bytes=frames.encode(frame)
+        frame = Frame(
+            one.epoch, one.last, one.seq, (), {}, gap=Gap(one.kind, one.lost), first_frame=one.first
         )
-        self.produce(topics.stream_topic(one.stream), value, one.device, self._streams.partition(one.stream, up_partition), now_ms)
+        value = record.encode(
+            device=one.device,
+            stream=one.stream,
+            mode=Mode.ACK,
+            sent_at=None,
+            received_at=now_ms,
+            frame_bytes=frames.encode(frame),
+        )
+        self.produce(
+            topics.stream_topic(one.stream),
+            value,
+            one.device,
+            self._streams.partition(one.stream, up_partition),
+            now_ms,
+        )
 
     def write_row(self, shard: int, key: str, value: bytes | None, now_ms: int) -> None:
         """A row of `ew.sequence`; None deletes it."""
@@ -117,7 +149,11 @@ class OutputWriter:
         """Somebody else wrote to `ew.up`."""
         origin = f"{topics.UP} {message.partition()}:{message.offset()}"
         letter = DeadLetter(
-            reason=RejectReason.SHAPE, detail="no placement header of a bridge", topic=origin, part=self._part, received_at=now_ms
+            reason=RejectReason.SHAPE,
+            detail="no placement header of a bridge",
+            topic=origin,
+            part=self._part,
+            received_at=now_ms,
         )
         self.produce(topics.DEAD, message.value(), message.key(), 0, now_ms, letter.headers())
 
@@ -133,7 +169,9 @@ class OutputWriter:
         """Hand a record to Kafka's client, however full its queue is. Raises KafkaException."""
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers)
+                self._producer.produce(
+                    topic, value, key, partition, timestamp=timestamp, headers=headers
+                )
             except BufferError:
                 self._producer.poll(FULL_S)
             else:
@@ -142,6 +180,7 @@ class OutputWriter:
 
 def _log(one: Statement) -> None:
     log.warning(
-        "%s, stream %s: frames %d to %d: %s", one.device, one.stream, one.first, one.last, one.kind.replace("_", " "),
+        "%s, stream %s: frames %d to %d: %s", one.device, one.stream, one.first, one.last,
+        one.kind.replace("_", " "),
         extra={"event": f"sequence.{one.kind}", "epoch": one.epoch, "lost_readings": one.lost},
     )  # fmt: skip

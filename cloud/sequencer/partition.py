@@ -1,8 +1,10 @@
-"""One partition of `ew.up` from its records to what one transaction writes. No I/O: batches and time in, values out.
+"""One partition of `ew.up` from its records to what one transaction writes.
 
-After `restore`, `start_at` and `replay` have brought back what the process before knew,
-`step` gives the records and statements to write, the block rows that are due, and the position. All of it belongs into one Kafka
-transaction; should that fail nothing of this object is true any more.
+No I/O: batches and time in, values out.
+
+After `restore`, `start_at` and `replay` have brought back what the process before knew, `step`
+gives the records and statements to write, the block rows that are due, and the position. All of it
+belongs into one Kafka transaction; should that fail nothing of this object is true any more.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class Partition:
         return is_waiting or self._swept_s is None or now_s - self._swept_s >= SWEEP_S
 
     @classmethod
-    def restore(cls, number: int, bounds: Bounds, *, position: Position, blocks: Mapping[int, bytes]) -> Partition:
+    def restore(
+        cls, number: int, bounds: Bounds, *, position: Position, blocks: Mapping[int, bytes]
+    ) -> Partition:
         """A partition as its rows have it. Raises ValueError."""
         made = cls(number, bounds)
         made.position = position
@@ -61,22 +65,30 @@ class Partition:
         return made
 
     def start_at(self, low: int, high: int, *, now_s: float) -> int:
-        """`ew.up` has the offsets `low` to `high`: from where to read. The number of records that were deleted unread.
+        """`ew.up` has the offsets `low` to `high`: from where to read.
 
-        A topic made anew begins below our position: then nothing of it was passed on yet. What was deleted waits no longer: who looks
-        at the position would wait for it until another record comes, and bridges that wait let none come.
+        The number of records that were deleted unread.
+
+        A topic made anew begins below our position: then nothing of it was passed on yet. What was
+        deleted waits no longer: who looks at the position would wait for it until another record
+        comes, and bridges that wait let none come.
         """
         read_from, emitted_before, waits_from, received_at = self.position
         if read_from > high or emitted_before > high:
             read_from, emitted_before, waits_from = low, 0, 0
         lost = max(0, low - max(emitted_before, 0)) if read_from >= 0 else 0
-        self.position = Position(max(low, read_from), max(low, emitted_before), max(low, waits_from), received_at)
+        self.position = Position(
+            max(low, read_from), max(low, emitted_before), max(low, waits_from), received_at
+        )
         self.order.replay_before(self.position.emitted_before)
         self.order.advance(self.position.read_from, now_s=now_s)
         return lost
 
     def replay(self, arrivals: Sequence[Arrival], position: int, *, now_s: float) -> None:
-        """Repeat what these records changed, the last of which ends at `position`. They were passed on before, so nothing comes out."""
+        """Repeat what these records changed, the last of which ends at `position`.
+
+        They were passed on before, so nothing comes out.
+        """
         order = self.order
         order.changes.now_s = now_s
         for arrival in arrivals:
@@ -89,8 +101,13 @@ class Partition:
         """From where records are read that were never passed on."""
         return max(self.position.read_from, self.position.emitted_before)
 
-    def step(self, arrivals: Sequence[Arrival], position: int, *, now_s: float, now_ms: int) -> Step | None:
-        """Accept these records, the last of which ends at `position`; and what is due by time. None: there is nothing to write."""
+    def step(
+        self, arrivals: Sequence[Arrival], position: int, *, now_s: float, now_ms: int
+    ) -> Step | None:
+        """Accept these records, the last of which ends at `position`; and what is due by time.
+
+        None: there is nothing to write.
+        """
         order = self.order
         order.changes.now_s = now_s
         out: list[Output] = []
@@ -105,9 +122,14 @@ class Partition:
             out += self._sweep(now_s, now_ms, position)
         if not out and emitted_before == before and not order.changes.has_urgent:
             return None
-        rows = [(block, order.block_row(block, through=position)) for block in order.changes.due(position)]
+        rows = [
+            (block, order.block_row(block, through=position))
+            for block in order.changes.due(position)
+        ]
         received_at = arrivals[-1].received_at if arrivals else self.position.received_at
-        self.position = Position(order.read_from(position), emitted_before, order.waits_from(emitted_before), received_at)
+        self.position = Position(
+            order.read_from(position), emitted_before, order.waits_from(emitted_before), received_at
+        )
         return Step(out, rows, self.position)
 
     def _sweep(self, now_s: float, now_ms: int, position: int) -> list[Output]:

@@ -10,8 +10,12 @@ from edgewake.protocol.device import DeviceSeen
 
 REPORT_S: Final = 5.0
 """Seconds between two reports of one device at least."""
-REPORTS_MAX: Final = 50  # rows of one shard and second: `ew.devices` is read whole by the operations, a large fleet reports less often
-DEVICES_MAX: Final = 4096  # devices of one shard that wait for their report; further ones are noted when they send the next time
+# rows of one shard and second: `ew.devices` is read whole by the operations, a large fleet reports
+# less often
+REPORTS_MAX: Final = 50
+# devices of one shard that wait for their report; further ones are noted when they send the next
+# time
+DEVICES_MAX: Final = 4096
 
 
 @dataclass(slots=True)
@@ -48,7 +52,9 @@ class Seen:
 
     def is_due(self, now_s: float) -> bool:
         """Is there something to report now?"""
-        return now_s - self._reported_s >= 1.0 and bool(self._devices or (self._waiting and now_s - self._round_s >= REPORT_S))
+        return now_s - self._reported_s >= 1.0 and bool(
+            self._devices or (self._waiting and now_s - self._round_s >= REPORT_S)
+        )
 
     def due(self, now_s: float) -> list[DeviceSeen]:
         """The reports that may be made now."""
@@ -63,4 +69,10 @@ class Seen:
     def _report(self, device: str) -> DeviceSeen:
         seen = self._devices.pop(device)
         streams = dict(sorted(seen.streams.items()))
-        return DeviceSeen(device=device, last_seen=seen.last_seen, skew_ms=seen.skew_ms, streams=streams, records=seen.records)
+        return DeviceSeen(
+            device=device,
+            last_seen=seen.last_seen,
+            skew_ms=seen.skew_ms,
+            streams=streams,
+            records=seen.records,
+        )

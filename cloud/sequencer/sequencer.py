@@ -1,11 +1,12 @@
 """The sequencer: `ew.up` in, `ew.s.<stream>` out, each frame once and in order per device.
 
-    membership ─ shards gained ─ claimed ─ restored and replayed in threads beside the loop ─┐
-    ew.up ─ batch ─ by shard ─ order ─ one transaction for all of a turn ────────────────────┴─ ew.s.*, ew.sequence
+    membership ─ shards gained ─ claimed ─ restored and replayed in threads beside the loop ─┐ ew.up
+    ─ batch ─ by shard ─ order ─ one transaction for all of a turn ────────────────────┴─ ew.s.*,
+    ew.sequence
 
-Its processes share 16 shards of four partitions each. A shard that moves stops only itself. After any failure nothing in memory is trusted:
-the session ends, and the next one reads states and positions as Kafka has them. A process that finds another one under its own name ends
-(LocalError).
+Its processes share 16 shards of four partitions each. A shard that moves stops only itself. After
+any failure nothing in memory is trusted: the session ends, and the next one reads states and
+positions as Kafka has them. A process that finds another one under its own name ends (LocalError).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ POLL_S: Final = 0.1
 PUBLISH_S: Final = 1.0
 """Seconds between two publications of positions and lag."""
 LEAVE_S: Final = 2.0
-"""Seconds that one who leaves tries to take its claims back; otherwise it is fenced by who comes after it."""
+"""Seconds that one who leaves tries to take its claims back; otherwise it is fenced by who comes
+after it."""
 RESTORES_MAX: Final = 4
 """Shards that are restored side by side; the ones that are served go on meanwhile."""
 
@@ -91,7 +93,9 @@ class Sequencer:
         """What ended the last session, until another one serves."""
 
     def why_not_ready(self) -> str:
-        """Empty while all its shards are served, at most READY_LAG_S behind; else what is in the way."""
+        """Empty while all its shards are served, at most READY_LAG_S behind; else what is in the
+        way.
+        """
         metrics = self.metrics
         if metrics.ready:
             return ""
@@ -108,7 +112,13 @@ class Sequencer:
             session: Session | None = None
             try:
                 transactional_id = f"sequencer-{self._config.name}-{self._rng.getrandbits(64):016x}"
-                session = Session(self._config, transactional_id, clock=self._clock, metrics=self.metrics, on_serving=self._on_serving)
+                session = Session(
+                    self._config,
+                    transactional_id,
+                    clock=self._clock,
+                    metrics=self.metrics,
+                    on_serving=self._on_serving,
+                )
                 while not self._stop.is_set():
                     self._on_turn()
                     session.step()
@@ -117,7 +127,10 @@ class Sequencer:
                 wait_s = self._backoff.next_s()
                 self._lost_by = _text(error)
                 log.warning(
-                    "sequencer session lost, restarting in %.1f s: %s", wait_s, _text(error), extra={"event": "sequencer.session_lost"}
+                    "sequencer session lost, restarting in %.1f s: %s",
+                    wait_s,
+                    _text(error),
+                    extra={"event": "sequencer.session_lost"},
                 )
                 self._stop.wait(wait_s)
             except NameTaken as error:
@@ -126,7 +139,11 @@ class Sequencer:
                     session = None
                 if self._is_name_in_use():
                     raise
-                log.warning("fenced, but nobody has our name: %s", error, extra={"event": "sequencer.session_lost"})
+                log.warning(
+                    "fenced, but nobody has our name: %s",
+                    error,
+                    extra={"event": "sequencer.session_lost"},
+                )
             finally:
                 self.metrics.ready = False
                 if session is not None:
@@ -134,7 +151,13 @@ class Sequencer:
 
     def _is_name_in_use(self) -> bool:
         config = self._config
-        return is_name_in_use(config.kafka, config.name, session_s=config.session_s, clock=self._clock, pause=self._stop.wait)
+        return is_name_in_use(
+            config.kafka,
+            config.name,
+            session_s=config.session_s,
+            clock=self._clock,
+            pause=self._stop.wait,
+        )
 
     def _on_serving(self, shards: Sequence[int]) -> None:
         self._backoff.reset()
@@ -170,16 +193,26 @@ class Session:
         self._restoring: dict[int, Restoring] = {}
         self._published_s = float("-inf")
         admin = clients.admin(config.kafka)
-        topic_admin.ensure_topics(config.kafka, [topics.UP, topics.SEQUENCE, topics.DEVICES, topics.DEAD], client=admin)
+        topic_admin.ensure_topics(
+            config.kafka, [topics.UP, topics.SEQUENCE, topics.DEVICES, topics.DEAD], client=admin
+        )
         self._streams = StreamTopics(config.kafka, admin)
         self._transactions = Transactions(config.kafka, transactional_id)
-        self._writer = OutputWriter(self._transactions.producer, part=config.name, streams=self._streams)
+        self._writer = OutputWriter(
+            self._transactions.producer, part=config.name, streams=self._streams
+        )
         self._to_claim: set[int] = set()
         self._claimed: set[int] = set()
         self._is_whole = True
         self._restores = ThreadPoolExecutor(RESTORES_MAX, "restore")
         self._reader = UpReader(config.kafka, config.name, clock=clock)
-        self._membership = Membership(config.kafka, config.name, session_s=config.session_s, on_gained=self._gain, on_lost=self._lose)
+        self._membership = Membership(
+            config.kafka,
+            config.name,
+            session_s=config.session_s,
+            on_gained=self._gain,
+            on_lost=self._lose,
+        )
 
     def close(self) -> None:
         """Leave; what was not committed is read again."""
@@ -195,7 +228,9 @@ class Session:
         self._to_claim |= set(shards)
 
     def _claim(self) -> None:
-        """Those that were gained: from now on who serves them next fences us first, so they can be restored."""
+        """Those that were gained: from now on who serves them next fences us first, so they can be
+        restored.
+        """
         if not self._to_claim:
             return
         self._transactions.claim(self._to_claim)
@@ -204,10 +239,14 @@ class Session:
         for number in claimed:
             wanted = threading.Event()
             wanted.set()
-            self._restoring[number] = Restoring(self._restores.submit(self._restore, number, wanted.is_set), wanted)
+            self._restoring[number] = Restoring(
+                self._restores.submit(self._restore, number, wanted.is_set), wanted
+            )
 
     def _restore(self, number: int, is_wanted: Callable[[], bool]) -> Restored:
-        """In a thread beside the loop: the shard as its rows have it, and then as the records after them left it."""
+        """In a thread beside the loop: the shard as its rows have it, and then as the records after
+        them left it.
+        """
         started_s = self._clock.monotonic_s()
         shard = Shard.serve(
             number,
@@ -218,15 +257,28 @@ class Session:
             is_wanted=is_wanted,
         )
         ranges = {partition: self._reader.range(partition) for partition in shard.partitions}
-        overtaken = sum(self._start_at(partition, *ranges[partition.number]) for partition in shard.partitions.values())
+        overtaken = sum(
+            self._start_at(partition, *ranges[partition.number])
+            for partition in shard.partitions.values()
+        )
         restored_s = self._clock.monotonic_s()
-        count = replay(shard, self._config.kafka, part=self._config.name, clock=self._clock, is_wanted=is_wanted)
+        count = replay(
+            shard,
+            self._config.kafka,
+            part=self._config.name,
+            clock=self._clock,
+            is_wanted=is_wanted,
+        )
         rows_s, replay_s = restored_s - started_s, self._clock.monotonic_s() - restored_s
         log.info(
-            "restored shard %d: %d states in %.1f s, %d records in %.1f s", number, shard.states, rows_s, count, replay_s,
-            extra={"event": "sequencer.restored", "shard": number, "states": shard.states, "records": count},
+            "restored shard %d: %d states in %.1f s, %d records in %.1f s", number, shard.states,
+            rows_s, count, replay_s,
+            extra={"event": "sequencer.restored", "shard": number, "states": shard.states,
+                "records": count},
         )  # fmt: skip
-        return Restored(shard, {partition: high for partition, (_, high) in ranges.items()}, overtaken)
+        return Restored(
+            shard, {partition: high for partition, (_, high) in ranges.items()}, overtaken
+        )
 
     def _lose(self, shards: Sequence[int]) -> None:
         self._to_claim -= set(shards)
@@ -242,7 +294,9 @@ class Session:
         self._metrics.shards = len(self._shards)
 
     def _take_back(self, claimed: set[int]) -> None:
-        """Nothing of these will be written any more: who serves them next need not fence us, who may go on with others."""
+        """Nothing of these will be written any more: who serves them next need not fence us, who
+        may go on with others.
+        """
         self._claimed -= claimed
         if not claimed or not self._is_whole:
             return
@@ -250,7 +304,12 @@ class Session:
             self._transactions.take_back(claimed, LEAVE_S)
         except KafkaException as error:
             self._is_whole = False
-            log.info("the claims of shards %s stay: %s", sorted(claimed), _text(error), extra={"event": "sequencer.claims_stay"})
+            log.info(
+                "the claims of shards %s stay: %s",
+                sorted(claimed),
+                _text(error),
+                extra={"event": "sequencer.claims_stay"},
+            )
 
     def _adopt_restored(self) -> None:
         """Read the partitions of shards that are where they were."""
@@ -258,35 +317,47 @@ class Session:
         for number in ready:
             shard, ends, overtaken = self._restoring.pop(number).future.result()
             self._metrics.outcomes["overtaken"] += overtaken
-            self._reader.add({partition: one.next_offset for partition, one in shard.partitions.items()}, ends)
+            self._reader.add(
+                {partition: one.next_offset for partition, one in shard.partitions.items()}, ends
+            )
             self._shards[number] = shard
         if ready:
             self._metrics.shards = len(self._shards)
             if not self._restoring:
-                self._published_s = float("-inf")  # at once, for somebody may wait for us to be ready
+                self._published_s = float(
+                    "-inf"
+                )  # at once, for somebody may wait for us to be ready
                 self._on_serving(sorted(self._shards))
 
     def _start_at(self, partition: Partition, low: int, high: int) -> int:
-        """Compare its position with the offsets that Kafka has; the number of records that were deleted unread."""
+        """Compare its position with the offsets that Kafka has; the number of records that were
+        deleted unread.
+        """
         wanted = partition.position
         lost = partition.start_at(low, high, now_s=self._clock.monotonic_s())
         if lost:
             log.error(
-                "partition %d of %s: offset %d is next, but Kafka keeps %d to %d: %d records were deleted before they were sequenced",
+                "partition %d of %s: offset %d is next, but Kafka keeps %d to %d: %d records were "
+                "deleted before they were sequenced",
                 partition.number, topics.UP, wanted.emitted_before, low, high, lost,
                 extra={"event": "sequencer.overtaken", "lost_records": lost},
             )  # fmt: skip
         elif wanted.read_from >= 0 and not low <= wanted.emitted_before <= high:
             log.error(
-                "partition %d of %s: offset %d is next, but Kafka has %d to %d: was the topic made anew?",
-                partition.number, topics.UP, wanted.emitted_before, low, high, extra={"event": "sequencer.topic_changed"},
+                "partition %d of %s: offset %d is next, but Kafka has %d to %d: was the topic "
+                "made anew?",
+                partition.number, topics.UP, wanted.emitted_before, low, high,
+                extra={"event": "sequencer.topic_changed"},
             )  # fmt: skip
         return lost
 
     # One turn
 
     def step(self) -> None:
-        """Read what is there, put it in order, and commit. Raises KafkaException, Unavailable or LocalError; then this session is over."""
+        """Read what is there, put it in order, and commit.
+
+        Raises KafkaException, Unavailable or LocalError; then this session is over.
+        """
         self._membership.poll(0 if self._shards else POLL_S)
         if not self._is_whole:
             raise Unavailable("the claims of shards that were given away could not be taken back")
@@ -297,10 +368,21 @@ class Session:
         for partition, messages in read.items():
             batches[topics.shard_of(partition)][partition] = messages
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
-        busy = [shard for number, shard in self._shards.items() if number in batches or shard.is_due(now_s)]
+        busy = [
+            shard
+            for number, shard in self._shards.items()
+            if number in batches or shard.is_due(now_s)
+        ]
         self._is_whole = False  # until it is committed, what the shards know is not
         try:
-            self._commit({shard: shard.turn(batches.get(shard.number, {}), now_s=now_s, now_ms=now_ms) for shard in busy}, now_s, now_ms)
+            self._commit(
+                {
+                    shard: shard.turn(batches.get(shard.number, {}), now_s=now_s, now_ms=now_ms)
+                    for shard in busy
+                },
+                now_s,
+                now_ms,
+            )
         except KafkaException as error:
             if clients.is_fenced(error.args[0]):
                 self._membership.raise_if_name_taken(self._clock)
@@ -308,7 +390,11 @@ class Session:
         self._is_whole = True
         if batches:
             self._metrics.transactions["committed"] += 1
-            oldest_ms = min(messages[0].timestamp()[1] for batch in batches.values() for messages in batch.values())
+            oldest_ms = min(
+                messages[0].timestamp()[1]
+                for batch in batches.values()
+                for messages in batch.values()
+            )
             self._metrics.latency.add((self._clock.now_ms() - oldest_ms) / 1000)
         if now_s - self._published_s >= PUBLISH_S:
             self._published_s = now_s
@@ -326,18 +412,29 @@ class Session:
 
     def _publish(self, now_ms: int) -> None:
         metrics = self._metrics
-        partitions = [partition for shard in self._shards.values() for partition in shard.partitions.values()]
+        partitions = [
+            partition for shard in self._shards.values() for partition in shard.partitions.values()
+        ]
         metrics.held = sum(one.order.held for one in partitions)
         metrics.held_bytes = sum(one.order.held_bytes for one in partitions)
         metrics.open_holes = sum(one.order.open_holes for one in partitions)
         metrics.states = sum(len(one.order.table) for one in partitions)
         metrics.states_bytes = sum(one.order.table.memory_bytes for one in partitions)
         metrics.lags = {
-            one.number: self._lag(one.number, one.position.emitted_before, one.position.received_at, now_ms) for one in partitions
+            one.number: self._lag(
+                one.number, one.position.emitted_before, one.position.received_at, now_ms
+            )
+            for one in partitions
         }
-        metrics.ready = self._membership.is_joined and not self._restoring and metrics.lag_s <= READY_LAG_S
+        metrics.ready = (
+            self._membership.is_joined and not self._restoring and metrics.lag_s <= READY_LAG_S
+        )
         if partitions:
-            self._membership.publish({one.number: max(one.position.emitted_before, 0) for one in partitions})
+            self._membership.publish(
+                {one.number: max(one.position.emitted_before, 0) for one in partitions}
+            )
 
     def _lag(self, number: int, position: int, received_at: int, now_ms: int) -> Lag:
-        return lag(end=self._reader.end(number), position=position, received_at=received_at, now_ms=now_ms)
+        return lag(
+            end=self._reader.end(number), position=position, received_at=received_at, now_ms=now_ms
+        )

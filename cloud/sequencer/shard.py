@@ -1,4 +1,6 @@
-"""A shard: the partitions of `ew.up` that move together from process to process, and what a turn makes of their records."""
+"""A shard: the partitions of `ew.up` that move together from process to process, and what a turn
+makes of their records.
+"""
 
 from __future__ import annotations
 
@@ -55,18 +57,33 @@ class Shard:
 
     @classmethod
     def serve(
-        cls, number: int, config: KafkaConfig, *, part: str, bounds: Bounds, transactions: Transactions, is_wanted: Callable[[], bool]
+        cls,
+        number: int,
+        config: KafkaConfig,
+        *,
+        part: str,
+        bounds: Bounds,
+        transactions: Transactions,
+        is_wanted: Callable[[], bool],
     ) -> Shard:
-        """Take the shard over that this session has claimed: shut out who served it, then read what that one knew.
+        """Take the shard over that this session has claimed: shut out who served it, then read what
+        that one knew.
 
         Raises KafkaException or Unavailable.
         """
         rows = _Rows(transactions.id)
-        table = TableReader(config, f"{part}-state", {topics.SEQUENCE: rows.change}, partition=number, wait_ms=clients.ONCE_WAIT_MS)
+        table = TableReader(
+            config,
+            f"{part}-state",
+            {topics.SEQUENCE: rows.change},
+            partition=number,
+            wait_ms=clients.ONCE_WAIT_MS,
+        )
         shut_out: set[str] = set()
         try:
             while True:
-                # Only what is committed can be read, and an open transaction of who died hides the rest, but not that one's claim.
+                # Only what is committed can be read, and an open transaction of who died hides the
+                # rest, but not that one's claim.
                 table.read_committed(is_wanted=is_wanted)
                 if not (others := rows.before - shut_out):
                     table.read_all(is_wanted=is_wanted)
@@ -82,13 +99,18 @@ class Shard:
         shard = cls(number, ended=sorted(shut_out & rows.before))
         for partition in range(number, topics.UP_PARTITIONS, topics.SHARDS):
             shard.partitions[partition] = Partition.restore(
-                partition, bounds, position=rows.positions.get(partition, Position()), blocks=rows.blocks.get(partition, {})
+                partition,
+                bounds,
+                position=rows.positions.get(partition, Position()),
+                blocks=rows.blocks.get(partition, {}),
             )
         return shard
 
     def replay(self, number: int, messages: Sequence[Message], *, now_s: float) -> None:
         """Repeat what these records of a partition changed; they were passed on before."""
-        arrivals = [arrival for message in messages if (arrival := _arrival(message, [])) is not None]
+        arrivals = [
+            arrival for message in messages if (arrival := _arrival(message, [])) is not None
+        ]
         self.partitions[number].replay(arrivals, messages[-1].offset() + 1, now_s=now_s)
 
     @property
@@ -98,7 +120,11 @@ class Shard:
 
     def is_due(self, now_s: float) -> bool:
         """Is there something to do without records?"""
-        return bool(self._ended) or self._seen.is_due(now_s) or any(partition.is_due(now_s) for partition in self.partitions.values())
+        return (
+            bool(self._ended)
+            or self._seen.is_due(now_s)
+            or any(partition.is_due(now_s) for partition in self.partitions.values())
+        )
 
     def turn(self, batches: Mapping[int, Sequence[Message]], *, now_s: float, now_ms: int) -> Turn:
         """Put the records in order. What is not committed afterwards must not be built upon."""
@@ -109,8 +135,12 @@ class Shard:
             batch = batches.get(number, ())
             if not batch and not partition.is_due(now_s):
                 continue
-            position = batch[-1].offset() + 1 if batch else max(partition.position.emitted_before, 0)
-            arrivals = [arrival for message in batch if (arrival := _arrival(message, foreign)) is not None]
+            position = (
+                batch[-1].offset() + 1 if batch else max(partition.position.emitted_before, 0)
+            )
+            arrivals = [
+                arrival for message in batch if (arrival := _arrival(message, foreign)) is not None
+            ]
             step = partition.step(arrivals, position, now_s=now_s, now_ms=now_ms)
             if step is not None:
                 steps[number] = step
@@ -137,14 +167,21 @@ class Shard:
         for ended in self._ended:
             writer.write_row(self.number, claim_key(ended), None, now_ms)
         if turn.steps or self._ended:
-            positions = {number: partition.position for number, partition in self.partitions.items()}
+            positions = {
+                number: partition.position for number, partition in self.partitions.items()
+            }
             writer.write_row(self.number, POSITION_KEY, encode_positions(positions), now_ms)
         self._ended = ()
 
     def _note_seen(self, step: Step) -> None:
         for output in step.outputs:
             if isinstance(output, Arrival):
-                self._seen.note(output.device, output.placement.stream, received_at=output.received_at, sent_at=output.sent_at)
+                self._seen.note(
+                    output.device,
+                    output.placement.stream,
+                    received_at=output.received_at,
+                    sent_at=output.sent_at,
+                )
 
 
 class _Rows:
@@ -189,7 +226,16 @@ def _arrival(message: Message, foreign: list[Message]) -> Arrival | None:
             try:
                 placement = Placement.decode(header)
                 sent_at, bridge_at = record.times_of(value)
-                return Arrival(message.offset(), key.decode(), placement, len(value), message.timestamp()[1], sent_at, bridge_at, message)
+                return Arrival(
+                    message.offset(),
+                    key.decode(),
+                    placement,
+                    len(value),
+                    message.timestamp()[1],
+                    sent_at,
+                    bridge_at,
+                    message,
+                )
             except (ValueError, TypeError):
                 break
     foreign.append(message)

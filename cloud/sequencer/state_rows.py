@@ -1,10 +1,15 @@
-"""The rows of `ew.sequence` that hold blocks of states (positions: protocol/sequence.py). Bytes and values, no I/O.
+"""The rows of `ew.sequence` that hold blocks of states (positions: protocol/sequence.py).
 
-A *block row* (key `<partition>|<block>`, two hexadecimal digits) holds every state whose digest begins with that byte:
+Bytes and values, no I/O.
 
-    version 1 · through 8 · states 4 · slots (45 bytes each, see state_table) · JSON: holes, windows, contents that a slot has no room for
+A *block row* (key `<partition>|<block>`, two hexadecimal digits) holds every state whose digest
+begins with that byte:
 
-`through`: records of `ew.up` below this offset are in the row, except the ones that wait, which are read again.
+    version 1 · through 8 · states 4 · slots (45 bytes each, see state_table) · JSON: holes,
+    windows, contents that a slot has no room for
+
+`through`: records of `ew.up` below this offset are in the row, except the ones that wait, which are
+read again.
 """
 
 from __future__ import annotations
@@ -22,8 +27,8 @@ from edgewake.cloud.sequencer.holes import Hole, Holes
 from edgewake.cloud.sequencer.state_table import SLOT_BYTES
 
 ROW_BYTES_MAX: Final = 512 * 1024
-"""Bytes of a block row; below any sensible `max.message.bytes`. At the bound the row leaves out contents, then windows, then holes: after a
-restart what was in them would count as a repeat."""
+"""Bytes of a block row; below any sensible `max.message.bytes`. At the bound the row leaves out
+contents, then windows, then holes: after a restart what was in them would count as a repeat."""
 _VERSION: Final = 1
 _HEAD: Final = Struct("<BQI")
 
@@ -65,13 +70,21 @@ def encode_block(row: BlockRow) -> bytes:
     return head
 
 
-def _tail(holes: Mapping[bytes, Holes], wide: Mapping[bytes, int], contents: Mapping[bytes, Contents]) -> bytes:
+def _tail(
+    holes: Mapping[bytes, Holes], wide: Mapping[bytes, int], contents: Mapping[bytes, Contents]
+) -> bytes:
     if not holes and not wide and not contents:
         return b""
     body: dict[str, Any] = {
-        "holes": [[key.hex(), one.device, one.stream, one.epoch, [tuple(hole) for hole in one]] for key, one in holes.items()],
+        "holes": [
+            [key.hex(), one.device, one.stream, one.epoch, [tuple(hole) for hole in one]]
+            for key, one in holes.items()
+        ],
         "wide": [[key.hex(), f"{window:x}"] for key, window in wide.items()],
-        "contents": [[key.hex(), b64encode(one.ring).decode(), b64encode(one.before).decode()] for key, one in contents.items()],
+        "contents": [
+            [key.hex(), b64encode(one.ring).decode(), b64encode(one.before).decode()]
+            for key, one in contents.items()
+        ],
     }
     return orjson.dumps(body)
 
@@ -91,13 +104,20 @@ def decode_block(value: bytes) -> BlockRow:
         if version != _VERSION or len(value) < end:
             raise ValueError(f"not a block row of version {_VERSION}: {value[:80]!r}")
         slots = [value[at : at + SLOT_BYTES] for at in range(_HEAD.size, end, SLOT_BYTES)]
-        body = orjson.loads(value[end:]) if len(value) > end else {"holes": [], "wide": [], "contents": []}
+        body = (
+            orjson.loads(value[end:])
+            if len(value) > end
+            else {"holes": [], "wide": [], "contents": []}
+        )
         return BlockRow(
             through,
             slots,
             dict(_decode_holes(body["holes"])),
             {bytes.fromhex(key): int(text, 16) for key, text in body["wide"]},
-            {bytes.fromhex(key): Contents(b64decode(ring), b64decode(before)) for key, ring, before in body["contents"]},
+            {
+                bytes.fromhex(key): Contents(b64decode(ring), b64decode(before))
+                for key, ring, before in body["contents"]
+            },
         )
     except (error, KeyError, TypeError) as problem:
         raise ValueError(f"not a block row: {value[:80]!r}") from problem

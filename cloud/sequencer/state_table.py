@@ -1,14 +1,18 @@
-"""The states of one partition in one block of memory: a hash table with open addressing, 45 bytes a slot, no Python object per state.
+"""The states of one partition in one block of memory: a hash table with open addressing, 45 bytes a
+slot, no Python object per state.
 
-A *line* is a device's stream under one discipline; its states, one per epoch, have the same digest and so lie side by side. A slot:
+A *line* is a device's stream under one discipline; its states, one per epoch, have the same digest
+and so lie side by side. A slot:
 
     digest 12 · epoch 8 · next 8 · detail 8 · touched 4 · began 4 · used 1        little endian
 
-`next`: the number whose turn it is (ORDERED; 0: not known yet), or one above the highest (NUMBERED). `detail`: number of the first reading
-that has not come (ORDERED), or a bit for each of the last 64 numbers (NUMBERED). Times are seconds since 2020 by Kafka's clock.
+`next`: the number whose turn it is (ORDERED; 0: not known yet), or one above the highest
+(NUMBERED). `detail`: number of the first reading that has not come (ORDERED), or a bit for each of
+the last 64 numbers (NUMBERED). Times are seconds since 2020 by Kafka's clock.
 
-With 80 % of the slots in use at most and growth by a third a state costs 56 to 76 bytes. The digest of 96 bits makes two lines collide
-with a probability of 10^-16 among two million. Slots lie in the order of their digests, so a block (BLOCKS) is found without searching.
+With 80 % of the slots in use at most and growth by a third a state costs 56 to 76 bytes. The digest
+of 96 bits makes two lines collide with a probability of 10^-16 among two million. Slots lie in the
+order of their digests, so a block (BLOCKS) is found without searching.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from typing import Final, NamedTuple
 from edgewake.protocol.record import Discipline
 
 BLOCKS: Final = 256
-"""Blocks of a partition: states whose digests begin with the same byte. A block is one row of `ew.sequence`."""
+"""Blocks of a partition: states whose digests begin with the same byte. A block is one row of
+`ew.sequence`."""
 SLOT: Final = Struct("<12sQQQIIB")
 SLOT_BYTES: Final = SLOT.size
 EPOCH_S: Final = 1_577_836_800
@@ -46,7 +51,9 @@ class State(NamedTuple):
 
 
 def seconds(ms: int) -> int:
-    """Milliseconds since 1970 as a slot keeps them; times out of its range (2020 to 2156) are clamped."""
+    """Milliseconds since 1970 as a slot keeps them; times out of its range (2020 to 2156) are
+    clamped.
+    """
     return min(max(ms // 1000 - EPOCH_S, 0), 0xFFFF_FFFF)
 
 
@@ -153,13 +160,24 @@ class StateTable:
         """Forget the others; their number."""
         before = self._count
         key = _KEY.size
-        self._rebuild(self._capacity, [raw for raw in self._used() if wanted(raw[:key], State._make(_STATE.unpack_from(raw, key)))])
+        self._rebuild(
+            self._capacity,
+            [
+                raw
+                for raw in self._used()
+                if wanted(raw[:key], State._make(_STATE.unpack_from(raw, key)))
+            ],
+        )
         return before - self._count
 
     def _used(self) -> list[bytes]:
         """The raw slots in use."""
         slots = bytes(self._slots)
-        return [slots[at : at + SLOT_BYTES] for at in range(0, len(slots), SLOT_BYTES) if slots[at + _USED]]
+        return [
+            slots[at : at + SLOT_BYTES]
+            for at in range(0, len(slots), SLOT_BYTES)
+            if slots[at + _USED]
+        ]
 
     def _rebuild(self, capacity: int, raws: Sequence[bytes]) -> None:
         self._allocate(capacity)

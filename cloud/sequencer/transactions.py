@@ -1,21 +1,27 @@
-"""The Kafka transactions of one session of a process, and how it shuts out whoever served its shards before.
+"""The Kafka transactions of one session of a process, and how it shuts out whoever served its
+shards before.
 
-A process that dies leaves either all or nothing of a turn. Each session has a transactional id that no other ever has. Before it reads
-anything of a shard it *claims* it: a row on the shard's partition of `ew.sequence` that names the id. Then it fences every other id that is
-claimed there (KIP-98): an open transaction is ended at once, and a process that slept and wakes cannot write. What it reads afterwards, to
-the end of the partition as it is then, is all that there will ever be of those before it. Who gives a shard away takes its claim back, so
-that nobody has to fence a process that goes on with other shards.
+A process that dies leaves either all or nothing of a turn. Each session has a transactional id that
+no other ever has. Before it reads anything of a shard it *claims* it: a row on the shard's
+partition of `ew.sequence` that names the id. Then it fences every other id that is claimed there
+(KIP-98): an open transaction is ended at once, and a process that slept and wakes cannot write.
+What it reads afterwards, to the end of the partition as it is then, is all that there will ever be
+of those before it. Who gives a shard away takes its claim back, so that nobody has to fence a
+process that goes on with other shards.
 
-Claims are written outside of transactions: one that is open hides what comes after it, and nobody knows whom to fence for one that hides
-its own claim.
+Claims are written outside of transactions: one that is open hides what comes after it, and nobody
+knows whom to fence for one that hides its own claim.
 
-Of two sessions that claim the same shard at the same time each finds the other's claim or is found by it: claims are in the order of the
-partition, and who claims second reads all that is before its own.
+Of two sessions that claim the same shard at the same time each finds the other's claim or is found
+by it: claims are in the order of the partition, and who claims second reads all that is before its
+own.
 
-The positions stand on `ew.sequence` and not among the group's offsets: they belong to the state, they cost a turn no second coordinator,
-and librdkafka 2.16 waits for ever in `send_offsets_to_transaction` when the group's coordinator was restarted. librdkafka speaks the first
-version of the transaction protocol (no KIP-890), in which a commit that was delayed in the network may end the *next* transaction of the
-same producer: after any time-out the session ends, and the next one fences what is still on its way.
+The positions stand on `ew.sequence` and not among the group's offsets: they belong to the state,
+they cost a turn no second coordinator, and librdkafka 2.16 waits for ever in
+`send_offsets_to_transaction` when the group's coordinator was restarted. librdkafka speaks the
+first version of the transaction protocol (no KIP-890), in which a commit that was delayed in the
+network may end the *next* transaction of the same producer: after any time-out the session ends,
+and the next one fences what is still on its way.
 """
 
 from __future__ import annotations
@@ -67,7 +73,10 @@ class Transactions:
         self._write_claims(shards, b"1", KAFKA_S)
 
     def take_back(self, shards: Collection[int], timeout_s: float = KAFKA_S) -> None:
-        """We will write nothing of them any more. Raises KafkaException; then the claims may stand."""
+        """We will write nothing of them any more.
+
+        Raises KafkaException; then the claims may stand.
+        """
         self._write_claims(shards, None, timeout_s)
 
     def _write_claims(self, shards: Collection[int], value: bytes | None, timeout_s: float) -> None:
@@ -78,26 +87,42 @@ class Transactions:
                 errors.append(error)
 
         for shard in shards:
-            self._claims.produce(topics.SEQUENCE, value, claim_key(self.id), shard, on_delivery=told)
+            self._claims.produce(
+                topics.SEQUENCE, value, claim_key(self.id), shard, on_delivery=told
+            )
         if self._claims.flush(timeout_s):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {timeout_s:g} s to who serves shards"))
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._TIMED_OUT, f"no answer within {timeout_s:g} s to who serves shards"
+                )
+            )
         if errors:
             raise KafkaException(errors[0])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What is produced within is committed at its end. After any error the session is over: what it knows may not be true."""
+        """What is produced within is committed at its end.
+
+        After any error the session is over: what it knows may not be true.
+        """
         self.producer.begin_transaction()
         yield
         self.producer.commit_transaction(KAFKA_S)
 
     def shut_out(self, ids: Iterable[str]) -> None:
-        """Let none of these sessions write any more, and end what they left open. Raises KafkaException."""
+        """Let none of these sessions write any more, and end what they left open.
+
+        Raises KafkaException.
+        """
         with self._fencing:
             for other in set(ids) - self._fenced:
                 clients.fence(clients.transactional_producer(self._config, other), KAFKA_S)
                 self._fenced.add(other)
-                log.info("fenced %s, which served shards before", other, extra={"event": "sequencer.fenced"})
+                log.info(
+                    "fenced %s, which served shards before",
+                    other,
+                    extra={"event": "sequencer.fenced"},
+                )
 
     def close(self) -> None:
         """Discard what was not committed."""

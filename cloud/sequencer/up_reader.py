@@ -1,4 +1,7 @@
-"""Reads the partitions of `ew.up` that this process serves, each from where its shard says. Belongs to no group."""
+"""Reads the partitions of `ew.up` that this process serves, each from where its shard says.
+
+Belongs to no group.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,12 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 
 _CONSUMER: Final[dict[str, Any]] = {
-    # A record ends the wait at once; only the empty answers get fewer, and each of those names all partitions.
+    # A record ends the wait at once; only the empty answers get fewer, and each of those names all
+    # partitions.
     "fetch.wait.max.ms": 500,
-    # What lies in this queue is read before anything of a shard that is taken over: with 16 MiB those were seconds of work, for small
-    # records half of a takeover at full load. And of every partition a little, so that all go on in turn when all have a backlog.
+    # What lies in this queue is read before anything of a shard that is taken over: with 16 MiB
+    # those were seconds of work, for small records half of a takeover at full load. And of every
+    # partition a little, so that all go on in turn when all have a backlog.
     "queued.max.messages.kbytes": 4_096,
     "queued.min.messages": 20_000,
     "fetch.message.max.bytes": UP_BATCH_BYTES,
@@ -28,36 +33,50 @@ _CONSUMER: Final[dict[str, Any]] = {
 
 
 class UpReader:
-    """A consumer with partitions that come and go. Where a partition's offset is no longer there it raises (never begins elsewhere)."""
+    """A consumer with partitions that come and go.
+
+    Where a partition's offset is no longer there it raises (never begins elsewhere).
+    """
 
     def __init__(self, config: KafkaConfig, name: str, *, clock: Clock) -> None:
         self._clock = clock
         self._consumer: Consumer = clients.consumer(config, f"{name}-up", **_CONSUMER)
-        # A question on a connection where a fetch waits is answered after it: half a second for each of 64 partitions.
+        # A question on a connection where a fetch waits is answered after it: half a second for
+        # each of 64 partitions.
         self._asker: Consumer = clients.consumer(config, f"{name}-up-range")
         self._served: set[int] = set()
         self._ends: dict[int, int] = {}
         self._gathering = Gathering()
 
     def range(self, partition: int) -> tuple[int, int]:
-        """First offset kept, and the next one to be written. For several threads. Raises Unavailable."""
+        """First offset kept, and the next one to be written.
+
+        For several threads. Raises Unavailable.
+        """
         return offsets.watermarks(self._asker, topics.UP, partition)
 
     def add(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> None:
         """Read these partitions, too, from these offsets on. `ends`: as `range` had them."""
         self._ends |= ends
-        self._consumer.incremental_assign([TopicPartition(topics.UP, partition, start) for partition, start in starts.items()])
+        self._consumer.incremental_assign(
+            [TopicPartition(topics.UP, partition, start) for partition, start in starts.items()]
+        )
         self._served |= starts.keys()
 
     def remove(self, partitions: Iterable[int]) -> None:
         """Read these no longer."""
         gone = self._served & set(partitions)
         if gone:
-            self._consumer.incremental_unassign([TopicPartition(topics.UP, partition) for partition in gone])
+            self._consumer.incremental_unassign(
+                [TopicPartition(topics.UP, partition) for partition in gone]
+            )
             self._served -= gone
 
     def batch(self, records_max: int, wait_s: float) -> dict[int, list[Message]]:
-        """What is there, by partition: waits for the first record, and for more that come soon. Raises KafkaException."""
+        """What is there, by partition: waits for the first record, and for more that come soon.
+
+        Raises KafkaException.
+        """
         batches: dict[int, list[Message]] = defaultdict(list)
         if not self._served:
             return batches
@@ -65,7 +84,10 @@ class UpReader:
         if first is None:
             return batches
         wait = self._gathering.wait(self._clock.monotonic_s())
-        messages = [first, *self._consumer.consume(min(wait.records, records_max - 1), wait.seconds)]
+        messages = [
+            first,
+            *self._consumer.consume(min(wait.records, records_max - 1), wait.seconds),
+        ]
         messages += self._consumer.consume(records_max - len(messages), 0)
         self._gathering.note(len(messages))
         for message in messages:
@@ -76,8 +98,12 @@ class UpReader:
         return batches
 
     def end(self, partition: int) -> int:
-        """Offset after the last record of a partition that is read, as the last answer of the broker had it."""
-        _, high = self._consumer.get_watermark_offsets(TopicPartition(topics.UP, partition), cached=True)
+        """Offset after the last record of a partition that is read, as the last answer of the
+        broker had it.
+        """
+        _, high = self._consumer.get_watermark_offsets(
+            TopicPartition(topics.UP, partition), cached=True
+        )
         return max(int(high), self._ends[partition])
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""Summaries: what a stream's field held in a minute, an hour or a day, from `ew.summaries.*` through a store to answers with bounds.
+"""Summaries: what a stream's field held in a minute, an hour or a day, from `ew.summaries.*`
+through a store to answers with bounds.
 
 minutes of the analysis ─┐                                   ┌─ roll-up: hours, days ─→ ew.summaries.hour, .day
                          ├→ ew.summaries.minute ─→ store ────┤

@@ -1,4 +1,7 @@
-"""What a summary answers: value, bounds, and with which confidence the truth lies within them. Pure."""
+"""What a summary answers: value, bounds, and with which confidence the truth lies within them.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ KLL_CONFIDENCE: Final = 0.99
 
 
 class Estimate(BaseModel):
-    """A number that is exact (low = value = high, confidence 1) or lies within its bounds with some confidence."""
+    """A number that is exact (low = value = high, confidence 1) or lies within its bounds with some
+    confidence.
+    """
 
     value: float
     low: float
@@ -78,7 +83,15 @@ def figures(summary: Summary) -> Figures:
     """The exact part."""
     numbers = summary.numbers
     if not numbers.count:
-        return Figures(readings=summary.readings, count=0, sum=None, min=None, max=None, mean=None, variance=None)
+        return Figures(
+            readings=summary.readings,
+            count=0,
+            sum=None,
+            min=None,
+            max=None,
+            mean=None,
+            variance=None,
+        )
     return Figures(
         readings=summary.readings,
         count=numbers.count,
@@ -95,24 +108,39 @@ def _finite(value: float) -> float | None:
 
 
 def distinct(summary: Summary) -> Estimate | None:
-    """How many different values: exact where the theta sketch still holds all of them, else by the HLL."""
+    """How many different values: exact where the theta sketch still holds all of them, else by the
+    HLL.
+    """
     theta, hll = summary.sketch(SketchKind.THETA), summary.sketch(SketchKind.HLL)
     if theta is not None and (
-        hll is None or (not theta.is_estimation_mode() and _seen(summary, SketchKind.THETA) >= _seen(summary, SketchKind.HLL))
+        hll is None
+        or (
+            not theta.is_estimation_mode()
+            and _seen(summary, SketchKind.THETA) >= _seen(summary, SketchKind.HLL)
+        )
     ):
         return _of_theta(theta, _seen(summary, SketchKind.THETA))
     if hll is None:
         return None
     bounds = hll.get_lower_bound(2), hll.get_estimate(), hll.get_upper_bound(2)
     low, value, high = (float(round(one)) for one in bounds)
-    return Estimate(value=value, low=low, high=high, confidence=TWO_DEVIATIONS, seen=_seen(summary, SketchKind.HLL))
+    return Estimate(
+        value=value,
+        low=low,
+        high=high,
+        confidence=TWO_DEVIATIONS,
+        seen=_seen(summary, SketchKind.HLL),
+    )
 
 
 def _of_theta(theta: Any, seen: int) -> Estimate:
     if not theta.is_estimation_mode():
         count = float(theta.num_retained)
         return Estimate(value=count, low=count, high=count, confidence=1.0, seen=seen)
-    low, value, high = (float(round(one)) for one in (theta.get_lower_bound(2), theta.get_estimate(), theta.get_upper_bound(2)))
+    low, value, high = (
+        float(round(one))
+        for one in (theta.get_lower_bound(2), theta.get_estimate(), theta.get_upper_bound(2))
+    )
     return Estimate(value=value, low=low, high=high, confidence=TWO_DEVIATIONS, seen=seen)
 
 
@@ -128,7 +156,11 @@ def set_operation(operation: Operation, one: Summary, two: Summary) -> Estimate 
     if operation is Operation.DIFFERENCE:
         found = datasketches.theta_a_not_b().compute(a, b)
     else:
-        made = datasketches.theta_union(12) if operation is Operation.UNION else datasketches.theta_intersection()
+        made = (
+            datasketches.theta_union(12)
+            if operation is Operation.UNION
+            else datasketches.theta_intersection()
+        )
         made.update(a)
         made.update(b)
         found = made.get_result()
@@ -136,7 +168,9 @@ def set_operation(operation: Operation, one: Summary, two: Summary) -> Estimate 
 
 
 def quantiles(summary: Summary, ranks: Sequence[float]) -> list[Quantile]:
-    """The values at ranks, and those at the ranks that the error makes of them; none of a field without numbers."""
+    """The values at ranks, and those at the ranks that the error makes of them; none of a field
+    without numbers.
+    """
     kll = summary.sketch(SketchKind.KLL)
     if kll is None or kll.is_empty():
         return []
@@ -145,7 +179,11 @@ def quantiles(summary: Summary, ranks: Sequence[float]) -> list[Quantile]:
     found = []
     for rank in ranks:
         low, value, high = (_at(kll, at) for at in (rank - error, rank, rank + error))
-        found.append(Quantile(rank=rank, value=value, low=low, high=high, confidence=confidence, seen=int(kll.n)))
+        found.append(
+            Quantile(
+                rank=rank, value=value, low=low, high=high, confidence=confidence, seen=int(kll.n)
+            )
+        )
     return found
 
 
@@ -166,12 +204,18 @@ def between(summary: Summary, low: float, high: float) -> Estimate | None:
     value = max(0.0, (kll.get_rank(high, False) - kll.get_rank(low, False)) * n)
     bounds = math.floor(max(0.0, value - error)), math.ceil(min(float(n), value + error))
     return Estimate(
-        value=float(round(value)), low=float(bounds[0]), high=float(bounds[1]), confidence=KLL_CONFIDENCE if error else 1.0, seen=n
+        value=float(round(value)),
+        low=float(bounds[0]),
+        high=float(bounds[1]),
+        confidence=KLL_CONFIDENCE if error else 1.0,
+        seen=n,
     )
 
 
 def frequent(summary: Summary, most: int) -> list[Item]:
-    """The most frequent texts, each surely among those that occur more often than the sketch's error; bounds are certain."""
+    """The most frequent texts, each surely among those that occur more often than the sketch's
+    error; bounds are certain.
+    """
     import datasketches
 
     top = summary.sketch(SketchKind.TOP)
@@ -180,7 +224,15 @@ def frequent(summary: Summary, most: int) -> list[Item]:
     seen = _seen(summary, SketchKind.TOP)
     rows = top.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES)[:most]
     return [
-        Item(text=text, value=float(value), low=float(low), high=float(high), confidence=1.0, seen=seen) for text, value, low, high in rows
+        Item(
+            text=text,
+            value=float(value),
+            low=float(low),
+            high=float(high),
+            confidence=1.0,
+            seen=seen,
+        )
+        for text, value, low, high in rows
     ]
 
 
@@ -211,7 +263,9 @@ def presence(summary: Summary, text: str) -> Presence | None:
 
 
 def inner_product(one: Summary, two: Summary) -> Estimate | None:
-    """Sum over all texts of how often here times how often there: the rows of a join on the value."""
+    """Sum over all texts of how often here times how often there: the rows of a join on the
+    value.
+    """
     a, b = one.sketch(SketchKind.COUNT_MIN), two.sketch(SketchKind.COUNT_MIN)
     if not isinstance(a, CountMin) or not isinstance(b, CountMin):
         return None
@@ -219,7 +273,11 @@ def inner_product(one: Summary, two: Summary) -> Estimate | None:
     error = -(-2 * a.readings * b.readings // min(a.width, b.width))
     confidence = min(a.confidence, b.confidence)
     return Estimate(
-        value=float(high), low=float(max(0, high - error)), high=float(high), confidence=confidence, seen=a.readings + b.readings
+        value=float(high),
+        low=float(max(0, high - error)),
+        high=float(high),
+        confidence=confidence,
+        seen=a.readings + b.readings,
     )
 
 

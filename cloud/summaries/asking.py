@@ -1,4 +1,6 @@
-"""A question about one summary: what is asked, which sketches that needs, and the row that answers it. Pure."""
+"""A question about one summary: what is asked, which sketches that needs, and the row that answers
+it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +84,14 @@ class Span:
 def answered(start_ms: int, end_ms: int, found: Summary, asked: Asked) -> Row:
     """The row. Raises Rejected where kept bytes are no sketch."""
     between = answers.between(found, *asked.between) if asked.between else None
-    counted = [one for text in asked.counted if (one := answers.occurrences(found, text)) is not None]
-    contained = [presence for text in asked.contained if (presence := answers.presence(found, text)) is not None]
+    counted = [
+        one for text in asked.counted if (one := answers.occurrences(found, text)) is not None
+    ]
+    contained = [
+        presence
+        for text in asked.contained
+        if (presence := answers.presence(found, text)) is not None
+    ]
     return Row(
         start=start_ms,
         end=end_ms,

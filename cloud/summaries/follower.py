@@ -1,6 +1,8 @@
-"""The thread that keeps the store: follows `ew.summaries.*` and the sketches of devices, and writes the roll-ups.
+"""The thread that keeps the store: follows `ew.summaries.*` and the sketches of devices, and writes
+the roll-ups.
 
-Order: what it makes of others' records is in Kafka before their place is in the store. A crash repeats work, and repeating changes nothing.
+Order: what it makes of others' records is in Kafka before their place is in the store. A crash
+repeats work, and repeating changes nothing.
 """
 
 from __future__ import annotations
@@ -80,7 +82,12 @@ class Follower:
                 self._stop.wait(wait * (0.5 + self._rng.random()))
                 wait = min(wait * 2, RETRY_S[1])
             except sqlite3.DatabaseError as error:
-                log.error("%s is damaged and made anew: %s", self._path, error, extra={"event": "summaries.damaged"})
+                log.error(
+                    "%s is damaged and made anew: %s",
+                    self._path,
+                    error,
+                    extra={"event": "summaries.damaged"},
+                )
                 remove(self._path)
 
     def _follow(self) -> None:
@@ -121,14 +128,21 @@ class Follower:
             places[topic, message.partition()] = message.offset() + 1
             if topic == DEVICE_TOPIC:
                 for step, record in self._made_by_device(message, producer):
-                    self._produce(producer, topics.SUMMARIES_PREFIX + step, record.encode(), record.key)
+                    self._produce(
+                        producer, topics.SUMMARIES_PREFIX + step, record.encode(), record.key
+                    )
             elif message.value() is not None:
                 kept += self._read(_STEPS[topic], message)
         self._flush(producer)
         before = store.refused
         store.keep(kept, places, now_ms=self._clock.now_ms())
         if store.refused > before:
-            log.warning("more than %d series: %d summaries are left out", SERIES_MAX, store.refused, extra={"event": "summaries.full"})
+            log.warning(
+                "more than %d series: %d summaries are left out",
+                SERIES_MAX,
+                store.refused,
+                extra={"event": "summaries.full"},
+            )
 
     def _read(self, step: Step, message: Message) -> Iterator[tuple[Step, Record]]:
         try:
@@ -137,7 +151,9 @@ class Follower:
             self.refused += 1
             log.debug("%s offset %d: %s", message.topic(), message.offset(), error)
 
-    def _made_by_device(self, message: Message, producer: Producer) -> Iterator[tuple[Step, Record]]:
+    def _made_by_device(
+        self, message: Message, producer: Producer
+    ) -> Iterator[tuple[Step, Record]]:
         try:
             readings = list(records.readings(records.decode(message.value())))
         except (KeyError, orjson.JSONDecodeError):
@@ -149,24 +165,42 @@ class Follower:
             except Rejected as error:
                 self.refused += 1
                 letter = DeadLetter(
-                    reason=error.reason, detail=str(error)[:500], topic=DEVICE_TOPIC, part="summaries", received_at=self._clock.now_ms()
+                    reason=error.reason,
+                    detail=str(error)[:500],
+                    topic=DEVICE_TOPIC,
+                    part="summaries",
+                    received_at=self._clock.now_ms(),
                 )
-                self._produce(producer, topics.DEAD, orjson.dumps(reading), str(reading["device"]), letter.headers())
+                self._produce(
+                    producer,
+                    topics.DEAD,
+                    orjson.dumps(reading),
+                    str(reading["device"]),
+                    letter.headers(),
+                )
 
     def _roll_up(self, store: Store, producer: Producer) -> None:
         now_ms = self._clock.now_ms()
-        found = Reads(self._path).with_view(lambda view: list(rolled_up(store, view, now_ms=now_ms)))
+        found = Reads(self._path).with_view(
+            lambda view: list(rolled_up(store, view, now_ms=now_ms))
+        )
         made = [(step, record) for step, _, _, record in found if record is not None]
         for step, record in made:
             self._produce(producer, topics.SUMMARIES_PREFIX + step, record.encode(), record.key)
         self._flush(producer)
-        # At once in the store too, so that nobody is told of an hour that is neither dirty nor there.
+        # At once in the store too, so that nobody is told of an hour that is neither dirty nor
+        # there.
         store.keep(made, {}, now_ms=now_ms)
         for step in (Step.HOUR, Step.DAY):
             store.clean(step, [(series, start) for of, series, start, _ in found if of is step])
 
     def _produce(
-        self, producer: Producer, topic: str, value: bytes, key: bytes | str, headers: list[tuple[str, bytes]] | None = None
+        self,
+        producer: Producer,
+        topic: str,
+        value: bytes,
+        key: bytes | str,
+        headers: list[tuple[str, bytes]] | None = None,
     ) -> None:
         producer.produce(topic, value, key, headers=headers or [], on_delivery=self._on_delivery)
         producer.poll(0)
@@ -175,7 +209,10 @@ class Follower:
         self._undelivered = self._undelivered or error
 
     def _flush(self, producer: Producer) -> None:
-        """Wait until all is in Kafka. Raises Unavailable, after which nothing of it counts as done."""
+        """Wait until all is in Kafka.
+
+        Raises Unavailable, after which nothing of it counts as done.
+        """
         left, error = producer.flush(FLUSH_S), self._undelivered
         self._undelivered = None
         if left or error is not None:
@@ -183,7 +220,10 @@ class Follower:
 
 
 def _places(consumer: Consumer, store: Store) -> list[TopicPartition]:
-    """Where to go on: behind what the store has, or where retention or a topic made anew begins. Raises Unavailable."""
+    """Where to go on: behind what the store has, or where retention or a topic made anew begins.
+
+    Raises Unavailable.
+    """
     known, counts = store.places(), partition_counts(consumer)
     found = []
     for topic in (*topics.SUMMARIES, DEVICE_TOPIC):

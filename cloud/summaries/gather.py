@@ -1,8 +1,11 @@
-"""From kept rows to what was asked: which steps to read, and what to merge. Pure but for the view that it is given.
+"""From kept rows to what was asked: which steps to read, and what to merge.
 
-A day is read as one row where it is rolled up and nothing came since; otherwise its hours are, and of these the minutes in the same way.
-What devices made for a window longer than a step lies at the longer one: it counts in hours and days, and not in their minutes. Late parts
-of hours and days (late_part) count in their own step alone.
+Pure but for the view that it is given.
+
+A day is read as one row where it is rolled up and nothing came since; otherwise its hours are, and
+of these the minutes in the same way. What devices made for a window longer than a step lies at the
+longer one: it counts in hours and days, and not in their minutes. Late parts of hours and days
+(late_part) count in their own step alone.
 """
 
 from __future__ import annotations
@@ -22,26 +25,54 @@ class Rows(Protocol):
     """What is read from (store.View)."""
 
     def rows(
-        self, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Collection[SketchKind], *, late: bool | None = None
+        self,
+        series: Series,
+        step: Step,
+        start_ms: int,
+        end_ms: int,
+        kinds: Collection[SketchKind],
+        *,
+        late: bool | None = None,
     ) -> Iterable[Record]: ...
     def dirty(self, series: Series, step: Step, start_ms: int, end_ms: int) -> set[int]: ...
 
 
-def gathered(view: Rows, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Collection[SketchKind]) -> list[Record]:
-    """Rows that cover the time, each reading in one of them: what is rolled up as such, the rest by its parts, and what came late.
+def gathered(
+    view: Rows,
+    series: Series,
+    step: Step,
+    start_ms: int,
+    end_ms: int,
+    kinds: Collection[SketchKind],
+) -> list[Record]:
+    """Rows that cover the time, each reading in one of them: what is rolled up as such, the rest by
+    its parts, and what came late.
 
     `start_ms` and `end_ms` are multiples of the step.
     """
     found = covering(view, series, step, start_ms, end_ms, kinds)
-    return found + joined(view.rows(series, step, start_ms, end_ms, kinds, late=True)) if step in COVERS else found
+    return (
+        found + joined(view.rows(series, step, start_ms, end_ms, kinds, late=True))
+        if step in COVERS
+        else found
+    )
 
 
-def covering(view: Rows, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Collection[SketchKind]) -> list[Record]:
+def covering(
+    view: Rows,
+    series: Series,
+    step: Step,
+    start_ms: int,
+    end_ms: int,
+    kinds: Collection[SketchKind],
+) -> list[Record]:
     """The same without what counts beside roll-ups."""
     if step not in COVERS:
         return joined(view.rows(series, step, start_ms, end_ms, kinds))
     rows = joined(view.rows(series, step, start_ms, end_ms, kinds, late=False))
-    whole = {row.start_ms for row in rows if not row.maker} - view.dirty(series, step, start_ms, end_ms)
+    whole = {row.start_ms for row in rows if not row.maker} - view.dirty(
+        series, step, start_ms, end_ms
+    )
     found = [row for row in rows if (row.start_ms in whole) == (not row.maker)]
     gaps = [start_ms, *sorted(whole), end_ms]
     for left, right in pairwise(gaps):
@@ -52,14 +83,23 @@ def covering(view: Rows, series: Series, step: Step, start_ms: int, end_ms: int,
 
 
 def joined(rows: Iterable[Record]) -> list[Record]:
-    """The sketches that a device made of the same readings as one row; `rows` by start and maker."""
+    """The sketches that a device made of the same readings as one row; `rows` by start and
+    maker.
+    """
     found: list[Record] = []
     for row in rows:
         last = found[-1] if found else None
-        if last is not None and row.maker and (last.start_ms, _device_and_end(last.maker)) == (row.start_ms, _device_and_end(row.maker)):
+        if (
+            last is not None
+            and row.maker
+            and (last.start_ms, _device_and_end(last.maker))
+            == (row.start_ms, _device_and_end(row.maker))
+        ):
             one, two = last.summary, row.summary
             numbers = one.numbers if one.numbers.count else two.numbers
-            summary = Summary(max(one.readings, two.readings), numbers, {**one.sketches, **two.sketches})
+            summary = Summary(
+                max(one.readings, two.readings), numbers, {**one.sketches, **two.sketches}
+            )
             found[-1] = replace(last, summary=summary)
         else:
             found.append(row)
@@ -71,8 +111,13 @@ def _device_and_end(maker: str) -> str:
     return maker.rpartition("|")[0] or maker
 
 
-def over(view: Rows, series: Series, start_ms: int, end_ms: int, kinds: Collection[SketchKind]) -> Summary:
-    """One summary of the time, from whole days, then whole hours, then minutes at its ends. Both are multiples of a minute."""
+def over(
+    view: Rows, series: Series, start_ms: int, end_ms: int, kinds: Collection[SketchKind]
+) -> Summary:
+    """One summary of the time, from whole days, then whole hours, then minutes at its ends.
+
+    Both are multiples of a minute.
+    """
     parts: list[Record] = []
     begin, end = start_ms, end_ms
     for step in Step:  # the ends first, so that what remains are whole hours, then whole days
@@ -85,7 +130,14 @@ def over(view: Rows, series: Series, start_ms: int, end_ms: int, kinds: Collecti
     return merged(part.summary for part in parts)
 
 
-def by_step(view: Rows, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Collection[SketchKind]) -> dict[int, Summary]:
+def by_step(
+    view: Rows,
+    series: Series,
+    step: Step,
+    start_ms: int,
+    end_ms: int,
+    kinds: Collection[SketchKind],
+) -> dict[int, Summary]:
     """Start → summary of each step in which there is anything."""
     parts: dict[int, list[Summary]] = defaultdict(list)
     for row in gathered(view, series, step, start_ms, end_ms, kinds):

@@ -1,4 +1,6 @@
-"""Sketches of devices become records of `ew.summaries.*`: a reading of `device_sketches` in, a record or a refusal out. Pure."""
+"""Sketches of devices become records of `ew.summaries.*`: a reading of `device_sketches` in, a
+record or a refusal out. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ SPARE_MS: Final = DAY_MS
 
 
 def taken(reading: Mapping[str, Any]) -> list[tuple[Step, Record]]:
-    """The record that a device's reading becomes, and the step that it is filed under; raises Rejected.
+    """The record that a device's reading becomes, and the step that it is filed under; raises
+    Rejected.
 
-    The key holds device, window and kind, so a sketch that is sent or read twice is there once. What was received when the minutes of its
-    time are kept no more counts beside roll-ups, in its hour and in its day (late_part).
+    The key holds device, window and kind, so a sketch that is sent or read twice is there once.
+    What was received when the minutes of its time are kept no more counts beside roll-ups, in its
+    hour and in its day (late_part).
     """
     found = sketch.parse(reading)
     foreign.check(found.kind, found.data, found.readings)
@@ -31,9 +35,15 @@ def taken(reading: Mapping[str, Any]) -> list[tuple[Step, Record]]:
     )
     devices = DeviceSketch.set_of(reading["device"]) if found.beside else ""
     maker = f"{reading['device']}|{found.end_ms}|{found.kind}"
-    record = Record(Series(found.stream, found.field, devices), found.start_ms, found.end_ms, summary, maker)
+    record = Record(
+        Series(found.stream, found.field, devices), found.start_ms, found.end_ms, summary, maker
+    )
     step, age_ms = Step.around(found.start_ms, found.end_ms), reading["received_at"] - found.end_ms
     if age_ms <= KEPT_MS[Step.MINUTE] - SPARE_MS:
         return [(step, record)]
     record = replace(record, maker=late_part.PREFIX + maker)
-    return [(late, record) for late in (Step.HOUR, Step.DAY) if late.ms >= step.ms and age_ms <= KEPT_MS[late] - SPARE_MS]
+    return [
+        (late, record)
+        for late in (Step.HOUR, Step.DAY)
+        if late.ms >= step.ms and age_ms <= KEPT_MS[late] - SPARE_MS
+    ]

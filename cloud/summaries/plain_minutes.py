@@ -1,7 +1,8 @@
-"""The exact figures of each minute of a long time, from columns to rows of JSON: no object stands for a minute.
+"""The exact figures of each minute of a long time, from columns to rows of JSON: no object stands
+for a minute.
 
-Only where a minute is one row of the cloud's and no sketch is asked. Other minutes (late parts, sketches of devices) are merged by gather,
-which gives the same rows three times as slowly.
+Only where a minute is one row of the cloud's and no sketch is asked. Other minutes (late parts,
+sketches of devices) are merged by gather, which gives the same rows three times as slowly.
 """
 
 from __future__ import annotations
@@ -18,16 +19,24 @@ from edgewake.protocol.errors import Rejected
 from edgewake.protocol.sketch import Numbers
 
 _EMPTY: Final = figures(Summary())
-_REST: Final[Mapping[str, Any]] = Row(start=0, end=0, figures=_EMPTY).model_dump(exclude={"start", "end", "figures"})
+_REST: Final[Mapping[str, Any]] = Row(start=0, end=0, figures=_EMPTY).model_dump(
+    exclude={"start", "end", "figures"}
+)
 """What a row says of sketches when none is asked."""
 _NO_NUMBERS: Final[Mapping[str, Any]] = _EMPTY.model_dump(exclude={"readings"})
 
 
 def rows(view: View, series: Series, start_ms: int, end_ms: int) -> list[dict[str, Any]] | None:
-    """Rows (asking.Row) as orjson writes them, which makes null of what is not finite; None where gather must make them."""
+    """Rows (asking.Row) as orjson writes them, which makes null of what is not finite; None where
+    gather must make them.
+    """
     found = view.plain_minutes(series, start_ms, end_ms)
     try:
-        made = None if found is None else Numbers.columns(b"".join(numbers for _, _, numbers in found), len(found))
+        made = (
+            None
+            if found is None
+            else Numbers.columns(b"".join(numbers for _, _, numbers in found), len(found))
+        )
     except Rejected:  # gather says of which it is
         return None
     if found is None or made is None:
@@ -49,5 +58,7 @@ def rows(view: View, series: Series, start_ms: int, end_ms: int) -> list[dict[st
             else {"readings": readings, **_NO_NUMBERS},
             **_REST,
         }
-        for (start, readings, _), (count, mean, squares, total, least, most) in zip(found, made, strict=True)
+        for (start, readings, _), (count, mean, squares, total, least, most) in zip(
+            found, made, strict=True
+        )
     ]

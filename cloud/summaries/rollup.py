@@ -1,6 +1,7 @@
 """Hours from minutes and days from hours, when they are over and quiet. Pure but for the store.
 
-A roll-up is a function of what lies below it and has one key, so doing it twice changes nothing. What comes later makes it dirty again.
+A roll-up is a function of what lies below it and has one key, so doing it twice changes nothing.
+What comes later makes it dirty again.
 """
 
 from __future__ import annotations
@@ -14,22 +15,39 @@ from edgewake.cloud.summaries.summary import Record, Series, Step, merged
 from edgewake.protocol.sketch import SketchKind
 
 QUIET_MS: Final = 90_000
-"""Without a change for so long an hour is rolled up: the analysis writes changed minutes once in 60 s."""
+"""Without a change for so long an hour is rolled up: the analysis writes changed minutes once in 60
+s."""
 AT_ONCE_MAX: Final = 50
 """Hours or days rolled up in one turn; the next turn goes on."""
 
 
-def rolled_up(store: Store, view: View, *, now_ms: int, quiet_ms: int = QUIET_MS) -> Iterator[tuple[Step, Series, int, Record | None]]:
-    """Hours and days that are due, hours first, each with its start and its record, None where it is to stay as it is."""
+def rolled_up(
+    store: Store, view: View, *, now_ms: int, quiet_ms: int = QUIET_MS
+) -> Iterator[tuple[Step, Series, int, Record | None]]:
+    """Hours and days that are due, hours first, each with its start and its record, None where it
+    is to stay as it is.
+    """
     for step in COVERS:
-        for series, start in store.due(step, ended_before_ms=now_ms, changed_before_ms=now_ms - quiet_ms, limit=AT_ONCE_MAX):
+        for series, start in store.due(
+            step, ended_before_ms=now_ms, changed_before_ms=now_ms - quiet_ms, limit=AT_ONCE_MAX
+        ):
             yield step, series, start, roll_up(view, series, step, start)
 
 
 def roll_up(view: View, series: Series, step: Step, start_ms: int) -> Record | None:
-    """One hour or day of a series; None where what was rolled up before has more readings, because its parts are no longer kept."""
+    """One hour or day of a series; None where what was rolled up before has more readings, because
+    its parts are no longer kept.
+    """
     end_ms = start_ms + step.ms
-    parts = [row.summary for row in covering(view, series, step, start_ms, end_ms, tuple(SketchKind))]
-    before = [row.summary.readings for row in view.rows(series, step, start_ms, start_ms + 1, ()) if not row.maker]
+    parts = [
+        row.summary for row in covering(view, series, step, start_ms, end_ms, tuple(SketchKind))
+    ]
+    before = [
+        row.summary.readings
+        for row in view.rows(series, step, start_ms, start_ms + 1, ())
+        if not row.maker
+    ]
     found = merged(parts)
-    return None if before and before[0] > found.readings else Record(series, start_ms, end_ms, found)
+    return (
+        None if before and before[0] > found.readings else Record(series, start_ms, end_ms, found)
+    )

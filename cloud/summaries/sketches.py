@@ -1,6 +1,9 @@
-"""The sketches of a summary as bytes: checking and merging them. Apache DataSketches where there is a kind of theirs. Pure.
+"""The sketches of a summary as bytes: checking and merging them.
 
-The library (and numpy) is loaded with the first sketch: 30 MB that a process without summaries does not pay.
+Apache DataSketches where there is a kind of theirs. Pure.
+
+The library (and numpy) is loaded with the first sketch: 30 MB that a process without summaries does
+not pay.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
     import datasketches
 
 HLL_LOG2_BUCKETS: Final = 14
-"""Of merged HLLs, as in the analysis: standard error 0.81 %; narrower ones of devices make the result as narrow as they are."""
+"""Of merged HLLs, as in the analysis: standard error 0.81 %; narrower ones of devices make the
+result as narrow as they are."""
 THETA_LOG2_ENTRIES: Final = 12
 """Of merged theta sketches: exact up to 4096 different values, then a standard error of 1.6 %."""
 KLL_K: Final = 200
@@ -25,7 +29,8 @@ KLL_K: Final = 200
 TOP_LOG2_ITEMS: Final = 10
 """Of merged frequent items: 768 are followed."""
 LOG2_MAX: Final = 14
-"""Of what is read from others: of HLL's buckets and of the map of frequent items, which is allocated before it is filled."""
+"""Of what is read from others: of HLL's buckets and of the map of frequent items, which is
+allocated before it is filled."""
 KLL_K_MAX: Final = 4096
 """Of what is read from others."""
 
@@ -36,7 +41,14 @@ def read(kind: SketchKind, data: bytes) -> Any:
         return _READ[kind](data)
     except Rejected:
         raise
-    except (ValueError, RuntimeError, IndexError, MemoryError, TypeError, UnicodeDecodeError) as error:
+    except (
+        ValueError,
+        RuntimeError,
+        IndexError,
+        MemoryError,
+        TypeError,
+        UnicodeDecodeError,
+    ) as error:
         raise Rejected(RejectReason.SHAPE, f"{kind}: {str(error)[:200]}") from error
 
 
@@ -54,12 +66,16 @@ def _library() -> Any:
 
 
 def _check_head(data: bytes, family: int, least: int, bounds: Mapping[int, int]) -> None:
-    """DataSketches' preamble: the family is its third byte; `bounds`: place of a byte → the most that it may be."""
+    """DataSketches' preamble: the family is its third byte; `bounds`: place of a byte → the most
+    that it may be.
+    """
     if len(data) < least or data[2] != family:
         raise Rejected(RejectReason.SHAPE, "not a sketch of this kind")
     for place, most in bounds.items():
         if data[place] > most:
-            raise Rejected(RejectReason.SHAPE, f"byte {place} is {data[place]}: expected at most {most}")
+            raise Rejected(
+                RejectReason.SHAPE, f"byte {place} is {data[place]}: expected at most {most}"
+            )
 
 
 def read_hll(data: bytes) -> datasketches.hll_sketch:
@@ -89,7 +105,9 @@ def read_top(data: bytes) -> datasketches.frequent_strings_sketch:
 
 
 def all_texts(data: bytes) -> list[tuple[str, int]]:
-    """The texts that a sketch of frequent strings follows, and how often each occurred: all of them, and exactly, while there are few."""
+    """The texts that a sketch of frequent strings follows, and how often each occurred: all of
+    them, and exactly, while there are few.
+    """
     top = read_top(data)
     kind = _library().frequent_items_error_type.NO_FALSE_NEGATIVES
     return [(text, lower) for text, _, lower, _ in top.get_frequent_items(kind)]

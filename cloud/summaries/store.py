@@ -1,8 +1,10 @@
-"""Summaries in SQLite: what lies on `ew.summaries.*`, by series and time, so that any range is read at once. One writer, many readers.
+"""Summaries in SQLite: what lies on `ew.summaries.*`, by series and time, so that any range is read
+at once. One writer, many readers.
 
-The topics are the truth: how far they were read stands in the same transaction as what was read, and a file that is lost or of another
-version is filled anew from them. Rows go KEPT_MS of their step after they came. `dirty`: hours and days whose parts changed since they
-were rolled up; until then they are merged when somebody asks. Late parts are added up as they come (late_part).
+The topics are the truth: how far they were read stands in the same transaction as what was read,
+and a file that is lost or of another version is filled anew from them. Rows go KEPT_MS of their
+step after they came. `dirty`: hours and days whose parts changed since they were rolled up; until
+then they are merged when somebody asks. Late parts are added up as they come (late_part).
 """
 
 from __future__ import annotations
@@ -24,16 +26,20 @@ log = logging.getLogger("edgewake.summaries")
 
 VERSION: Final = 1
 SERIES_MAX: Final = 20_000
-"""Series that are followed; a row of one more is left out and counted: any device may name new fields."""
+"""Series that are followed; a row of one more is left out and counted: any device may name new
+fields."""
 ROWS_MAX: Final = 30_000
-"""Rows that one question may read: a week of minutes has 10,080, as many more where some readings came late, and devices add theirs."""
+"""Rows that one question may read: a week of minutes has 10,080, as many more where some readings
+came late, and devices add theirs."""
 BYTES_MAX: Final = 128 << 20
 """Bytes of sketches that one question may read."""
 COVERS: Final = {Step.HOUR: Step.MINUTE, Step.DAY: Step.HOUR}
 """What a step is rolled up from."""
 LONGER: Final = {Step.MINUTE: (Step.HOUR, Step.DAY), Step.HOUR: (Step.DAY,), Step.DAY: ()}
 """What changes with a step."""
-_SKETCHES: Final[tuple[SketchKind, ...]] = tuple(kind for kind in SketchKind if kind is not SketchKind.NUMBERS)
+_SKETCHES: Final[tuple[SketchKind, ...]] = tuple(
+    kind for kind in SketchKind if kind is not SketchKind.NUMBERS
+)
 _COLUMNS: Final = ("end", "readings", "numbers", "seen", *(kind.value for kind in _SKETCHES))
 _LATE_MAKERS: Final = (PREFIX, PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1))
 """From where to where the makers of late parts lie in order."""
@@ -58,7 +64,8 @@ _PUT: Final = (
     + ", ".join(f'"{name}" = excluded."{name}"' for name in ("at", *_COLUMNS))
     + " WHERE excluded.readings >= summary.readings OR summary.maker <> ''"
 )
-"""What the cloud computed never shrinks: one with fewer readings was computed again from a log that retention has cut."""
+"""What the cloud computed never shrinks: one with fewer readings was computed again from a log that
+retention has cut."""
 
 
 class TooMuch(LocalError):
@@ -69,34 +76,54 @@ class Store:
     """The writer. Not for several threads."""
 
     def __init__(self, path: Path, *, patience_s: float = 5.0) -> None:
-        """Raises LocalError or sqlite3.OperationalError where the file cannot be used; a lock on it is waited for."""
+        """Raises LocalError or sqlite3.OperationalError where the file cannot be used; a lock on it
+        is waited for.
+        """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LocalError(f"data_dir: {error}") from error
         try:
             self._db = _opened(path, patience_s)
-        except sqlite3.OperationalError:  # it is locked, or the disk is full: nothing is wrong with it
+        except (
+            sqlite3.OperationalError
+        ):  # it is locked, or the disk is full: nothing is wrong with it
             raise
         except sqlite3.DatabaseError:
             remove(path)
             self._db = _opened(path, patience_s)
         self._series: dict[Series, int] = {
-            Series(stream, field, devices): number for number, stream, field, devices in self._db.execute("SELECT * FROM series")
+            Series(stream, field, devices): number
+            for number, stream, field, devices in self._db.execute("SELECT * FROM series")
         }
         self.refused = 0
         """Rows left out because of SERIES_MAX."""
 
     def places(self) -> dict[tuple[str, int], int]:
         """(topic, partition) → the next offset to read."""
-        return {(topic, partition): at for topic, partition, at in self._db.execute("SELECT topic, partition, next FROM place")}
+        return {
+            (topic, partition): at
+            for topic, partition, at in self._db.execute("SELECT topic, partition, next FROM place")
+        }
 
-    def keep(self, records: Iterable[tuple[Step, Record]], places: Mapping[tuple[str, int], int], *, now_ms: int) -> None:
-        """Put records in, and how far the topics are read, at once. What they are part of becomes dirty. Raises sqlite3.Error."""
+    def keep(
+        self,
+        records: Iterable[tuple[Step, Record]],
+        places: Mapping[tuple[str, int], int],
+        *,
+        now_ms: int,
+    ) -> None:
+        """Put records in, and how far the topics are read, at once.
+
+        What they are part of becomes dirty. Raises sqlite3.Error.
+        """
         with self._db:
             for step, record in records:
                 self._keep(step, record, now_ms)
-            self._db.executemany("INSERT OR REPLACE INTO place VALUES (?, ?, ?)", [(*place, at) for place, at in places.items()])
+            self._db.executemany(
+                "INSERT OR REPLACE INTO place VALUES (?, ?, ?)",
+                [(*place, at) for place, at in places.items()],
+            )
 
     def _keep(self, step: Step, record: Record, now_ms: int) -> None:
         series = self._id(record.series)
@@ -106,14 +133,35 @@ class Store:
         maker, summary = record.maker, record.summary
         if is_part(maker):
             try:
-                maker, summary = PREFIX, merged([*self._parts_before(series, step, record.start_ms), summary])
+                maker, summary = (
+                    PREFIX,
+                    merged([*self._parts_before(series, step, record.start_ms), summary]),
+                )
             except Rejected as error:
                 self.refused += 1
-                log.warning("a late part of %s cannot be added: %s", record.series, error, extra={"event": "summaries.refused"})
+                log.warning(
+                    "a late part of %s cannot be added: %s",
+                    record.series,
+                    error,
+                    extra={"event": "summaries.refused"},
+                )
                 return
-        sketches = [summary.sketches[kind].data if kind in summary.sketches else None for kind in _SKETCHES]
-        seen = {kind.value: sketch.seen for kind, sketch in summary.sketches.items() if sketch.seen != summary.readings}
-        row = (now_ms, record.end_ms, summary.readings, summary.numbers.encode(), orjson.dumps(seen).decode() if seen else None, *sketches)
+        sketches = [
+            summary.sketches[kind].data if kind in summary.sketches else None for kind in _SKETCHES
+        ]
+        seen = {
+            kind.value: sketch.seen
+            for kind, sketch in summary.sketches.items()
+            if sketch.seen != summary.readings
+        }
+        row = (
+            now_ms,
+            record.end_ms,
+            summary.readings,
+            summary.numbers.encode(),
+            orjson.dumps(seen).decode() if seen else None,
+            *sketches,
+        )
         self._db.execute(_PUT, (series, step, record.start_ms, maker, *row))
         if is_beside(step, maker):
             return
@@ -135,11 +183,15 @@ class Store:
         found = self._series.get(series)
         if found is None and len(self._series) < SERIES_MAX:
             row = (series.stream, series.field, series.devices)
-            cursor = self._db.execute("INSERT INTO series (stream, field, devices) VALUES (?, ?, ?)", row)
+            cursor = self._db.execute(
+                "INSERT INTO series (stream, field, devices) VALUES (?, ?, ?)", row
+            )
             found = self._series[series] = int(cursor.lastrowid or 0)
         return found
 
-    def due(self, step: Step, *, ended_before_ms: int, changed_before_ms: int, limit: int) -> list[tuple[Series, int]]:
+    def due(
+        self, step: Step, *, ended_before_ms: int, changed_before_ms: int, limit: int
+    ) -> list[tuple[Series, int]]:
         """Dirty hours or days that are over, and quiet: (series, start)."""
         rows = self._db.execute(
             "SELECT stream, field, devices, start FROM dirty JOIN series ON id = series"
@@ -152,13 +204,17 @@ class Store:
         """These are rolled up, and what they are published as is on its way back."""
         with self._db:
             marks = [(self._series[series], step, start) for series, start in rolled]
-            self._db.executemany("DELETE FROM dirty WHERE series = ? AND step = ? AND start = ?", marks)
+            self._db.executemany(
+                "DELETE FROM dirty WHERE series = ? AND step = ? AND start = ?", marks
+            )
 
     def prune(self, now_ms: int) -> None:
         """Drop what is older than it is kept."""
         with self._db:
             for step, kept in KEPT_MS.items():
-                self._db.execute("DELETE FROM summary WHERE step = ? AND at < ?", (step, now_ms - kept))
+                self._db.execute(
+                    "DELETE FROM summary WHERE step = ? AND at < ?", (step, now_ms - kept)
+                )
 
     def close(self) -> None:
         """Leave."""
@@ -172,7 +228,9 @@ class Reads:
         self._path = path
 
     def with_view(self, question: Callable[[View], T]) -> T:
-        """Raises what the question raises, and Unavailable while the file is not there or being made anew."""
+        """Raises what the question raises, and Unavailable while the file is not there or being
+        made anew.
+        """
         db: sqlite3.Connection | None = None
         try:
             db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=5)
@@ -192,9 +250,12 @@ class View:
         self._rows = self._bytes = 0
 
     def known(self, *, stream: str | None = None, after: str = "", limit: int) -> list[Series]:
-        """Series by name, from behind the key `after` (stream|field|devices), of one stream or of all."""
+        """Series by name, from behind the key `after` (stream|field|devices), of one stream or of
+        all.
+        """
         rows = self._db.execute(
-            "SELECT stream, field, devices FROM series WHERE stream || '|' || field || '|' || devices > ? AND stream = coalesce(?, stream)"
+            "SELECT stream, field, devices FROM series WHERE stream || '|' || field || '|' || "
+            "devices > ? AND stream = coalesce(?, stream)"
             " ORDER BY stream || '|' || field || '|' || devices LIMIT ?",
             (after, stream, limit),
         )
@@ -202,12 +263,24 @@ class View:
 
     def __contains__(self, series: Series) -> bool:
         names = (series.stream, series.field, series.devices)
-        return bool(self._db.execute("SELECT 1 FROM series WHERE stream = ? AND field = ? AND devices = ?", names).fetchall())
+        return bool(
+            self._db.execute(
+                "SELECT 1 FROM series WHERE stream = ? AND field = ? AND devices = ?", names
+            ).fetchall()
+        )
 
     def rows(
-        self, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Iterable[SketchKind], *, late: bool | None = None
+        self,
+        series: Series,
+        step: Step,
+        start_ms: int,
+        end_ms: int,
+        kinds: Iterable[SketchKind],
+        *,
+        late: bool | None = None,
     ) -> Iterator[Record]:
-        """Rows whose step begins in the time, with these sketches only: those that are not asked for are not read. Raises TooMuch.
+        """Rows whose step begins in the time, with these sketches only: those that are not asked
+        for are not read. Raises TooMuch.
 
         `late`: only late parts, or only what is none.
         """
@@ -215,25 +288,48 @@ class View:
         columns = "".join(f", {kind.value}" for kind in wanted)
         cursor = self._db.execute(
             f'SELECT start, maker, "end", readings, numbers, seen{columns} FROM summary JOIN series ON id = series'  # noqa: S608  (our names)
-            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND start < ?"
+            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND "
+            "start < ?"
             " AND coalesce((maker >= ? AND maker < ?) = ?, TRUE) ORDER BY start, maker",
-            (series.stream, series.field, series.devices, step, start_ms, end_ms, *_LATE_MAKERS, late),
+            (
+                series.stream,
+                series.field,
+                series.devices,
+                step,
+                start_ms,
+                end_ms,
+                *_LATE_MAKERS,
+                late,
+            ),
         )
         for start, maker, end, readings, numbers, seen, *found in cursor:
             self._rows += 1
             self._bytes += sum(len(data) for data in found if data)
             if self._rows > ROWS_MAX or self._bytes > BYTES_MAX:
                 raise TooMuch(_too_much())
-            yield Record(series, start, end, _summary(wanted, readings, numbers, seen, *found), maker)
+            yield Record(
+                series, start, end, _summary(wanted, readings, numbers, seen, *found), maker
+            )
 
-    def plain_minutes(self, series: Series, start_ms: int, end_ms: int) -> list[tuple[int, int, bytes]] | None:
-        """Start, readings and numbers (Numbers.encode) of each minute that begins in the time; None where some are not one row of the
-        cloud's. Raises TooMuch.
+    def plain_minutes(
+        self, series: Series, start_ms: int, end_ms: int
+    ) -> list[tuple[int, int, bytes]] | None:
+        """Start, readings and numbers (Numbers.encode) of each minute that begins in the time; None
+        where some are not one row of the cloud's. Raises TooMuch.
         """
         cursor = self._db.execute(
             "SELECT start, readings, numbers, maker FROM summary JOIN series ON id = series"
-            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND start < ? ORDER BY start LIMIT ?",
-            (series.stream, series.field, series.devices, Step.MINUTE, start_ms, end_ms, ROWS_MAX + 1),
+            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND "
+            "start < ? ORDER BY start LIMIT ?",
+            (
+                series.stream,
+                series.field,
+                series.devices,
+                Step.MINUTE,
+                start_ms,
+                end_ms,
+                ROWS_MAX + 1,
+            ),
         )
         found = cursor.fetchall()
         if len(found) > ROWS_MAX:
@@ -243,7 +339,8 @@ class View:
     def dirty(self, series: Series, step: Step, start_ms: int, end_ms: int) -> set[int]:
         """Hours or days whose roll-up is missing or no longer right."""
         rows = self._db.execute(
-            "SELECT start FROM dirty JOIN series ON id = series WHERE stream = ? AND field = ? AND devices = ? AND step = ?"
+            "SELECT start FROM dirty JOIN series ON id = series WHERE stream = ? AND field = ? "
+            "AND devices = ? AND step = ?"
             " AND start >= ? AND start < ?",
             (series.stream, series.field, series.devices, step, start_ms, end_ms),
         )
@@ -251,13 +348,26 @@ class View:
 
 
 def _too_much() -> str:
-    return f"more than {ROWS_MAX} summaries or {BYTES_MAX >> 20} MiB lie in this time; ask for less of it"
+    return (
+        f"more than {ROWS_MAX} summaries or {BYTES_MAX >> 20} MiB lie in this time; ask for less "
+        "of it"
+    )
 
 
-def _summary(kinds: Sequence[SketchKind], readings: int, numbers: bytes, seen: str | None, *data: bytes | None) -> Summary:
+def _summary(
+    kinds: Sequence[SketchKind],
+    readings: int,
+    numbers: bytes,
+    seen: str | None,
+    *data: bytes | None,
+) -> Summary:
     """Of the columns of a row."""
     counts = orjson.loads(seen) if seen else {}
-    sketches = {kind: Sketch(counts.get(kind.value, readings), found) for kind, found in zip(kinds, data, strict=True) if found}
+    sketches = {
+        kind: Sketch(counts.get(kind.value, readings), found)
+        for kind, found in zip(kinds, data, strict=True)
+        if found
+    }
     return Summary(readings, Numbers.decode(numbers), sketches)
 
 
@@ -270,7 +380,9 @@ def remove(path: Path) -> None:
 def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=patience_s, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is read from the topics again
+    db.execute(
+        "PRAGMA synchronous = NORMAL"
+    )  # what a power cut takes is read from the topics again
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
         db.close()

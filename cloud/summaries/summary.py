@@ -1,14 +1,16 @@
-"""A summary: exact figures and sketches of one field over some time, and how it travels on `ew.summaries.*`. Pure.
+"""A summary: exact figures and sketches of one field over some time, and how it travels on
+`ew.summaries.*`. Pure.
 
     key     stream|field|devices|start|maker
     value   {"stream":…,"field":…,"devices":"","start":ms,"end":ms,"maker":"","readings":n,
              "count":…,"sum":…,"min":…,"max":…,"mean":…,"variance":…,
              "hll":base64,"theta":…,"kll":…,"top":…,"count_min":…,"sample":…,"seen":{"kll":n}}
 
-`devices`: a declared set of devices, empty for all. `maker`: empty for what the cloud summed up, `late:N` for what it summed up of readings
-that came later (late_part), `DEVICE|END|KIND` for a device's sketch. `readings`: readings that have the field; `count`: those of them that
-are numbers. `seen`: how many readings a sketch has seen where that is not all of them, because some devices did not send one. A text or
-boolean field has neither numbers nor KLL.
+`devices`: a declared set of devices, empty for all. `maker`: empty for what the cloud summed up,
+`late:N` for what it summed up of readings that came later (late_part), `DEVICE|END|KIND` for a
+device's sketch. `readings`: readings that have the field; `count`: those of them that are numbers.
+`seen`: how many readings a sketch has seen where that is not all of them, because some devices did
+not send one. A text or boolean field has neither numbers nor KLL.
 """
 
 from __future__ import annotations
@@ -53,11 +55,15 @@ class Step(StrEnum):
     @classmethod
     def around(cls, start_ms: int, end_ms: int) -> Step:
         """The finest in one of which the whole time lies."""
-        return next((step for step in cls if step.floor(start_ms) == step.floor(end_ms - 1)), cls.DAY)
+        return next(
+            (step for step in cls if step.floor(start_ms) == step.floor(end_ms - 1)), cls.DAY
+        )
 
 
 _LENGTHS: Final = {Step.MINUTE: MINUTE_MS, Step.HOUR: HOUR_MS, Step.DAY: DAY_MS}
-KEPT_MS: Final[Mapping[Step, int]] = {step: topics.SUMMARIES_KEPT_MS[topics.SUMMARIES_PREFIX + step] for step in Step}
+KEPT_MS: Final[Mapping[Step, int]] = {
+    step: topics.SUMMARIES_KEPT_MS[topics.SUMMARIES_PREFIX + step] for step in Step
+}
 """How long summaries are kept after they were written, whatever time they are about."""
 
 
@@ -104,7 +110,10 @@ def merged(parts: Iterable[Summary]) -> Summary:
         for kind, sketch in part.sketches.items():
             found.setdefault(kind, []).append(sketch)
     together = {
-        kind: Sketch(sum(one.seen for one in ones), sketches.merge(kind, [one.data for one in ones])) for kind, ones in found.items()
+        kind: Sketch(
+            sum(one.seen for one in ones), sketches.merge(kind, [one.data for one in ones])
+        )
+        for kind, ones in found.items()
     }
     return Summary(sum(part.readings for part in parts), numbers, together)
 
@@ -122,7 +131,10 @@ class Record:
     @property
     def key(self) -> bytes:
         """See the module."""
-        return f"{self.series.stream}|{self.series.field}|{self.series.devices}|{self.start_ms}|{self.maker}".encode()
+        return (
+            f"{self.series.stream}|{self.series.field}|{self.series.devices}|{self.start_ms}|"
+            f"{self.maker}"
+        ).encode()
 
     def encode(self) -> bytes:
         """The value."""
@@ -132,40 +144,64 @@ class Record:
             "stream": series.stream, "field": series.field, "devices": series.devices,
             "start": self.start_ms, "end": self.end_ms, "maker": self.maker,
             "readings": summary.readings, "count": numbers.count,
-            "sum": numbers.sum if has else None, "min": numbers.min if has else None, "max": numbers.max if has else None,
+            "sum": numbers.sum if has else None, "min": numbers.min if has else None,
+            "max": numbers.max if has else None,
             "mean": numbers.mean if has else None, "variance": numbers.variance,
         }  # fmt: skip
-        body |= {kind.value: base64.b64encode(sketch.data).decode() for kind, sketch in summary.sketches.items()}
-        seen = {kind.value: sketch.seen for kind, sketch in summary.sketches.items() if sketch.seen != summary.readings}
+        body |= {
+            kind.value: base64.b64encode(sketch.data).decode()
+            for kind, sketch in summary.sketches.items()
+        }
+        seen = {
+            kind.value: sketch.seen
+            for kind, sketch in summary.sketches.items()
+            if sketch.seen != summary.readings
+        }
         return orjson.dumps(body | ({"seen": seen} if seen else {}))
 
     @classmethod
     def decode(cls, value: bytes) -> Record:
-        """The reverse; raises Rejected. Sketches are kept as bytes and read when they are merged."""
+        """The reverse; raises Rejected.
+
+        Sketches are kept as bytes and read when they are merged.
+        """
         try:
             return cls._decode(orjson.loads(value))
         except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-            raise Rejected(RejectReason.SHAPE, f"no summary: {type(error).__name__} {str(error)[:100]}") from error
+            raise Rejected(
+                RejectReason.SHAPE, f"no summary: {type(error).__name__} {str(error)[:100]}"
+            ) from error
 
     @classmethod
     def _decode(cls, body: Mapping[str, Any]) -> Record:
         series = Series(body["stream"], body["field"], body["devices"])
-        if not is_stream(series.stream) or not is_field(series.field) or not isinstance(series.devices, str):
+        if (
+            not is_stream(series.stream)
+            or not is_field(series.field)
+            or not isinstance(series.devices, str)
+        ):
             raise ValueError("no names")
         start, end, readings = int(body["start"]), int(body["end"]), int(body["readings"])
         if not 0 <= start < end or readings < 0:
             raise ValueError("no window")
         seen = body.get("seen", {})
         found = {
-            kind: Sketch(int(seen.get(kind.value, readings)), base64.b64decode(body[kind.value], validate=True))
+            kind: Sketch(
+                int(seen.get(kind.value, readings)),
+                base64.b64decode(body[kind.value], validate=True),
+            )
             for kind in sketches.KINDS
             if body.get(kind.value)
         }
-        return cls(series, start, end, Summary(readings, numbers_of(body), found), str(body["maker"]))
+        return cls(
+            series, start, end, Summary(readings, numbers_of(body), found), str(body["maker"])
+        )
 
 
 def numbers_of(body: Mapping[str, Any]) -> Numbers:
-    """The exact figures of a record or of a row of the analysis: count, sum, min, max, variance, and mean where it has one."""
+    """The exact figures of a record or of a row of the analysis: count, sum, min, max, variance,
+    and mean where it has one.
+    """
     count = int(body["count"] or 0)
     if not count:
         return Numbers()

@@ -1,6 +1,8 @@
-"""`python -m edgewake.deploy.audit`, run in a checkout: advisories, licences, and the bill of materials.
+"""`python -m edgewake.deploy.audit`, run in a checkout: advisories, licences, and the bill of
+materials.
 
-Exit code 0: all was looked at and is well. 1: something is not. 3: nothing is wrong, but nobody could be asked about advisories.
+Exit code 0: all was looked at and is well. 1: something is not. 3: nothing is wrong, but nobody
+could be asked about advisories.
 """
 
 from __future__ import annotations
@@ -26,9 +28,22 @@ WRONG, NOT_ASKED = 1, 3
 
 
 @click.command()
-@click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), help="The checkout.")
-@click.option("--bill", "file", type=click.Path(dir_okay=False, path_type=Path), default=Path("build/edgewake.cdx.json"), show_default=True)
-@click.option("--offline", is_flag=True, help="Ask nobody about advisories, and do not call that a failure.")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    help="The checkout.",
+)
+@click.option(
+    "--bill",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("build/edgewake.cdx.json"),
+    show_default=True,
+)
+@click.option(
+    "--offline", is_flag=True, help="Ask nobody about advisories, and do not call that a failure."
+)
 def main(root: Path, file: Path, offline: bool) -> None:
     """Look at all that is locked."""
     try:
@@ -39,13 +54,22 @@ def main(root: Path, file: Path, offline: bool) -> None:
 
 
 def audit(root: Path, file: Path, *, offline: bool) -> int:
-    """The exit code. Raises EdgewakeError where a lock or accepted.toml cannot be read, or the jars are not there."""
+    """The exit code.
+
+    Raises EdgewakeError where a lock or accepted.toml cannot be read, or the jars are not there.
+    """
     components, known = locked.all_of(root), accepted.read()
-    here = {path.name: path for name in jars.read_lock() for path in jars.ensure(name).glob("*.jar")}
+    here = {
+        path.name: path for name in jars.read_lock() for path in jars.ensure(name).glob("*.jar")
+    }
     installed = licences.installed_here()
     found = {one: licences.of(one, installed, here) for one in components}
     overruled = {entry.component: entry.licence for entry in known.licence}
-    wrong = [f"{one.key} {one.version} {why}" for one, text in found.items() if (why := licences.judge(text, one, known))]
+    wrong = [
+        f"{one.key} {one.version} {why}"
+        for one, text in found.items()
+        if (why := licences.judge(text, one, known))
+    ]
     click.echo(f"licences: {len(found) - len(wrong)} of {len(found)} components are accepted")
     file.parent.mkdir(parents=True, exist_ok=True)
     told_licences = {one: overruled.get(one.key, text) for one, text in found.items()}
@@ -65,12 +89,17 @@ def audit(root: Path, file: Path, *, offline: bool) -> int:
 
 
 def _say_asked(told: advisories.Told, count: int) -> None:
-    click.echo(f"advisories: asked about {count - len(told.not_asked)} of {count} components, {len(told.warned)} advisories")
+    click.echo(
+        f"advisories: asked about {count - len(told.not_asked)} of {count} components, "
+        f"{len(told.warned)} advisories"
+    )
     reasons = defaultdict(list)
     for component, why in told.not_asked.items():
         reasons[why.replace(component.partition(":")[2], "…").partition(" (")[0]].append(component)
     for why, components in reasons.items():
-        names = ", ".join(components[:SHOWN_MAX]) + (f" and {len(components) - SHOWN_MAX} more" if len(components) > SHOWN_MAX else "")
+        names = ", ".join(components[:SHOWN_MAX]) + (
+            f" and {len(components) - SHOWN_MAX} more" if len(components) > SHOWN_MAX else ""
+        )
         click.echo(f"advisories: NOT LOOKED AT for {names}: {why}", err=True)
 
 

@@ -16,7 +16,9 @@ Reason = Annotated[str, Field(min_length=20)]
 
 
 class Licence(Config):
-    """A component that says nothing itself, or something else than a name of SPDX, or whose licence is accepted for it alone."""
+    """A component that says nothing itself, or something else than a name of SPDX, or whose licence
+    is accepted for it alone.
+    """
 
     component: str
     licence: str

@@ -1,6 +1,8 @@
-"""Whether somebody warned of what is locked: pip-audit, npm audit, and the database of OSV for the jars.
+"""Whether somebody warned of what is locked: pip-audit, npm audit, and the database of OSV for the
+jars.
 
-Each may be out of reach; then it is said so, component by component, because "nothing found" would be taken for "nothing known".
+Each may be out of reach; then it is said so, component by component, because "nothing found" would
+be taken for "nothing known".
 """
 
 from __future__ import annotations
@@ -53,7 +55,10 @@ class Told:
 def ask(components: Sequence[Component], osv_url: str) -> Told:
     """All services, about all."""
     told = Told()
-    by = {name: [one for one in components if one.ecosystem == name] for name in ("pypi", "npm", "maven")}
+    by = {
+        name: [one for one in components if one.ecosystem == name]
+        for name in ("pypi", "npm", "maven")
+    }
     told.add(ask_pip_audit(by["pypi"]))
     told.add(ask_npm(by["npm"]))
     told.add(ask_osv(by["maven"], osv_url))
@@ -68,17 +73,23 @@ def judge(told: Told, accepted: Accepted, today: date) -> Iterator[str]:
         if entry is None:
             yield f"{warned.component} {warned.version}: {warned.id}: {warned.text}"
         elif entry.until < today:
-            yield f"{warned.component} {warned.version}: {warned.id} was accepted until {entry.until}: look at it again"
+            yield (
+                f"{warned.component} {warned.version}: {warned.id} was accepted until "
+                f"{entry.until}: look at it again"
+            )
     for (name, component), _ in named.items():
         if component not in told.not_asked:
             yield f"accepted.toml: {name} is not told of {component} any more: remove it"
 
 
-# --- pip-audit ----------------------------------------------------------------------------------------------------------------------------
+# --- pip-audit ------------------------------------------------------------------------------------
 
 
 def ask_pip_audit(components: Sequence[Component]) -> Told:
-    """About Python's packages. It takes each name once, and a lock may have two versions of one, for two versions of Python."""
+    """About Python's packages.
+
+    It takes each name once, and a lock may have two versions of one, for two versions of Python.
+    """
     told, left = Told(), list(components)
     while left:
         some = list({one.name: one for one in left}.values())
@@ -91,37 +102,66 @@ def _ask_pip_audit_once(components: Sequence[Component]) -> Told:
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "locked.txt"
         asked.write_text("".join(f"{one.name}=={one.version}\n" for one in components), "utf-8")
-        command = [sys.executable, "-m", "pip_audit", "--requirement", str(asked), "--no-deps", "--disable-pip"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip_audit",
+            "--requirement",
+            str(asked),
+            "--no-deps",
+            "--disable-pip",
+        ]
         answer = _run([*command, "--format", "json", "--progress-spinner", "off"])
     return read_pip_audit(answer, components)
 
 
 def read_pip_audit(answer: str, components: Sequence[Component]) -> Told:
-    """What its JSON says. It takes a package that its service does not answer for as one that is well; we do not."""
+    """What its JSON says.
+
+    It takes a package that its service does not answer for as one that is well; we do not.
+    """
     try:
-        found = {(one["name"].lower(), one.get("version", "")): one for one in json.loads(answer)["dependencies"]}
+        found = {
+            (one["name"].lower(), one.get("version", "")): one
+            for one in json.loads(answer)["dependencies"]
+        }
     except (ValueError, KeyError, TypeError):
-        return _none_asked(components, f"pip-audit says: {answer.strip().rpartition(chr(10))[2][:WHY_CHARS_MAX]}")
+        return _none_asked(
+            components, f"pip-audit says: {answer.strip().rpartition(chr(10))[2][:WHY_CHARS_MAX]}"
+        )
     told = Told()
     for component in components:
         one = found.get((component.name, component.version)) or found.get((component.name, ""))
         if one is None or "skip_reason" in one:
-            told.not_asked[component.key] = one["skip_reason"] if one else "pip-audit says nothing of it"
+            told.not_asked[component.key] = (
+                one["skip_reason"] if one else "pip-audit says nothing of it"
+            )
             continue
         for each in one["vulns"]:
-            told.warned.append(Warned(component.key, component.version, each["id"], _first_line(each.get("description", ""))))
+            told.warned.append(
+                Warned(
+                    component.key,
+                    component.version,
+                    each["id"],
+                    _first_line(each.get("description", "")),
+                )
+            )
     return told
 
 
-# --- npm audit ----------------------------------------------------------------------------------------------------------------------------
+# --- npm audit ------------------------------------------------------------------------------------
 
 
 def ask_npm(components: Sequence[Component]) -> Told:
     """About JavaScript's packages, those of the page among them."""
-    packages: dict[str, Any] = {"": {"name": "locked", "dependencies": {one.name: one.version for one in components}}}
+    packages: dict[str, Any] = {
+        "": {"name": "locked", "dependencies": {one.name: one.version for one in components}}
+    }
     packages |= {f"node_modules/{one.name}": {"version": one.version} for one in components}
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "package.json").write_text(json.dumps(packages[""] | {"version": "0.0.0"}), "utf-8")
+        (Path(folder) / "package.json").write_text(
+            json.dumps(packages[""] | {"version": "0.0.0"}), "utf-8"
+        )
         lock = {"name": "locked", "lockfileVersion": 3, "requires": True, "packages": packages}
         (Path(folder) / "package-lock.json").write_text(json.dumps(lock), "utf-8")
         answer = _run(["npm", "audit", "--json", "--package-lock-only"], cwd=folder)
@@ -140,7 +180,14 @@ def read_npm(answer: str, components: Sequence[Component]) -> Told:
         for each in found.get(component.name, {}).get("via", []):
             if isinstance(each, dict):
                 identity = str(each.get("url", each.get("source", "unknown"))).rpartition("/")[2]
-                told.warned.append(Warned(component.key, component.version, identity, _first_line(each.get("title", ""))))
+                told.warned.append(
+                    Warned(
+                        component.key,
+                        component.version,
+                        identity,
+                        _first_line(each.get("title", "")),
+                    )
+                )
     return told
 
 
@@ -152,7 +199,7 @@ def _npm_error(answer: str) -> str:
         return _first_line(answer.strip())
 
 
-# --- OSV ----------------------------------------------------------------------------------------------------------------------------------
+# --- OSV ------------------------------------------------------------------------------------------
 
 
 def ask_osv(components: Sequence[Component], url: str) -> Told:
@@ -162,13 +209,21 @@ def ask_osv(components: Sequence[Component], url: str) -> Told:
     told = Told()
     for first in range(0, len(components), OSV_QUERIES_MAX):
         some = components[first : first + OSV_QUERIES_MAX]
-        queries = [{"package": {"ecosystem": "Maven", "name": f"{one.group}:{one.name}"}, "version": one.version} for one in some]
+        queries = [
+            {
+                "package": {"ecosystem": "Maven", "name": f"{one.group}:{one.name}"},
+                "version": one.version,
+            }
+            for one in some
+        ]
         try:
             response = httpx.post(f"{url}/v1/querybatch", json={"queries": queries}, timeout=OSV_S)
             response.raise_for_status()
             told.add(read_osv(response.json(), some))
         except (httpx.HTTPError, ValueError, KeyError) as error:
-            told.add(_none_asked(some, f"{url} cannot be asked: {str(error) or type(error).__name__}"))
+            told.add(
+                _none_asked(some, f"{url} cannot be asked: {str(error) or type(error).__name__}")
+            )
     return told
 
 
@@ -177,17 +232,21 @@ def read_osv(body: dict[str, Any], components: Sequence[Component]) -> Told:
     told = Told()
     for component, one in zip(components, body["results"], strict=True):
         for each in one.get("vulns", []):
-            told.warned.append(Warned(component.key, component.version, each["id"], "see the database of OSV"))
+            told.warned.append(
+                Warned(component.key, component.version, each["id"], "see the database of OSV")
+            )
     return told
 
 
-# --- common -------------------------------------------------------------------------------------------------------------------------------
+# --- common ---------------------------------------------------------------------------------------
 
 
 def _run(command: Sequence[str], cwd: str | None = None) -> str:
     """What it prints, on standard error where it prints nothing else."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, check=False, cwd=cwd)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=ASK_S, check=False, cwd=cwd
+        )
     except FileNotFoundError:
         return f"{command[0]} is not installed"
     except subprocess.TimeoutExpired:

@@ -1,4 +1,6 @@
-"""The bill of materials: CycloneDX 1.6 as JSON, of what an installation has; what only tests have is said to be optional."""
+"""The bill of materials: CycloneDX 1.6 as JSON, of what an installation has; what only tests have
+is said to be optional.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from packageurl import PackageURL
 from edgewake.deploy.audit.locked import Component
 
 
-def bill_of(components: Iterable[Component], licences: Mapping[Component, str], version: str) -> str:
+def bill_of(
+    components: Iterable[Component], licences: Mapping[Component, str], version: str
+) -> str:
     """Its text. `version` is ours."""
     factory = LicenseFactory()
     bom = Bom()
@@ -39,8 +43,11 @@ def bill_of(components: Iterable[Component], licences: Mapping[Component, str], 
                 type=ComponentType.LIBRARY,
                 purl=purl,
                 bom_ref=str(purl),
-                # A lock has a hash for each file of a release; a bill names one file, so it has them where there is one.
-                hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one.hashes[0])] if len(one.hashes) == 1 else [],
+                # A lock has a hash for each file of a release; a bill names one file, so it has
+                # them where there is one.
+                hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one.hashes[0])]
+                if len(one.hashes) == 1
+                else [],
                 licenses=[factory.make_from_string(told)] if told else [],
                 scope=ComponentScope.REQUIRED if one.is_shipped else ComponentScope.EXCLUDED,
             )

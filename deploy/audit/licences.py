@@ -1,6 +1,7 @@
 """Under which licence a component comes, and whether that was accepted.
 
-It is asked from what is installed or fetched here: metadata of Python's packages, the lock of JavaScript's, and each jar's own files.
+It is asked from what is installed or fetched here: metadata of Python's packages, the lock of
+JavaScript's, and each jar's own files.
 """
 
 from __future__ import annotations
@@ -31,37 +32,59 @@ SPDX: Final[Mapping[str, str]] = {
     "python software foundation license": "PSF-2.0",
 }
 """What people write → the name in the list of SPDX."""
-_ADDRESSES: Final = {"apache.org/licenses/license-2": "Apache-2.0", "mit-license": "MIT", "bsd-2-clause": "BSD-2-Clause"}
+_ADDRESSES: Final = {
+    "apache.org/licenses/license-2": "Apache-2.0",
+    "mit-license": "MIT",
+    "bsd-2-clause": "BSD-2-Clause",
+}
 _NO_LICENCE: Final = ("DFSG approved", "OSI Approved")
 _TEXT_BYTES: Final = 2000
 """Of a file LICENSE: its title is in them."""
 
 
-def of(component: Component, installed: Mapping[str, metadata.Distribution], jar_files: Mapping[str, Path]) -> str:
+def of(
+    component: Component,
+    installed: Mapping[str, metadata.Distribution],
+    jar_files: Mapping[str, Path],
+) -> str:
     """An expression of SPDX, or "" where nothing says it."""
     if component.licence:
         return component.licence
-    if component.ecosystem == "pypi" and (distribution := installed.get(component.name.replace("_", "-"))):
+    if component.ecosystem == "pypi" and (
+        distribution := installed.get(component.name.replace("_", "-"))
+    ):
         return _of_distribution(distribution)
-    if component.ecosystem == "maven" and (jar := jar_files.get(f"{component.name}-{component.version}.jar")):
+    if component.ecosystem == "maven" and (
+        jar := jar_files.get(f"{component.name}-{component.version}.jar")
+    ):
         return _of_jar(jar)
     return ""
 
 
 def installed_here() -> dict[str, metadata.Distribution]:
     """By name, with - for _ and in small letters."""
-    return {re.sub(r"[-_.]+", "-", one.name).lower(): one for one in metadata.distributions() if one.metadata["Name"]}
+    return {
+        re.sub(r"[-_.]+", "-", one.name).lower(): one
+        for one in metadata.distributions()
+        if one.metadata["Name"]
+    }
 
 
 def judge(expression: str, component: Component, accepted: Accepted) -> str:
     """What is wrong; empty where it is accepted."""
     for entry in accepted.licence:
         if entry.component == component.key:
-            return "" if expression in ("", entry.licence) else f"is {expression} now, accepted.toml says {entry.licence}"
+            return (
+                ""
+                if expression in ("", entry.licence)
+                else f"is {expression} now, accepted.toml says {entry.licence}"
+            )
     if not expression:
         return "says nowhere under which licence it is"
     return (
-        "" if all(_is_allowed(part, accepted.licences) for part in expression.split(" AND ")) else f"is {expression}, which is not accepted"
+        ""
+        if all(_is_allowed(part, accepted.licences) for part in expression.split(" AND "))
+        else f"is {expression}, which is not accepted"
     )
 
 
@@ -73,20 +96,39 @@ def _of_distribution(distribution: metadata.Distribution) -> str:
     told = distribution.metadata.json
     if expression := str(told.get("license_expression", "")):
         return expression
-    names = [line.rpartition(" :: ")[2] for line in told.get("classifier", []) if line.startswith("License ::")]
+    names = [
+        line.rpartition(" :: ")[2]
+        for line in told.get("classifier", [])
+        if line.startswith("License ::")
+    ]
     found = sorted({_spdx(name) for name in names if name not in _NO_LICENCE})
-    return " OR ".join(found) if found else _spdx(str(told.get("license", "")).strip().partition("\n")[0])
+    return (
+        " OR ".join(found)
+        if found
+        else _spdx(str(told.get("license", "")).strip().partition("\n")[0])
+    )
 
 
 def _of_jar(path: Path) -> str:
     with zipfile.ZipFile(path) as jar:
         names = jar.namelist()
-        texts = [jar.read(name).decode("utf-8", "replace") for name in names if name.endswith("/pom.xml")]
-        of_poms = [name for text in texts for name in re.findall(r"<license>\s*<name>(.*?)</name>", text, re.DOTALL)]
+        texts = [
+            jar.read(name).decode("utf-8", "replace") for name in names if name.endswith("/pom.xml")
+        ]
+        of_poms = [
+            name
+            for text in texts
+            for name in re.findall(r"<license>\s*<name>(.*?)</name>", text, re.DOTALL)
+        ]
         if of_poms:
             return " OR ".join(sorted({_spdx(name.strip()) for name in of_poms}))
         if "META-INF/MANIFEST.MF" in names:
-            lines = jar.read("META-INF/MANIFEST.MF").decode("utf-8", "replace").replace("\r\n ", "").splitlines()
+            lines = (
+                jar.read("META-INF/MANIFEST.MF")
+                .decode("utf-8", "replace")
+                .replace("\r\n ", "")
+                .splitlines()
+            )
             told = next((line for line in lines if line.startswith("Bundle-License:")), "").lower()
             if found := next((name for address, name in _ADDRESSES.items() if address in told), ""):
                 return found

@@ -1,4 +1,7 @@
-"""All that an installation, its page and its tests are made of, as the locks have it. Files are read, nothing is asked."""
+"""All that an installation, its page and its tests are made of, as the locks have it.
+
+Files are read, nothing is asked.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +39,24 @@ class Component:
     @property
     def key(self) -> str:
         """E.g. `pypi:click` or `maven:org.yaml/snakeyaml`: how accepted.toml names it."""
-        return f"{self.ecosystem}:{self.group}/{self.name}" if self.group else f"{self.ecosystem}:{self.name}"
+        return (
+            f"{self.ecosystem}:{self.group}/{self.name}"
+            if self.group
+            else f"{self.ecosystem}:{self.name}"
+        )
 
 
 def all_of(root: Path) -> list[Component]:
-    """Everything that the checkout at `root` locks, each once. Raises LocalError where a lock cannot be read."""
+    """Everything that the checkout at `root` locks, each once.
+
+    Raises LocalError where a lock cannot be read.
+    """
     try:
         found = [*_python(root), *_jars(root), *_javascript(root), *_page(root)]
     except (OSError, ValueError, KeyError) as error:
-        raise LocalError(f"a lock cannot be read: {error}; is {root} a checkout of Edgewake?") from error
+        raise LocalError(
+            f"a lock cannot be read: {error}; is {root} a checkout of Edgewake?"
+        ) from error
     merged: dict[tuple[str, str, str], Component] = {}
     for one in found:
         known = merged.get((one.key, one.version, ""))
@@ -63,7 +75,14 @@ def _python(root: Path) -> Iterator[Component]:
         for block in path.read_text("utf-8").replace("\\\n", " ").splitlines():
             if found := _REQUIREMENT.match(block):
                 hashes = tuple(_HASH.findall(block))
-                yield Component("pypi", "", found[1].lower(), found[2], hashes, is_shipped=name not in DEVELOPMENT)
+                yield Component(
+                    "pypi",
+                    "",
+                    found[1].lower(),
+                    found[2],
+                    hashes,
+                    is_shipped=name not in DEVELOPMENT,
+                )
 
 
 def _jars(root: Path) -> Iterator[Component]:
@@ -77,9 +96,15 @@ def _javascript(root: Path) -> Iterator[Component]:
     for place, told in lock["packages"].items():
         if place:
             name = place.rpartition("node_modules/")[2]
-            yield Component("npm", "", name, told["version"], licence=told.get("license", ""), is_shipped=False)
+            yield Component(
+                "npm", "", name, told["version"], licence=told.get("license", ""), is_shipped=False
+            )
 
 
 def _page(root: Path) -> Iterator[Component]:
-    for told in json.loads((root / "cloud" / "page" / "vendor" / "manifest.json").read_text("utf-8")):
-        yield Component("npm", "", told["name"], told["version"], tuple(told["files"].values()), told["license"])
+    for told in json.loads(
+        (root / "cloud" / "page" / "vendor" / "manifest.json").read_text("utf-8")
+    ):
+        yield Component(
+            "npm", "", told["name"], told["version"], tuple(told["files"].values()), told["license"]
+        )

@@ -1,1 +1,4 @@
-"""What the device does by itself about an alert. `progress` decides, `runner` commits, the others act."""
+"""What the device does by itself about an alert.
+
+`progress` decides, `runner` commits, the others act.
+"""

@@ -21,7 +21,9 @@ class Alert:
 
     @property
     def id(self) -> str:
-        """The same for the same alert, and for no other of this device: a receiver that is told twice can tell."""
+        """The same for the same alert, and for no other of this device: a receiver that is told
+        twice can tell.
+        """
         return f"{self.device}.{self.stream}.{self.reading[0]}.{self.position}"
 
     def body(self) -> bytes:

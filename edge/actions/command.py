@@ -1,8 +1,9 @@
 """A program of this machine, run for an alert.
 
-Its words are the configuration's, always the same; what was measured comes on standard input and, a little of it, in the environment, so no
-reading can become an argument or a shell's text. It inherits nothing else of the agent's environment. Where the agent is root it runs as
-another user, without groups. Of its output the beginning is kept for the log.
+Its words are the configuration's, always the same; what was measured comes on standard input and, a
+little of it, in the environment, so no reading can become an argument or a shell's text. It
+inherits nothing else of the agent's environment. Where the agent is root it runs as another user,
+without groups. Of its output the beginning is kept for the log.
 """
 
 from __future__ import annotations
@@ -38,18 +39,32 @@ class CommandAction:
         yield self._run
 
     async def _run(self, alert: Alert) -> None:
-        options = {"cwd": "/", "env": environment(alert), "umask": 0o077, **_identity(self._config.user)}
+        options = {
+            "cwd": "/",
+            "env": environment(alert),
+            "umask": 0o077,
+            **_identity(self._config.user),
+        }
         ended = await run(Program(self._config.command, OUTPUT_BYTES_MAX, alert.body(), options))
         if ended.code != 0:
-            raise ActionFailed(f"exit code {ended.code}: {ended.output.decode(errors='replace').strip()[-SAID_CHARS_MAX:]}")
+            raise ActionFailed(
+                f"exit code {ended.code}: "
+                f"{ended.output.decode(errors='replace').strip()[-SAID_CHARS_MAX:]}"
+            )
 
 
 def environment(alert: Alert) -> Mapping[str, str]:
     """All that a program finds in its environment."""
     t, fields = alert.reading
     told = {"ID": alert.id, "DEVICE": alert.device, "STREAM": alert.stream, "T": str(t)}
-    told |= {name.upper(): item_text(value) for name in ("rule", "active", "since_ms") if (value := fields.get(name)) is not None}
-    return {"PATH": PATH, "LANG": "C.UTF-8"} | {f"EDGEWAKE_{name}": value.replace("\0", "") for name, value in told.items()}
+    told |= {
+        name.upper(): item_text(value)
+        for name in ("rule", "active", "since_ms")
+        if (value := fields.get(name)) is not None
+    }
+    return {"PATH": PATH, "LANG": "C.UTF-8"} | {
+        f"EDGEWAKE_{name}": value.replace("\0", "") for name, value in told.items()
+    }
 
 
 def _identity(user: str) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Configuration of actions: what the device does by itself about an alert. No pushed configuration changes it."""
+"""Configuration of actions: what the device does by itself about an alert.
+
+No pushed configuration changes it.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,21 @@ def _program(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _http(url: str) -> str:
-    from edgewake.edge.sources.http_client import parse_url  # with what it needs only where there is a webhook
+    from edgewake.edge.sources.http_client import (
+        parse_url,
+    )  # with what it needs only where there is a webhook
 
     parse_url(url)
     return url
 
 
 def _topic(topic: str) -> str:
-    if not topic or len(topic) > TOPIC_CHARS_MAX or any(char in topic for char in "#+\0") or topic.startswith("$"):
+    if (
+        not topic
+        or len(topic) > TOPIC_CHARS_MAX
+        or any(char in topic for char in "#+\0")
+        or topic.startswith("$")
+    ):
         raise ValueError(f"expected 1-{TOPIC_CHARS_MAX} characters without # and +, no $ first")
     return topic
 
@@ -55,13 +65,14 @@ class ActionConfig(ConfigTable):
     when: ExpressionText | None = None
     """Which of its readings, e.g. `active = TRUE AND rule = 'engine too hot'`; none: all."""
     expire_s: float = key(default=60.0, gt=0, le=7 * 86400)
-    """Seconds after its event time for which an alert is acted on: after an outage nothing is done about what is long over. An alert about
-    a window of time, which has the time of its start, counts from its end."""
+    """Seconds after its event time for which an alert is acted on: after an outage nothing is done
+    about what is long over. An alert about a window of time, which has the time of its start,
+    counts from its end."""
     timeout_s: float = key(default=10.0, gt=0, le=3600)
     """Seconds that it may take; then it is ended and counted as failed."""
     pause_s: float = key(default=1.0, ge=0, le=3600)
-    """Seconds between two: a flood of alerts must not become one of processes. Those that come meanwhile wait in the log until they are
-    too old."""
+    """Seconds between two: a flood of alerts must not become one of processes. Those that come
+    meanwhile wait in the log until they are too old."""
 
 
 class CommandActionConfig(ActionConfig):
@@ -69,7 +80,8 @@ class CommandActionConfig(ActionConfig):
 
     type: Literal["command"]
     command: Annotated[tuple[str, ...], Length(1, ARGUMENTS_MAX), Check(_program)]
-    """The program, by its whole path, and its arguments, always the same. There is no shell between."""
+    """The program, by its whole path, and its arguments, always the same. There is no shell
+    between."""
     user: str = "nobody"
     """Who runs it where the agent is root; elsewhere the agent's own user does."""
 
@@ -81,7 +93,8 @@ class WebhookActionConfig(ActionConfig):
     url: Annotated[str, Length(0, URL_CHARS_MAX), Check(_http)]
     """Where to. A redirection is not followed: it counts as failed."""
     ca_file: Path | None = None
-    """PEM of the authority that signed the server's certificate; none: those that the system knows."""
+    """PEM of the authority that signed the server's certificate; none: those that the system
+    knows."""
     token_file: Path | None = None
     """File whose first line is sent as `Authorization: Bearer …`, mode 0600."""
 
@@ -98,4 +111,6 @@ class MqttActionConfig(ActionConfig):
     """Does the broker keep it for those who come later?"""
 
 
-AnyAction = Annotated[CommandActionConfig | WebhookActionConfig | MqttActionConfig, TaggedBy("type")]
+AnyAction = Annotated[
+    CommandActionConfig | WebhookActionConfig | MqttActionConfig, TaggedBy("type")
+]

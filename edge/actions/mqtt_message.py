@@ -1,4 +1,6 @@
-"""An alert, published on a broker: a connection for each, because alerts are rare and a connection that is kept is one that can be dead."""
+"""An alert, published on a broker: a connection for each, because alerts are rare and a connection
+that is kept is one that can be dead.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,16 @@ class MqttAction:
                 confirmed.set_result(code)
 
         broker = self._config.broker
-        link = await connect(broker, tls_of(broker), lambda: MqttLink(on_message=lambda _packet: False, on_puback=on_puback))
+        link = await connect(
+            broker,
+            tls_of(broker),
+            lambda: MqttLink(on_message=lambda _packet: False, on_puback=on_puback),
+        )
 
         async def publish(alert: Alert) -> None:
             link.publish(
-                self._config.topic, alert.body(), confirmed=link.confirms, retain=self._config.retain, content_type="application/json",
+                self._config.topic, alert.body(), confirmed=link.confirms,
+                retain=self._config.retain, content_type="application/json",
                 user_properties=[("id", alert.id)],
             )  # fmt: skip
             if not link.confirms:
@@ -52,7 +59,9 @@ class MqttAction:
                 raise ActionFailed(f"the broker refused it: 0x{confirmed.result():02x}")
 
         try:
-            await link.open(self._client_id, broker, keepalive_s=KEEPALIVE_S, asked_s=KEEPALIVE_S, will=None)
+            await link.open(
+                self._client_id, broker, keepalive_s=KEEPALIVE_S, asked_s=KEEPALIVE_S, will=None
+            )
             yield publish
         except BaseException:
             link.cut("given up")

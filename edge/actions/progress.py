@@ -1,9 +1,11 @@
 """How far an action has come: which alert was begun, and what became of those before. Pure.
 
-**At most once.** The position of an alert is durable before the action begins: after a kill at any moment nothing is done twice. What acts
-on the world (a siren, a valve, a message to somebody) does harm when it is done again without need; one that may have been left out
-is counted as `unknown` and said, and its alert is still in its stream. What can fail without an effect, the way to a broker or a server, is
-tried before, again and again until the alert is too old. The receiver of a webhook or message gets the alert's id as well.
+**At most once.** The position of an alert is durable before the action begins: after a kill at any
+moment nothing is done twice. What acts on the world (a siren, a valve, a message to somebody) does
+harm when it is done again without need; one that may have been left out is counted as `unknown` and
+said, and its alert is still in its stream. What can fail without an effect, the way to a broker or
+a server, is tried before, again and again until the alert is too old. The receiver of a webhook or
+message gets the alert's id as well.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ class Outcome(StrEnum):
     DONE = "done"  # the program ended with 0, the server answered 2xx, the broker confirmed
     FAILED = "failed"  # it was begun and did not succeed
     EXPIRED = "expired"  # the alert was older than expire_s before it could be begun
-    UNKNOWN = "unknown"  # the agent ended while it was done: perhaps it was, and it is not done again
+    UNKNOWN = (
+        "unknown"  # the agent ended while it was done: perhaps it was, and it is not done again
+    )
     MISSED = "missed"  # the log had given the alert up before it was read
 
 
@@ -53,7 +57,10 @@ def decode(kept: bytes | None) -> Progress:
     """As it was committed; a state that cannot be read is none."""
     try:
         found: Any = orjson.loads(kept or b"null")
-        return Progress(found["begun"], {Outcome(name).value: int(count) for name, count in found["counts"].items()})
+        return Progress(
+            found["begun"],
+            {Outcome(name).value: int(count) for name, count in found["counts"].items()},
+        )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         return Progress()
 

@@ -1,8 +1,10 @@
-"""Actions at work: each reads its alerts from the log, by a cursor of its own, one after another. What it does wrong harms nobody else.
+"""Actions at work: each reads its alerts from the log, by a cursor of its own, one after another.
 
-It begins with the next alert to come. What waits for a slow action waits in the log, within `log.consumer_bytes`, and most of it becomes
-too old there. That an alert was begun is durable before anything happens (`progress`), so it works without the cloud, and no kill makes it
-act twice.
+What it does wrong harms nobody else.
+
+It begins with the next alert to come. What waits for a slow action waits in the log, within
+`log.consumer_bytes`, and most of it becomes too old there. That an alert was begun is durable
+before anything happens (`progress`), so it works without the cloud, and no kill makes it act twice.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ class ActionRunner:
         *,
         behind_s: float = 0.0,
     ) -> None:
-        """`behind_s`: by how much an alert's time may lie before it could be made, because a window had to end first."""
+        """`behind_s`: by how much an alert's time may lie before it could be made, because a window
+        had to end first.
+        """
         self._config = config
         self._device = device
         self._expire_s = config.expire_s + behind_s
@@ -74,7 +78,9 @@ class ActionRunner:
 
     async def open(self) -> Consumer:
         """From now on it is given all alerts. Raises LogClosedError, sqlite3.Error."""
-        self._consumer = await self._events.consumer(PREFIX + self._config.name, [self._config.stream], at_end=True)
+        self._consumer = await self._events.consumer(
+            PREFIX + self._config.name, [self._config.stream], at_end=True
+        )
         return self._consumer
 
     async def run(self) -> None:
@@ -84,7 +90,9 @@ class ActionRunner:
             try:
                 await self._follow(consumer)
             except LogRenewedError:
-                self._say("log_renewed", "the event log was damaged: it goes on with what could be saved")
+                self._say(
+                    "log_renewed", "the event log was damaged: it goes on with what could be saved"
+                )
 
     async def _follow(self, consumer: Consumer) -> None:
         kept = progress.decode(consumer.state)
@@ -109,7 +117,9 @@ class ActionRunner:
         async with contextlib.AsyncExitStack() as left:
             act = await self._way(alert, left)
             if act is None:
-                self._end(Outcome.EXPIRED, f"an alert is {alert.age_s(self._clock.now_ms()):.0f} s old")
+                self._end(
+                    Outcome.EXPIRED, f"an alert is {alert.age_s(self._clock.now_ms()):.0f} s old"
+                )
                 return
             self._progress = self._progress.begin(alert.position)
             await consumer.commit({alert.stream: alert.position}, state=self._progress.encode())
@@ -120,8 +130,12 @@ class ActionRunner:
         self._end(Outcome.DONE if error is None else Outcome.FAILED, error)
         await consumer.commit({}, state=self._progress.encode(), wait=False)
 
-    async def _way(self, alert: Alert, left: contextlib.AsyncExitStack) -> Callable[[Alert], Awaitable[None]] | None:
-        """The way to where the action acts, tried until it is there; None where the alert is too old before that."""
+    async def _way(
+        self, alert: Alert, left: contextlib.AsyncExitStack
+    ) -> Callable[[Alert], Awaitable[None]] | None:
+        """The way to where the action acts, tried until it is there; None where the alert is too
+        old before that.
+        """
         age_s = self._aging(alert)
         while True:
             wait_s = self._next_s - self._clock.monotonic_s()
@@ -142,9 +156,13 @@ class ActionRunner:
                 return act
 
     def _aging(self, alert: Alert) -> Callable[[], float]:
-        """Its age from now on, by the clock that says more: one that is set back meanwhile makes no alert younger."""
+        """Its age from now on, by the clock that says more: one that is set back meanwhile makes no
+        alert younger.
+        """
         seen_s, seen_age_s = self._clock.monotonic_s(), alert.age_s(self._clock.now_ms())
-        return lambda: max(alert.age_s(self._clock.now_ms()), seen_age_s + self._clock.monotonic_s() - seen_s)
+        return lambda: max(
+            alert.age_s(self._clock.now_ms()), seen_age_s + self._clock.monotonic_s() - seen_s
+        )
 
     async def _act(self, act: Callable[[Alert], Awaitable[None]], alert: Alert) -> str | None:
         """Once; what went wrong."""
@@ -164,12 +182,22 @@ class ActionRunner:
             self._say(outcome.value, error)
 
     def _say(self, event: str, text: str) -> None:
-        log.warning("action %s: %s", self._config.name, text, extra={"event": f"action.{event}", "action": self._config.name})
+        log.warning(
+            "action %s: %s",
+            self._config.name,
+            text,
+            extra={"event": f"action.{event}", "action": self._config.name},
+        )
 
     def counts(self) -> dict[str, Any]:
         """For the status: exact, as they are committed with the cursor."""
         counts = {outcome.value: self._progress.counts.get(outcome.value, 0) for outcome in Outcome}
-        return {"type": self._config.type, "stream": self._config.stream, **counts, "error": self._error}
+        return {
+            "type": self._config.type,
+            "stream": self._config.stream,
+            **counts,
+            "error": self._error,
+        }
 
 
 class Actions:
@@ -188,11 +216,17 @@ class Actions:
         """`behind_s`: of streams whose alerts wait for the end of a window."""
         self._events = events
         self.runners = {
-            config.name: ActionRunner(config, device, events, clock, rng, behind_s=behind_s.get(config.stream, 0.0)) for config in configs
+            config.name: ActionRunner(
+                config, device, events, clock, rng, behind_s=behind_s.get(config.stream, 0.0)
+            )
+            for config in configs
         }
 
     async def forget_others(self) -> None:
-        """Let go of what actions that are no longer configured had kept. Raises LogClosedError, sqlite3.Error."""
+        """Let go of what actions that are no longer configured had kept.
+
+        Raises LogClosedError, sqlite3.Error.
+        """
         await forget_others(self._events, PREFIX, [PREFIX + name for name in self.runners])
 
     async def open(self) -> None:

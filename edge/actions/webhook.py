@@ -1,6 +1,7 @@
 """An alert, posted to a server. Of the answer only its head counts, and no more than that is read.
 
-The connection is made before the alert is called begun. A redirection is not followed: it could lead to anybody.
+The connection is made before the alert is called begun. A redirection is not followed: it could
+lead to anybody.
 """
 
 from __future__ import annotations
@@ -28,16 +29,27 @@ class WebhookAction:
     async def prepared(self) -> AsyncIterator[Act]:
         request = self._request()
         tls = tls_context(self._config.ca_file) if self._url.scheme == "https" else None
-        async with connected(self._url.hostname or "", port_of(self._url), tls=tls) as (reader, writer):
+        async with connected(self._url.hostname or "", port_of(self._url), tls=tls) as (
+            reader,
+            writer,
+        ):
 
             async def post(alert: Alert) -> None:
                 key = ("Idempotency-Key", alert.id)
-                got = await ask(replace(request, headers=(*request.headers, key), body=alert.body()), reader, writer)
+                got = await ask(
+                    replace(request, headers=(*request.headers, key), body=alert.body()),
+                    reader,
+                    writer,
+                )
                 if not 200 <= got.status < 300:
                     raise ActionFailed(f"the server answered {got.status}")
 
             yield post
 
     def _request(self) -> Request:
-        secret = () if self._config.token_file is None else (("Authorization", f"Bearer {read_token(self._config.token_file)}"),)
+        secret = (
+            ()
+            if self._config.token_file is None
+            else (("Authorization", f"Bearer {read_token(self._config.token_file)}"),)
+        )
         return Request(self._url, (("Content-Type", "application/json"), ("Accept", "*/*")), secret)

@@ -1,14 +1,17 @@
-"""The client: follows streams over SSE, from its own position, whatever happens to servers and connections in between.
+"""The client: follows streams over SSE, from its own position, whatever happens to servers and
+connections in between.
 
     from edgewake.edge.client import Follower, Subscription
 
-    async for received in Follower(["http://127.0.0.1:8700"], Subscription(streams=("vehicle_position",)), cursor=saved).events():
+    async for received in Follower(["http://127.0.0.1:8700"],
+    Subscription(streams=("vehicle_position",)), cursor=saved).events():
         process(received.fields)
         save(received.cursor)  # after processing: the next run begins with the event after it
 
-`Follower` takes several servers, `start`, `on_gap`, `checkpoints` and `credentials` (token, headers, certificates); it gives
-`Received` (kind, text, fields, cursor), reports `Connected` and `Lost` to `on_notice`, and raises `FollowError` where every server
-refuses. `Parser` is the SSE parser alone: bytes in, events out.
+`Follower` takes several servers, `start`, `on_gap`, `checkpoints` and `credentials` (token,
+headers, certificates); it gives `Received` (kind, text, fields, cursor), reports `Connected` and
+`Lost` to `on_notice`, and raises `FollowError` where every server refuses. `Parser` is the SSE
+parser alone: bytes in, events out.
 """
 
 from __future__ import annotations
@@ -22,7 +25,16 @@ if TYPE_CHECKING:
     from edgewake.edge.client.sse import Parser
     from edgewake.protocol.lease import Subscription
 
-__all__ = ["Connected", "Credentials", "FollowError", "Follower", "Lost", "Parser", "Received", "Subscription"]
+__all__ = [
+    "Connected",
+    "Credentials",
+    "FollowError",
+    "Follower",
+    "Lost",
+    "Parser",
+    "Received",
+    "Subscription",
+]
 
 _MODULES = {
     "Credentials": "edgewake.edge.client.credentials",

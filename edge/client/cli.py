@@ -21,12 +21,15 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
 
 
 @click.command()
-@click.argument("streams", nargs=-1, required=True, metavar="STREAM…", shell_complete=completion.streams)
+@click.argument(
+    "streams", nargs=-1, required=True, metavar="STREAM…", shell_complete=completion.streams
+)
 @click.option(
     "--server",
     "servers",
     multiple=True,
-    help="Address of an access server; several are tried in turn. Default: those of a running `edgewake up`, or port 8700.",
+    help="Address of an access server; several are tried in turn. Default: those of a running "
+    "`edgewake up`, or port 8700.",
 )
 @click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
 @click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
@@ -37,12 +40,35 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
     show_default=True,
     help="earliest, latest, an ISO 8601 time, a time ago such as -15m, or ms since 1970.",
 )
-@click.option("--on-gap", type=click.Choice(["earliest", "latest", "stop"]), help="How to go on where records were lost.")
-@click.option("--cursor-file", type=click.Path(path_type=Path, dir_okay=False), help="Save the cursor here and go on from it next time.")
-@click.option("--json/--table", "as_json", default=None, help="Default: a table on a terminal, JSON lines when piped.")
+@click.option(
+    "--on-gap",
+    type=click.Choice(["earliest", "latest", "stop"]),
+    help="How to go on where records were lost.",
+)
+@click.option(
+    "--cursor-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Save the cursor here and go on from it next time.",
+)
+@click.option(
+    "--json/--table",
+    "as_json",
+    default=None,
+    help="Default: a table on a terminal, JSON lines when piped.",
+)
 @click.option("--count", type=click.IntRange(min=1), help="End after so many events.")
-@click.option("--token-file", type=FILE, help="A file with a token for `Authorization: Bearer`. Or in EDGEWAKE_TOKEN.")
-@click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header to send; repeat it for more.")
+@click.option(
+    "--token-file",
+    type=FILE,
+    help="A file with a token for `Authorization: Bearer`. Or in EDGEWAKE_TOKEN.",
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME:VALUE",
+    help="A header to send; repeat it for more.",
+)
 @click.option("--ca-file", type=FILE, help="Certificates to trust beside the system's, PEM.")
 @click.option("--cert-file", type=FILE, help="Your own certificate, PEM.")
 @click.option("--key-file", type=FILE, help="Its key, where it is not in the same file.")
@@ -62,7 +88,8 @@ def tail(
     cert_file: Path | None,
     key_file: Path | None,
 ) -> None:
-    """Follow STREAM (a stream or a query; several are merged): a live table on a terminal, JSON lines when piped.
+    """Follow STREAM (a stream or a query; several are merged): a live table on a terminal, JSON
+    lines when piped.
 
     Reconnects and resumes by itself. Gaps, warnings and reconnects are shown on standard error.
     """
@@ -87,16 +114,26 @@ def tail(
     except ValueError as error:
         raise click.UsageError(f"--server: {error}") from error
     as_json = not sys.stdout.isatty() if as_json is None else as_json
-    sys.exit(run(Tail(servers, subscription, start, cursor_file, count, on_gap, as_json, credentials)))
+    sys.exit(
+        run(Tail(servers, subscription, start, cursor_file, count, on_gap, as_json, credentials))
+    )
 
 
 def _credentials(
-    token_file: Path | None, headers: tuple[str, ...], ca_file: Path | None, cert_file: Path | None, key_file: Path | None
+    token_file: Path | None,
+    headers: tuple[str, ...],
+    ca_file: Path | None,
+    cert_file: Path | None,
+    key_file: Path | None,
 ) -> Credentials:
     """Raises OSError and ValueError."""
     from edgewake.edge.client.credentials import Credentials
 
-    token = os.environ.get("EDGEWAKE_TOKEN") if token_file is None else token_file.read_text("utf-8").strip()
+    token = (
+        os.environ.get("EDGEWAKE_TOKEN")
+        if token_file is None
+        else token_file.read_text("utf-8").strip()
+    )
     pairs = [header.partition(":") for header in headers]
     wrong = [name for name, colon, _ in pairs if not colon]
     if wrong:

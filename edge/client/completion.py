@@ -1,4 +1,6 @@
-"""What the shell's completion shows for streams and queries where no key is needed: those that the access servers know."""
+"""What the shell's completion shows for streams and queries where no key is needed: those that the
+access servers know.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from edgewake.protocol import completing, installation
 
 
 def streams(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Names of streams and queries; none where nobody answers: a completion has no place for errors."""
+    """Names of streams and queries; none where nobody answers: a completion has no place for
+    errors.
+    """
     servers = context.params.get("servers") or installation.find().access
     for server in servers:
         try:

@@ -1,7 +1,8 @@
-"""What a client shows to servers behind a login: a token, headers, a certificate of its own; and whom it trusts.
+"""What a client shows to servers behind a login: a token, headers, a certificate of its own; and
+whom it trusts.
 
-A password in a server's address is sent as HTTP Basic and shown nowhere. Nothing of this is given to another host: a redirect that leads
-elsewhere is not followed (`may_follow`).
+A password in a server's address is sent as HTTP Basic and shown nowhere. Nothing of this is given
+to another host: a redirect that leads elsewhere is not followed (`may_follow`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """See the module. Raises ValueError for a header that is none, or a file that cannot be used."""
+    """See the module.
+
+    Raises ValueError for a header that is none, or a file that cannot be used.
+    """
 
     token: str | None = field(default=None, repr=False)
     """Sent as `Authorization: Bearer`."""
@@ -56,7 +60,9 @@ class Credentials:
 
 
 def without_password(server: str) -> tuple[str, dict[str, str]]:
-    """A server's address as it may be shown, and the header of the name and password that were in it."""
+    """A server's address as it may be shown, and the header of the name and password that were in
+    it.
+    """
     parts = urlsplit(server)
     if "@" not in parts.netloc:
         return server, {}
@@ -67,9 +73,22 @@ def without_password(server: str) -> tuple[str, dict[str, str]]:
 
 
 def may_follow(origin: str, target: str, *, has_secrets: bool) -> bool:
-    """May a redirect be followed? Never from https to http; to another host or port only where nothing secret would go along."""
+    """May a redirect be followed? Never from https to http; to another host or port only where
+    nothing secret would go along.
+    """
     before, after = urlsplit(origin), urlsplit(target)
-    if after.scheme not in ("http", "https") or not after.hostname or (before.scheme == "https" and after.scheme == "http"):
+    if (
+        after.scheme not in ("http", "https")
+        or not after.hostname
+        or (before.scheme == "https" and after.scheme == "http")
+    ):
         return False
-    is_upgrade = before.hostname == after.hostname and (before.scheme, after.scheme) == ("http", "https")
-    return not has_secrets or is_upgrade or (before.scheme, before.netloc) == (after.scheme, after.netloc)
+    is_upgrade = before.hostname == after.hostname and (before.scheme, after.scheme) == (
+        "http",
+        "https",
+    )
+    return (
+        not has_secrets
+        or is_upgrade
+        or (before.scheme, before.netloc) == (after.scheme, after.netloc)
+    )

@@ -1,4 +1,7 @@
-"""The cursor in a file, replaced as a whole: where `edgewake tail` goes on next time. Without a file nothing is saved."""
+"""The cursor in a file, replaced as a whole: where `edgewake tail` goes on next time.
+
+Without a file nothing is saved.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from edgewake.protocol.cursor import TEXT_MAX, stream_hash, stream_hashes
 from edgewake.protocol.errors import ConfigError
 
 SPACE_CHARS: Final = 64
-"""Characters beside a cursor: a line end, and what an editor may have added. The rest of a larger file is not read: it is none."""
+"""Characters beside a cursor: a line end, and what an editor may have added. The rest of a larger
+file is not read: it is none."""
 
 
 class CursorFile:
@@ -22,7 +26,9 @@ class CursorFile:
         self._saved = ""
 
     def read(self, streams: Sequence[str]) -> str:
-        """The cursor saved last time, or nothing; it must be one of these streams, and it must be possible to save another."""
+        """The cursor saved last time, or nothing; it must be one of these streams, and it must be
+        possible to save another.
+        """
         if self._path is None:
             return ""
         text = self._read() if self._path.exists() else ""
@@ -51,11 +57,14 @@ class CursorFile:
         return text
 
     def _check(self, text: str, streams: Sequence[str]) -> None:
-        """A stream more is welcome; one less would lose the position in it, and the next run would not know."""
+        """A stream more is welcome; one less would lose the position in it, and the next run would
+        not know.
+        """
         saved = stream_hashes(text)
         if saved is not None and not saved <= {stream_hash(stream) for stream in streams}:
             raise ConfigError(
-                f"{self._path}: was saved for other streams than {', '.join(streams)}; name those it was saved for, or another file"
+                f"{self._path}: was saved for other streams than {', '.join(streams)}; name those "
+                "it was saved for, or another file"
             )
 
     def _write(self, text: str) -> None:

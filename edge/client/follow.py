@@ -1,12 +1,14 @@
-"""Follow streams for ever: connect, resume by the last cursor, go to the next server when one is gone, and report what happens.
+"""Follow streams for ever: connect, resume by the last cursor, go to the next server when one is
+gone, and report what happens.
 
-    follower = Follower(["http://127.0.0.1:8700"], Subscription(streams=("vehicle_position",)), cursor=saved)
-    async for received in follower.events():
+    follower = Follower(["http://127.0.0.1:8700"], Subscription(streams=("vehicle_position",)),
+    cursor=saved) async for received in follower.events():
         process(received)
         save(received.cursor)
 
-Save `received.cursor` after processing the event; the next run begins with the one after it. So an event that was processed is not given
-again, and one that was not is. A cursor is also given without an event when `checkpoints` are asked for: filtered-out events moved it.
+Save `received.cursor` after processing the event; the next run begins with the one after it. So an
+event that was processed is not given again, and one that was not is. A cursor is also given without
+an event when `checkpoints` are asked for: filtered-out events moved it.
 """
 
 from __future__ import annotations
@@ -37,11 +39,14 @@ CONNECT_S: Final = 5.0
 HEAD_S: Final = 20.0
 """For an answer's head: a server may wait for Kafka before it answers."""
 HEARTBEATS: Final = 3
-"""A connection that is silent for so many of the server's heartbeats (its header Edgewake-Heartbeat) is taken for dead."""
+"""A connection that is silent for so many of the server's heartbeats (its header
+Edgewake-Heartbeat) is taken for dead."""
 SILENCE_S: Final = 45.0
-"""The same where the server does not say how often its heart beats; some proxies drop its header."""
+"""The same where the server does not say how often its heart beats; some proxies drop its
+header."""
 SILENCE_MAX_S: Final = 600.0
-"""A heart that a server says to beat more seldom is not waited for: a dead connection is noticed by then."""
+"""A heart that a server says to beat more seldom is not waited for: a dead connection is noticed by
+then."""
 BACKOFF_MIN_S: Final = 0.2
 BACKOFF_MAX_S: Final = 15.0
 RETRY_AFTER_MAX_S: Final = 300.0
@@ -52,13 +57,17 @@ PROBLEM_BYTES_MAX: Final = 64 * 1024
 REDIRECTS_MAX: Final = 5
 """In a row; each connection begins at the server's own address again."""
 _FINAL: Final = frozenset({400, 401, 403, 404, 405, 406, 410, 421, 422})
-"""Trying again would not mend these. After a first success 404 is not among them: another server may not know a new stream yet."""
+"""Trying again would not mend these. After a first success 404 is not among them: another server
+may not know a new stream yet."""
 
 OnGap = Literal["earliest", "latest", "stop"]
 
 
 class FollowError(RemoteError):
-    """No server will do: the text is the problem's detail. `wrong_address` when what answered, if anything, is no access server."""
+    """No server will do: the text is the problem's detail.
+
+    `wrong_address` when what answered, if anything, is no access server.
+    """
 
     def __init__(self, detail: str, *, wrong_address: bool = False) -> None:
         super().__init__(detail)
@@ -66,12 +75,16 @@ class FollowError(RemoteError):
 
 
 class NoStreamError(SseError):
-    """An answer 200 that is no event stream: another program, or a network's page that asks to log in."""
+    """An answer 200 that is no event stream: another program, or a network's page that asks to log
+    in.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One event. `kind` is empty for data, else gap, watermark, warning or checkpoint; `text` is its JSON as sent."""
+    """One event. `kind` is empty for data, else gap, watermark, warning or checkpoint; `text` is
+    its JSON as sent.
+    """
 
     kind: str
     text: str
@@ -105,11 +118,12 @@ class Lost:
 class Follower:
     """Follows one subscription.
 
-    `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since 1970) counts only while there is no
-    cursor. `on_gap` is how to go on after a gap; with "stop" the events end there. `checkpoints`: also give events of that kind.
-    `credentials`: what is shown to the servers; a name and password in an address are sent as HTTP Basic, and shown nowhere.
-    `patient=False`: raise where no server of the first round can be one, instead of trying for ever. Raises ValueError for a server
-    that is no URL.
+    `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since
+    1970) counts only while there is no cursor. `on_gap` is how to go on after a gap; with "stop"
+    the events end there. `checkpoints`: also give events of that kind. `credentials`: what is shown
+    to the servers; a name and password in an address are sent as HTTP Basic, and shown nowhere.
+    `patient=False`: raise where no server of the first round can be one, instead of trying for
+    ever. Raises ValueError for a server that is no URL.
     """
 
     def __init__(
@@ -152,7 +166,10 @@ class Follower:
         """When a server that asked for it (Retry-After) may be tried again."""
 
     async def events(self) -> AsyncGenerator[Received, None]:
-        """Events without end; after `on_gap="stop"` they end with the gap. Raises FollowError where the servers refuse."""
+        """Events without end; after `on_gap="stop"` they end with the gap.
+
+        Raises FollowError where the servers refuse.
+        """
         timeout = httpx.Timeout(CONNECT_S, read=None)
         async with httpx.AsyncClient(timeout=timeout, verify=self._credentials.context()) as http:
             while True:
@@ -169,7 +186,9 @@ class Follower:
                     return
                 await self._pause(server, attempt)
 
-    async def _stream(self, http: httpx.AsyncClient, server: str, attempt: _Attempt) -> AsyncIterator[Received]:
+    async def _stream(
+        self, http: httpx.AsyncClient, server: str, attempt: _Attempt
+    ) -> AsyncIterator[Received]:
         """The events of one connection."""
         self._attempts += 1
         response = await self._opened(http, server)
@@ -181,7 +200,10 @@ class Follower:
                 await self._refuse(server, response)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
-                raise NoStreamError(f"no stream of events but {kind or 'no type of content'}: is it an access server?")
+                raise NoStreamError(
+                    f"no stream of events but {kind or 'no type of content'}: is it an access "
+                    "server?"
+                )
             start = response.headers.get("Edgewake-Start", "")
             if start != "later":
                 attempt.opened = self._was_connected = True
@@ -195,8 +217,12 @@ class Follower:
 
     async def _opened(self, http: httpx.AsyncClient, server: str) -> httpx.Response:
         """The answer of a server, or of where it redirects to. Raises as `_refuse` does."""
-        request = http.build_request("GET", self._url(server), params=self._params(), headers=self._headers(server))
-        has_secrets = bool(self._credentials.head() or self._basic[server] or self._credentials.cert_file)
+        request = http.build_request(
+            "GET", self._url(server), params=self._params(), headers=self._headers(server)
+        )
+        has_secrets = bool(
+            self._credentials.head() or self._basic[server] or self._credentials.cert_file
+        )
         shown = ""
         for _ in range(REDIRECTS_MAX):
             async with asyncio.timeout(HEAD_S):
@@ -207,11 +233,20 @@ class Follower:
             target = urljoin(str(request.url), response.headers["Location"])
             shown = without_password(target)[0].partition("?")[0]
             if not may_follow(str(request.url), target, has_secrets=has_secrets):
-                await self._refuse(server, response, f"redirects to {shown}, which is not followed with what you send: name that server")
+                await self._refuse(
+                    server,
+                    response,
+                    f"redirects to {shown}, which is not followed with what you send: name that "
+                    "server",
+                )
             request = http.build_request("GET", target, headers=self._headers(server))
-        return await self._refuse(server, response, f"redirects more than {REDIRECTS_MAX} times, last to {shown}")
+        return await self._refuse(
+            server, response, f"redirects more than {REDIRECTS_MAX} times, last to {shown}"
+        )
 
-    async def _received(self, response: httpx.Response, silence_s: float, attempt: _Attempt) -> AsyncIterator[Received]:
+    async def _received(
+        self, response: httpx.Response, silence_s: float, attempt: _Attempt
+    ) -> AsyncIterator[Received]:
         parser = Parser(self._cursor)
         pieces = aiter(response.aiter_raw())
         while True:
@@ -227,43 +262,68 @@ class Follower:
                 if event.type != "checkpoint" or self._checkpoints:
                     yield _received(event)
             self._cursor = _checked_cursor(parser.last_event_id)
-            attempt.retry_s = None if parser.retry_ms is None else min(RETRY_MAX_S, parser.retry_ms / 1000)
+            attempt.retry_s = (
+                None if parser.retry_ms is None else min(RETRY_MAX_S, parser.retry_ms / 1000)
+            )
 
     async def _refuse(self, server: str, response: httpx.Response, why: str = "") -> NoReturn:
-        """Raise FollowError where every server refuses for good, httpx.HTTPStatusError for what may pass."""
+        """Raise FollowError where every server refuses for good, httpx.HTTPStatusError for what may
+        pass.
+        """
         detail = why or await _told(response)
-        if (why or _is_final(response.status_code)) and not (response.status_code == 404 and self._was_connected):
+        if (why or _is_final(response.status_code)) and not (
+            response.status_code == 404 and self._was_connected
+        ):
             self._refused[server] = detail
-            # All servers refuse; or all were asked twice, and those that did not refuse did not answer.
+            # All servers refuse; or all were asked twice, and those that did not refuse did not
+            # answer.
             if len(self._refused) == len(self._servers) or self._attempts >= 2 * len(self._servers):
                 raise FollowError(detail)
-        wait_s = retry_after_s(response.headers.get("Retry-After", ""), self._clock.now_ms(), max_s=RETRY_AFTER_MAX_S)
+        wait_s = retry_after_s(
+            response.headers.get("Retry-After", ""), self._clock.now_ms(), max_s=RETRY_AFTER_MAX_S
+        )
         self._not_before_s[server] = self._clock.monotonic_s() + wait_s
-        raise httpx.HTTPStatusError(f"{response.status_code} {detail}", request=response.request, response=response)
+        raise httpx.HTTPStatusError(
+            f"{response.status_code} {detail}", request=response.request, response=response
+        )
 
     def _give_up_if_hopeless(self, server: str, error: Exception) -> None:
-        """Raise FollowError where the first round found no server, and not because one is away for a moment."""
+        """Raise FollowError where the first round found no server, and not because one is away for
+        a moment.
+        """
         if self._patient or self._was_connected or self._attempts < len(self._servers):
             return
         if any(isinstance(cause, socket.gaierror) for cause in _causes(error)):
             raise FollowError(f"{server}: no such host", wrong_address=True) from error
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
-            raise FollowError(f"{server}: its certificate is not trusted: expected its authority in ca_file", wrong_address=True) from error
+            raise FollowError(
+                f"{server}: its certificate is not trusted: expected its authority in ca_file",
+                wrong_address=True,
+            ) from error
         if isinstance(error, NoStreamError):
             raise FollowError(f"{server}: {error}", wrong_address=True) from error
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-            raise FollowError(f"{server}: what answers there does not speak HTTP; is it the right port?", wrong_address=True) from error
+            raise FollowError(
+                f"{server}: what answers there does not speak HTTP; is it the right port?",
+                wrong_address=True,
+            ) from error
 
     def _next_server(self) -> tuple[str, float]:
-        """The next one in turn that may be asked, and in how many seconds; where all asked for time, the first that may be asked again."""
+        """The next one in turn that may be asked, and in how many seconds; where all asked for
+        time, the first that may be asked again.
+        """
         now = self._clock.monotonic_s()
-        in_turn = [self._servers[(self._turn + i) % len(self._servers)] for i in range(len(self._servers))]
+        in_turn = [
+            self._servers[(self._turn + i) % len(self._servers)] for i in range(len(self._servers))
+        ]
         waits = {server: max(0.0, self._not_before_s.get(server, now) - now) for server in in_turn}
         server = min(waits, key=lambda server: waits[server])
         return server, waits[server]
 
     async def _pause(self, server: str, attempt: _Attempt) -> None:
-        """Wait with a growing back-off, and as the server asked in its stream (`retry`, jittered so that not all come back at once)."""
+        """Wait with a growing back-off, and as the server asked in its stream (`retry`, jittered so
+        that not all come back at once).
+        """
         if attempt.opened:
             self._backoff.connection_lasted(self._clock.monotonic_s() - attempt.began_s)
         wait_s = max(self._backoff.next_s(), attempt.retry_s or 0.0, self._next_server()[1])
@@ -272,18 +332,32 @@ class Follower:
 
     def _url(self, server: str) -> str:
         streams = self._subscription.streams
-        return f"{server}/v1/streams/{quote(streams[0], safe='')}/events" if len(streams) == 1 else f"{server}/v1/events"
+        return (
+            f"{server}/v1/streams/{quote(streams[0], safe='')}/events"
+            if len(streams) == 1
+            else f"{server}/v1/events"
+        )
 
     def _params(self) -> list[tuple[str, str | int | float | bool | None]]:
         streams = self._subscription.streams
-        params: list[tuple[str, str | int | float | bool | None]] = [("stream", name) for name in streams if len(streams) > 1]
-        params += [(name, value) for name in ("where", "select") if (value := getattr(self._subscription, name)) is not None]
+        params: list[tuple[str, str | int | float | bool | None]] = [
+            ("stream", name) for name in streams if len(streams) > 1
+        ]
+        params += [
+            (name, value)
+            for name in ("where", "select")
+            if (value := getattr(self._subscription, name)) is not None
+        ]
         # Where the cursor lacks a stream that was added, `from` is where that one begins.
         params += [("from", self._start)]
         return params if self._on_gap is None else [*params, ("on_gap", self._on_gap)]
 
     def _headers(self, server: str) -> dict[str, str]:
-        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "Cache-Control": "no-store"}
+        headers = {
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",
+            "Cache-Control": "no-store",
+        }
         headers |= self._basic[server] | self._credentials.head()
         return headers | {"Last-Event-ID": self._cursor} if self._cursor else headers
 
@@ -300,7 +374,9 @@ class _Attempt:
 
 
 def _is_final(status: int) -> bool:
-    """Would trying again not mend it? Of what says that all is well only 200 has events, as for a browser (WHATWG HTML, 9.2.3)."""
+    """Would trying again not mend it? Of what says that all is well only 200 has events, as for a
+    browser (WHATWG HTML, 9.2.3).
+    """
     return status in _FINAL or 200 < status < 300
 
 
@@ -340,7 +416,9 @@ def _detail(body: bytes) -> str:
 
 
 def silence_of(heartbeat: str) -> float:
-    """Seconds of silence after which a connection is dead, from the seconds between two beats as the server says them. Pure."""
+    """Seconds of silence after which a connection is dead, from the seconds between two beats as
+    the server says them. Pure.
+    """
     try:
         beat_s = float(heartbeat)
     except ValueError:
@@ -349,7 +427,10 @@ def silence_of(heartbeat: str) -> float:
 
 
 def _checked_cursor(cursor: str) -> str:
-    """A cursor as our servers make them, which a header can carry. Raises SseError: the connection ends, the cursor before it stays."""
+    """A cursor as our servers make them, which a header can carry.
+
+    Raises SseError: the connection ends, the cursor before it stays.
+    """
     if len(cursor) > TEXT_MAX or not cursor.isascii() or not cursor.isprintable() or " " in cursor:
         raise SseError(f"what is sent as an id is not a cursor: {cursor[:80]!r}")
     return cursor

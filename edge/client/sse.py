@@ -1,6 +1,9 @@
-"""Bytes of `text/event-stream` become events, exactly as WHATWG HTML 9.2.6 says. Pure: fed in any pieces, it opens nothing.
+"""Bytes of `text/event-stream` become events, exactly as WHATWG HTML 9.2.6 says.
 
-An event that the stream's end cuts in two is never delivered. A block with an id and no data moves `last_event_id` and is no event.
+Pure: fed in any pieces, it opens nothing.
+
+An event that the stream's end cuts in two is never delivered. A block with an id and no data moves
+`last_event_id` and is no event.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from typing import Final
 from edgewake.protocol.errors import RemoteError
 
 EVENT_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Bytes of one event; our servers send at most 512 KB. Over it: SseError, since a stream without line ends would eat the memory."""
+"""Bytes of one event; our servers send at most 512 KB. Over it: SseError, since a stream without
+line ends would eat the memory."""
 RETRY_DIGITS_MAX: Final = 15
 """Of a `retry` in ms; a longer number says nothing."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
@@ -25,7 +29,10 @@ class SseError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A dispatched event. `id` is the last event id at its end: the cursor to resume from after it."""
+    """A dispatched event.
+
+    `id` is the last event id at its end: the cursor to resume from after it.
+    """
 
     type: str
     data: str
@@ -33,7 +40,10 @@ class Event:
 
 
 class Parser:
-    """Feed it bytes; it returns events. `last_event_id` and `retry_ms` are the latest of the stream."""
+    """Feed it bytes; it returns events.
+
+    `last_event_id` and `retry_ms` are the latest of the stream.
+    """
 
     def __init__(self, last_event_id: str = "") -> None:
         self.last_event_id = last_event_id
@@ -63,7 +73,10 @@ class Parser:
         return data
 
     def _split(self, data: bytes) -> list[bytes]:
-        """The lines that are complete now. Only new bytes are looked at: a long line may come in thousands of pieces."""
+        """The lines that are complete now.
+
+        Only new bytes are looked at: a long line may come in thousands of pieces.
+        """
         if self._at_start:
             data = bytes(self._rest) + data
             self._rest.clear()
@@ -87,12 +100,19 @@ class Parser:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-            self._size += len(line)  # all that is kept: comments, which keep a connection alive for months, are not
+            self._size += len(
+                line
+            )  # all that is kept: comments, which keep a connection alive for months, are not
         elif name == "event":
             self._type = value
         elif name == "id" and "\0" not in value:
             self._id = value
-        elif name == "retry" and value.isascii() and value.isdigit() and len(value) <= RETRY_DIGITS_MAX:
+        elif (
+            name == "retry"
+            and value.isascii()
+            and value.isdigit()
+            and len(value) <= RETRY_DIGITS_MAX
+        ):
             self.retry_ms = int(value)
         return None
 

@@ -1,7 +1,8 @@
 """The latest events as a table on a terminal.
 
-One stream: a column for each field that the width has room for, the device and the time first. Several streams have different fields, so
-each row then begins with its stream and has its fields in one column, `name=value`.
+One stream: a column for each field that the width has room for, the device and the time first.
+Several streams have different fields, so each row then begins with its stream and has its fields in
+one column, `name=value`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ COLUMNS_MAX: Final = 12
 REFRESH_PER_S: Final = 8
 CELL_MIN: Final = 6
 CELL_MAX: Final = 24
-"""Characters of a column. A column that would get less than CELL_MIN is not shown at all; a longer value is cut with an ellipsis."""
-_TIMES: Final = frozenset({"t", "received_at", "event_time", "window_start", "window_end", "sent_at"})
+"""Characters of a column. A column that would get less than CELL_MIN is not shown at all; a longer
+value is cut with an ellipsis."""
+_TIMES: Final = frozenset(
+    {"t", "received_at", "event_time", "window_start", "window_end", "sent_at"}
+)
 _FIRST: Final = ("device", "t", "window_start", "window_end")
 """Columns that tell one row from another."""
 _LAST: Final = ("stream", "query", "epoch", "seq", "received_at", "revision", "final")
@@ -43,7 +47,12 @@ class LiveTable:
         self._state = "connecting"
         self._rows: deque[Mapping[str, Any]] = deque(maxlen=ROWS_MAX)
         self._count = 0
-        self._live = Live(console=console, refresh_per_second=REFRESH_PER_S, get_renderable=self._render, transient=False)
+        self._live = Live(
+            console=console,
+            refresh_per_second=REFRESH_PER_S,
+            get_renderable=self._render,
+            transient=False,
+        )
 
     def __enter__(self) -> LiveTable:
         self._live.start()
@@ -62,7 +71,9 @@ class LiveTable:
         self._state = state
 
     def _render(self) -> Group:
-        """A line of its own says how it stands: a title would be as narrow as the table, and not there before the first row."""
+        """A line of its own says how it stands: a title would be as narrow as the table, and not
+        there before the first row.
+        """
         size = self._console.size
         rows = list(self._rows)[-max(1, size.height - 6) :]
         title = f"{', '.join(self._streams)} · {self._count} events · {self._state}"
@@ -77,30 +88,57 @@ def table_of(rows: Sequence[Mapping[str, Any]], *, width: int, several: bool) ->
     table = Table()
     names = columns_of(rows, width)
     for name in names:
-        table.add_column(Text(printable(name)), overflow="ellipsis", no_wrap=True, max_width=None if name == "fields" else CELL_MAX)
+        table.add_column(
+            Text(printable(name)),
+            overflow="ellipsis",
+            no_wrap=True,
+            max_width=None if name == "fields" else CELL_MAX,
+        )
     for row in rows:
         table.add_row(*(shown(name, row.get(name)) for name in names))
     return table
 
 
 def merged(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row of one of several streams: its stream, what tells it from others, and its fields in one text."""
-    first = {"stream": row.get("stream", row.get("query")), **{name: row[name] for name in _FIRST if name in row}}
-    fields = " ".join(f"{name}={shown(name, value)}" for name, value in row.items() if name not in first and name not in _LAST)
+    """A row of one of several streams: its stream, what tells it from others, and its fields in one
+    text.
+    """
+    first = {
+        "stream": row.get("stream", row.get("query")),
+        **{name: row[name] for name in _FIRST if name in row},
+    }
+    fields = " ".join(
+        f"{name}={shown(name, value)}"
+        for name, value in row.items()
+        if name not in first and name not in _LAST
+    )
     return first | {"fields": fields.replace("\\[", "[")}
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
-    """The columns that fit into `width` characters, most telling first; at most COLUMNS_MAX and at the least one."""
+    """The columns that fit into `width` characters, most telling first; at most COLUMNS_MAX and at
+    the least one.
+    """
     names = list(dict.fromkeys(name for row in rows for name in row))
     own = [name for name in names if name not in _FIRST and name not in _LAST]
     is_merged = "fields" in names and "stream" in names
     lead = ["stream"] if is_merged else []
-    ordered = [*lead, *(n for n in _FIRST if n in names), *own, *(n for n in _LAST if n in names and n not in lead)]
+    ordered = [
+        *lead,
+        *(n for n in _FIRST if n in names),
+        *own,
+        *(n for n in _LAST if n in names and n not in lead),
+    ]
     fitting: list[str] = []
     left = width - 1
     for name in ordered[:COLUMNS_MAX]:
-        left -= min(CELL_MAX, max(CELL_MIN, len(name), *(len(shown(name, row.get(name))) for row in rows))) + _FRAME
+        left -= (
+            min(
+                CELL_MAX,
+                max(CELL_MIN, len(name), *(len(shown(name, row.get(name))) for row in rows)),
+            )
+            + _FRAME
+        )
         if left < 0 and fitting and name != "fields":
             break
         fitting.append(name)
@@ -108,10 +146,17 @@ def columns_of(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
 
 
 def shown(name: str, value: object) -> str:
-    """A value for people: times as clock times, floats as they are, NULL empty, control characters made visible."""
+    """A value for people: times as clock times, floats as they are, NULL empty, control characters
+    made visible.
+    """
     if value is None:
         return ""
-    if name in _TIMES and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 253_402_300_800_000:
+    if (
+        name in _TIMES
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and 0 <= value < 253_402_300_800_000
+    ):
         return f"{datetime.fromtimestamp(value // 1000, UTC):%H:%M:%S}.{value % 1000:03d}"
     if isinstance(value, float):
         return shortest(value)

@@ -1,4 +1,7 @@
-"""What `edgewake tail` does: follow, print, save the cursor. Durable first, cursor second: an event is written out before its cursor is."""
+"""What `edgewake tail` does: follow, print, save the cursor.
+
+Durable first, cursor second: an event is written out before its cursor is.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ from edgewake.protocol.lease import Subscription
 
 FLUSH_EVERY_S: Final = 0.05
 SAVE_EVERY_S: Final = 0.5
-"""How often the cursor is saved while events come; kill -9 repeats at most so much, every other end nothing."""
+"""How often the cursor is saved while events come; kill -9 repeats at most so much, every other end
+nothing."""
 ASIDE: Final = frozenset({"gap", "warning"})
 """Kinds of events that are shown beside the data, on standard error."""
 
@@ -44,7 +48,9 @@ class Tail:
 
 
 def run(tail: Tail) -> int:
-    """Follow until the count is reached or somebody ends it; the exit code: 2 for what its caller must mend, 1 for what was refused."""
+    """Follow until the count is reached or somebody ends it; the exit code: 2 for what its caller
+    must mend, 1 for what was refused.
+    """
     try:
         return asyncio.run(_main(tail))
     except (FollowError, ConfigError) as error:
@@ -107,7 +113,9 @@ class Shown:
     cursor: str
 
 
-def _end_when_failed(following: asyncio.Task[object] | None) -> Callable[[asyncio.Future[None]], None]:
+def _end_when_failed(
+    following: asyncio.Task[object] | None,
+) -> Callable[[asyncio.Future[None]], None]:
     def end(saving: asyncio.Future[None]) -> None:
         if following is not None and not saving.cancelled():
             following.cancel()
@@ -116,7 +124,10 @@ def _end_when_failed(following: asyncio.Task[object] | None) -> Callable[[asynci
 
 
 async def _save_now_and_then(file: CursorFile, shown: Shown, output: Screen | Lines) -> None:
-    """Flush what was shown, and save the cursor. Ends only by an error, which ends the following too."""
+    """Flush what was shown, and save the cursor.
+
+    Ends only by an error, which ends the following too.
+    """
     since_saved = 0.0
     while True:
         await asyncio.sleep(FLUSH_EVERY_S)
@@ -143,7 +154,9 @@ class Lines:
     def show(self, received: Received) -> None:
         """Print an event."""
         if received.kind == "":
-            self._out.write(received.text.replace("\n", " ") + "\n")  # between two words of JSON, where it stands alone, both are the same
+            self._out.write(
+                received.text.replace("\n", " ") + "\n"
+            )  # between two words of JSON, where it stands alone, both are the same
         elif received.kind in ASIDE:
             _to_stderr(_beside(received))
 
@@ -189,7 +202,11 @@ class Screen:
 def _beside(received: Received) -> str:
     """A gap as it came, a warning as its sentence."""
     detail = (_object(received) or {}).get("detail")
-    return f"warning: {detail}" if received.kind == "warning" and detail else f"{received.kind or 'no object'}: {received.text}"
+    return (
+        f"warning: {detail}"
+        if received.kind == "warning" and detail
+        else f"{received.kind or 'no object'}: {received.text}"
+    )
 
 
 def _object(received: Received) -> Mapping[str, Any] | None:

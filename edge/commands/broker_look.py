@@ -1,7 +1,9 @@
-"""A look at a broker from outside: does somebody take connections there, over TLS as configured, and speak MQTT? Blocking.
+"""A look at a broker from outside: does somebody take connections there, over TLS as configured,
+and speak MQTT? Blocking.
 
-Nobody logs in: many brokers take who logs in for the running agent, and would cut its connection. A CONNECT of a version that there is not
-says enough: a broker refuses it by a CONNACK or closes (MQTT 5, section 3.1.2.2), and whatever else answers is none.
+Nobody logs in: many brokers take who logs in for the running agent, and would cut its connection. A
+CONNECT of a version that there is not says enough: a broker refuses it by a CONNACK or closes (MQTT
+5, section 3.1.2.2), and whatever else answers is none.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ _TLS: Final = frozenset({0x15, 0x16})
 
 
 def look(broker: BrokerConfig) -> str:
-    """What is there. Raises LocalError with what to do, ConfigError for a file that cannot be used."""
+    """What is there.
+
+    Raises LocalError with what to do, ConfigError for a file that cannot be used.
+    """
     where = f"{broker.host}:{broker.port}"
     tls = tls_of(broker)
     password_of(broker)
@@ -36,7 +41,10 @@ def look(broker: BrokerConfig) -> str:
             if tls is None:
                 return f"{where} takes connections, without TLS{_answer(where, raw)}"
             with _secured(tls, raw, broker.host) as secured:
-                return f"{where} takes connections, {secured.version()}{_answer_over_tls(where, secured)}"
+                return (
+                    f"{where} takes connections, "
+                    f"{secured.version()}{_answer_over_tls(where, secured)}"
+                )
     except OSError as error:
         raise LocalError(f"{where}: {error}: {_hint(error)}") from error
 
@@ -61,7 +69,9 @@ def _hint(error: OSError) -> str:
 
 
 def _answer_over_tls(where: str, channel: ssl.SSLSocket) -> str:
-    """The same, where the handshake went well for us: whether our certificate did is heard after it. Raises LocalError."""
+    """The same, where the handshake went well for us: whether our certificate did is heard after
+    it. Raises LocalError.
+    """
     try:
         return _answer(where, channel)
     except OSError as error:
@@ -70,12 +80,16 @@ def _answer_over_tls(where: str, channel: ssl.SSLSocket) -> str:
 
 def _answer(where: str, channel: socket.socket) -> str:
     """What it answers to MQTT, in words. Raises LocalError, OSError."""
-    with contextlib.suppress(OSError):  # it has closed already: what it said before can still be read
+    with contextlib.suppress(
+        OSError
+    ):  # it has closed already: what it said before can still be read
         channel.sendall(_NO_VERSION)
     try:
         said = channel.recv(ANSWER_BYTES)
     except TimeoutError as error:
-        raise LocalError(f"{where}: takes a connection and says nothing: is a broker behind it?") from error
+        raise LocalError(
+            f"{where}: takes a connection and says nothing: is a broker behind it?"
+        ) from error
     except ConnectionError:
         if isinstance(channel, ssl.SSLSocket):
             raise

@@ -1,4 +1,6 @@
-"""`edgewake agent`, also called `edgewake-agent`: run the agent, set it up, ask how it is, look into its log."""
+"""`edgewake agent`, also called `edgewake-agent`: run the agent, set it up, ask how it is, look
+into its log.
+"""
 
 from __future__ import annotations
 
@@ -47,19 +49,43 @@ def _live(config_file: Path | None, verbose: bool) -> None:
 
 
 @agent.command("init")
-@click.option("--device", prompt="Name of this device (its MQTT client id)", help="The device's identity.")
-@click.option("--broker", prompt="MQTT broker, host:port", default="127.0.0.1:1883", show_default=True, help="Where readings go.")
-@click.option("--data-dir", default="/var/lib/edgewake", show_default=True, help="Where the log is kept.")
-@click.option("--source", "sources", multiple=True, help="A kind of source to begin with; may be repeated. Default: host_metrics.")
+@click.option(
+    "--device", prompt="Name of this device (its MQTT client id)", help="The device's identity."
+)
+@click.option(
+    "--broker",
+    prompt="MQTT broker, host:port",
+    default="127.0.0.1:1883",
+    show_default=True,
+    help="Where readings go.",
+)
+@click.option(
+    "--data-dir", default="/var/lib/edgewake", show_default=True, help="Where the log is kept."
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    help="A kind of source to begin with; may be repeated. Default: host_metrics.",
+)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @exits
-def init(device: str, broker: str, data_dir: str, sources: tuple[str, ...], force: bool, file: Path) -> None:
+def init(
+    device: str, broker: str, data_dir: str, sources: tuple[str, ...], force: bool, file: Path
+) -> None:
     """Write a commented configuration to FILE; asks for what no flag says."""
     from edgewake.edge.commands.first_config import configuration_text, write_new
 
-    write_new(file, configuration_text(device, broker, data_dir, sources or ("host_metrics",)), replace=force)
-    click.echo(f"{file} is written. Next: edgewake-agent doctor --config {file}; edgewake-agent run --config {file}")
+    write_new(
+        file,
+        configuration_text(device, broker, data_dir, sources or ("host_metrics",)),
+        replace=force,
+    )
+    click.echo(
+        f"{file} is written. Next: edgewake-agent doctor --config {file}; edgewake-agent run "
+        f"--config {file}"
+    )
 
 
 @agent.command("doctor")
@@ -67,7 +93,9 @@ def init(device: str, broker: str, data_dir: str, sources: tuple[str, ...], forc
 @click.pass_obj
 @exits
 def doctor(of_group: Path | None, config_file: Path | None) -> None:
-    """Check what the agent needs: configuration, disk, clock, log, broker; exit 1 where something is wrong."""
+    """Check what the agent needs: configuration, disk, clock, log, broker; exit 1 where something
+    is wrong.
+    """
     from edgewake.edge.commands.doctor import examine
     from edgewake.protocol.clock import SystemClock
 
@@ -82,7 +110,12 @@ def doctor(of_group: Path | None, config_file: Path | None) -> None:
 @agent.command()
 @CONFIG
 @click.pass_obj
-@click.option("--json/--table", "as_json", default=False, help="One JSON object, for programs; default: a table.")
+@click.option(
+    "--json/--table",
+    "as_json",
+    default=False,
+    help="One JSON object, for programs; default: a table.",
+)
 @exits
 def status(of_group: Path | None, config_file: Path | None, as_json: bool) -> None:
     """How the agent is: connection, backlog, losses. Works on a stopped one, too."""
@@ -91,17 +124,31 @@ def status(of_group: Path | None, config_file: Path | None, as_json: bool) -> No
     from edgewake.edge import status as status_file
     from edgewake.protocol.clock import SystemClock
 
-    found = status_file.read(load_config(config_file or of_group).data_dir, now_ms=SystemClock().now_ms())
-    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if as_json else status_file.table(found))
+    found = status_file.read(
+        load_config(config_file or of_group).data_dir, now_ms=SystemClock().now_ms()
+    )
+    click.echo(
+        orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+        if as_json
+        else status_file.table(found)
+    )
 
 
 @agent.command("page")
 @CONFIG
 @click.pass_obj
-@click.option("--port", default=8098, show_default=True, type=click.IntRange(1, 65_535), help="Port on the loopback.")
+@click.option(
+    "--port",
+    default=8098,
+    show_default=True,
+    type=click.IntRange(1, 65_535),
+    help="Port on the loopback.",
+)
 @exits
 def page(of_group: Path | None, config_file: Path | None, port: int) -> None:
-    """Serve a read-only page of this agent, and its metrics for Prometheus at /metrics, until stopped."""
+    """Serve a read-only page of this agent, and its metrics for Prometheus at /metrics, until
+    stopped.
+    """
     from edgewake.edge.page.server import HOST, PageServer
     from edgewake.protocol.clock import SystemClock
 
@@ -117,14 +164,25 @@ def page(of_group: Path | None, config_file: Path | None, port: int) -> None:
 def check(of_group: Path | None, config_file: Path | None) -> None:
     """Check the configuration and say what it means; exit 2 where it cannot be used."""
     config = load_config(config_file or of_group)
-    sources = ", ".join(f"{source.type} → {source.stream} ({source.mode})" for source in config.source) or "none"
+    sources = (
+        ", ".join(f"{source.type} → {source.stream} ({source.mode})" for source in config.source)
+        or "none"
+    )
     chains = ", ".join(f"{chain.stream} → {chain.into}" for chain in config.chain) or "none"
     absences = ", ".join(f"{rule.stream} → {rule.into}" for rule in config.absence) or "none"
-    sketches = ", ".join(f"{sketch.stream} ({' '.join(sketch.kinds)})" for sketch in config.sketch) or "none"
-    actions = ", ".join(f"{action.stream} → {action.type} {action.name}" for action in config.action) or "none"
+    sketches = (
+        ", ".join(f"{sketch.stream} ({' '.join(sketch.kinds)})" for sketch in config.sketch)
+        or "none"
+    )
+    actions = (
+        ", ".join(f"{action.stream} → {action.type} {action.name}" for action in config.action)
+        or "none"
+    )
     click.echo(
-        f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in {config.data_dir}, "
-        f"sources: {sources}, chains: {chains}, absences: {absences}, sketches: {sketches}, actions: {actions}"
+        f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in "
+        f"{config.data_dir}, "
+        f"sources: {sources}, chains: {chains}, absences: {absences}, sketches: {sketches}, "
+        f"actions: {actions}"
     )
 
 

@@ -1,4 +1,7 @@
-"""What the agent's commands have in common: where the configuration is, and how an error ends. Imports light things only."""
+"""What the agent's commands have in common: where the configuration is, and how an error ends.
+
+Imports light things only.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,12 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-CONFIG = click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="TOML file of the agent.")
+CONFIG = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML file of the agent.",
+)
 
 
 def given(config_file: Path | None) -> Path:
@@ -24,7 +32,9 @@ def given(config_file: Path | None) -> Path:
     from edgewake.protocol.errors import ConfigError
 
     if config_file is None:
-        raise ConfigError("--config FILE is missing: an agent needs at least `device` and `data_dir`")
+        raise ConfigError(
+            "--config FILE is missing: an agent needs at least `device` and `data_dir`"
+        )
     return config_file
 
 
@@ -42,7 +52,9 @@ def data_dir_of(config_file: Path | None) -> Path:
 
 
 def exits(function: Callable[P, None]) -> Callable[P, None]:
-    """An error of ours ends in one sentence: exit code 2 for a configuration that cannot be used, 1 for the rest."""
+    """An error of ours ends in one sentence: exit code 2 for a configuration that cannot be used, 1
+    for the rest.
+    """
 
     @functools.wraps(function)
     def wrapped(*arguments: P.args, **named: P.kwargs) -> None:
@@ -62,7 +74,9 @@ def exits(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def _say_what_a_terminal_can_show() -> None:
-    """What a terminal or file of another encoding than UTF-8 has no character for is said by its number, and not by a traceback."""
+    """What a terminal or file of another encoding than UTF-8 has no character for is said by its
+    number, and not by a traceback.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

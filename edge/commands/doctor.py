@@ -38,9 +38,15 @@ def examine(config: AgentConfig, clock: Clock) -> Iterator[Finding]:
         ("directory", lambda: _directory(config)),
         ("log", lambda: _log(config)),
         ("agent", lambda: _agent(config, clock)),
-        *((f"source {number} {source.type}", partial(_source, config, clock, source)) for number, source in enumerate(config.source, 1)),
+        *(
+            (f"source {number} {source.type}", partial(_source, config, clock, source))
+            for number, source in enumerate(config.source, 1)
+        ),
         ("broker", lambda: look(config.mqtt)),
-        *((f"fallback {number}", partial(look, broker)) for number, broker in enumerate(config.fallback, start=1)),
+        *(
+            (f"fallback {number}", partial(look, broker))
+            for number, broker in enumerate(config.fallback, start=1)
+        ),
     )
     return (_finding(what, check) for what, check in checks)
 
@@ -54,7 +60,9 @@ def _finding(what: str, check: Callable[[], str]) -> Finding:
 
 def _clock(clock: Clock) -> str:
     if clock.now_ms() < CLOCK_FLOOR_MS:
-        raise LocalError("it stands before 2026: it was never set. Install chrony or systemd-timesyncd")
+        raise LocalError(
+            "it stands before 2026: it was never set. Install chrony or systemd-timesyncd"
+        )
     return "set"
 
 
@@ -66,12 +74,25 @@ def _directory(config: AgentConfig) -> str:
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise LocalError(f"{nearest} cannot be written by this user")
     free = os.statvfs(nearest).f_bavail * os.statvfs(nearest).f_frsize
-    needed = config.log.quota_bytes + config.log.consumer_bytes + config.log.wal_bytes_max + config.log.reserve_bytes
+    needed = (
+        config.log.quota_bytes
+        + config.log.consumer_bytes
+        + config.log.wal_bytes_max
+        + config.log.reserve_bytes
+    )
     if free < needed and not (path / LOG_NAME).exists():
-        raise LocalError(f"{free >> 20} MiB are free at {nearest}, the log may take {needed >> 20}: lower log.quota_bytes")
-    if config.log.reserve_bytes > free and (path / LOG_NAME).exists() and not (path / RESERVE_NAME).exists():
         raise LocalError(
-            f"{free >> 20} MiB are free at {nearest}, and nothing is kept aside for a full disk (log.reserve_bytes): free some"
+            f"{free >> 20} MiB are free at {nearest}, the log may take {needed >> 20}: lower "
+            "log.quota_bytes"
+        )
+    if (
+        config.log.reserve_bytes > free
+        and (path / LOG_NAME).exists()
+        and not (path / RESERVE_NAME).exists()
+    ):
+        raise LocalError(
+            f"{free >> 20} MiB are free at {nearest}, and nothing is kept aside for a full disk "
+            "(log.reserve_bytes): free some"
         )
     return f"{path}, {free >> 20} MiB free"
 
@@ -81,15 +102,27 @@ def _log(config: AgentConfig) -> str:
         return "none yet: it is made when the agent first runs"
     verdict = verify(config.data_dir)
     if verdict.fault_count:
-        raise LocalError(f"{verdict.fault_count} faults, the first: {verdict.faults[0]}. The agent mends what it can when it starts")
+        raise LocalError(
+            f"{verdict.fault_count} faults, the first: {verdict.faults[0]}. The agent mends what "
+            "it can when it starts"
+        )
     return f"sound: {verdict.readings} readings wait or are kept for consumers"
 
 
 def _source(config: AgentConfig, clock: Clock, source: SourceConfig) -> str:
-    """What the agent says while it runs, which may have the port; what can be seen from outside while it does not."""
+    """What the agent says while it runs, which may have the port; what can be seen from outside
+    while it does not.
+    """
     if (config.data_dir / LOG_NAME).exists():
         found = status_file.read(config.data_dir, now_ms=clock.now_ms())
-        counts = next((of for name, of in found.get("sources", {}).items() if name.split()[1:] == [source.type, source.stream]), None)
+        counts = next(
+            (
+                of
+                for name, of in found.get("sources", {}).items()
+                if name.split()[1:] == [source.type, source.stream]
+            ),
+            None,
+        )
         if found["running"] and counts is not None:
             return f"{counts['state']}, {counts['taken']} taken"
     return look_at_source(source)
@@ -101,7 +134,11 @@ def _agent(config: AgentConfig, clock: Clock) -> str:
     found = status_file.read(config.data_dir, now_ms=clock.now_ms())
     if not found["running"]:
         return "not running"
-    failing = [f"{name} ({counts['error']})" for name, counts in found.get("sources", {}).items() if counts["state"] == "waiting"]
+    failing = [
+        f"{name} ({counts['error']})"
+        for name, counts in found.get("sources", {}).items()
+        if counts["state"] == "waiting"
+    ]
     if failing:
         raise LocalError(f"runs, but these sources fail: {', '.join(failing)}")
     return f"runs, {found['connection']}"

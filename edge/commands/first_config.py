@@ -1,4 +1,7 @@
-"""The first configuration of a device: what has to be said, and in comments what may be. Pure, but for writing the file."""
+"""The first configuration of a device: what has to be said, and in comments what may be.
+
+Pure, but for writing the file.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from edgewake.protocol.errors import LocalError
 SOURCES: Final[Mapping[str, str]] = {
     "host_metrics": 'stream = "host_metrics"\ninterval_s = 5  # seconds between readings',
     "json_lines": 'stream = "lines"  # one JSON object a line on standard input',
-    "file_tail": 'stream = "lines"\npath = "/var/log/readings.jsonl"\nformat = "json"  # or text, nmea, gpsd',
+    "file_tail": 'stream = "lines"\npath = "/var/log/readings.jsonl"\nformat = "json"  # or text, nmea, '
+    "gpsd",
     "serial_lines": 'stream = "gps"\npath = "/dev/ttyUSB0"\nformat = "nmea"\nbaud = 4800',
     "tcp_lines": 'stream = "position"\nhost = "127.0.0.1"\nport = 2947\nformat = "gpsd"',
     "mqtt_subscribe": 'stream = "home"\ntopic = "home/{room}/{kind}"  # {room} becomes a field',
@@ -23,7 +27,10 @@ SOURCES: Final[Mapping[str, str]] = {
     "http_poll": 'stream = "polled"\nurl = "http://127.0.0.1:8000/now"\ninterval_s = 60',
     "sse_pull": 'stream = "events"\nurl = "http://127.0.0.1:8000/events"',
     "websocket_pull": 'stream = "messages"\nurl = "ws://127.0.0.1:8000/feed"',
-    "modbus_tcp": 'stream = "meter"\nhost = "192.0.2.7"\npoint = [{ name = "power_w", address = 0, type = "int32" }]',
+    "modbus_tcp": (
+        'stream = "meter"\nhost = "192.0.2.7"\npoint = [{ name = "power_w", address = 0, type = '
+        '"int32" }]'
+    ),
     "subscription": 'stream = "of_others"\nfollow = ["vehicle_position"]',
 }
 """Kind → what its table begins with."""
@@ -76,7 +83,10 @@ def _quoted(text: str) -> str:
 
 
 def write_new(path: Path, text: str, *, replace: bool) -> None:
-    """Write it durably, mode 0600, when it can be used. Raises ConfigError, LocalError where a file is there or cannot be written."""
+    """Write it durably, mode 0600, when it can be used.
+
+    Raises ConfigError, LocalError where a file is there or cannot be written.
+    """
     from edgewake.edge.config import AgentConfig
     from edgewake.protocol.config import parse, values_of
 

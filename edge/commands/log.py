@@ -1,4 +1,7 @@
-"""`edgewake agent log`: show, verify, export, count and copy what the device's log holds. Reads only."""
+"""`edgewake agent log`: show, verify, export, count and copy what the device's log holds.
+
+Reads only.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,18 @@ _FAULTY = 3
 
 @click.group("log", invoke_without_command=True)
 @CONFIG
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Frames and batches to show.")
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Frames and batches to show.",
+)
 @click.pass_context
 def log_group(context: click.Context, config_file: Path | None, limit: int) -> None:
-    """Frames and batches that wait in the log, oldest first, one JSON object a line; or more of the log by a command."""
+    """Frames and batches that wait in the log, oldest first, one JSON object a line; or more of the
+    log by a command.
+    """
     context.obj = config_file or context.obj
     if context.invoked_subcommand is None:
         _show(context.obj, limit)
@@ -27,7 +38,13 @@ def log_group(context: click.Context, config_file: Path | None, limit: int) -> N
 @log_group.command("show")
 @CONFIG
 @click.pass_obj
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Frames and batches to show.")
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Frames and batches to show.",
+)
 def show(of_group: Path | None, config_file: Path | None, limit: int) -> None:
     """Frames and batches that wait, oldest first."""
     _show(config_file or of_group, limit)
@@ -50,7 +67,10 @@ def verify(of_group: Path | None, config_file: Path | None) -> None:
     from edgewake.edge.log.audit import verify as verified
 
     verdict = verified(data_dir_of(config_file or of_group))
-    click.echo(f"{verdict.readings} readings in {verdict.batches} batches, {verdict.frames} frames formed: {verdict.fault_count} faults")
+    click.echo(
+        f"{verdict.readings} readings in {verdict.batches} batches, {verdict.frames} frames "
+        f"formed: {verdict.fault_count} faults"
+    )
     for fault in verdict.faults:
         click.echo(f"  {fault}")
     if verdict.fault_count:

@@ -1,4 +1,7 @@
-"""`edgewake agent requests`: what this device asked the cloud, and what it was told. Reads the log only."""
+"""`edgewake agent requests`: what this device asked the cloud, and what it was told.
+
+Reads the log only.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,22 @@ _WAITING, _UNKNOWN = 3, 4
 @click.command()
 @CONFIG
 @click.argument("request_id", metavar="[ID]", required=False)
-@click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=0, help="Seconds to wait for the reply to ID.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 86_400),
+    default=0,
+    help="Seconds to wait for the reply to ID.",
+)
 @click.pass_obj
 @exits
-def requests(of_group: Path | None, config_file: Path | None, request_id: str | None, wait_s: float) -> None:
-    """What was asked, one JSON object a line; or one request. Exit 3 where it has no reply yet, 4 where nobody asked it."""
+def requests(
+    of_group: Path | None, config_file: Path | None, request_id: str | None, wait_s: float
+) -> None:
+    """What was asked, one JSON object a line; or one request.
+
+    Exit 3 where it has no reply yet, 4 where nobody asked it.
+    """
     import orjson
 
     from edgewake.edge.downlink.requests import kept_in

@@ -1,7 +1,8 @@
-"""A look at what a source reads, from outside and without disturbing it: is the file, the port, the server there? Blocking.
+"""A look at what a source reads, from outside and without disturbing it: is the file, the port, the
+server there? Blocking.
 
-Nothing is read, nobody logs in, and nothing is changed. Kinds of other packages are asked by the same names of keys:
-`broker`, `url`, `path`, `host` and `port`, `token_file`.
+Nothing is read, nobody logs in, and nothing is changed. Kinds of other packages are asked by the
+same names of keys: `broker`, `url`, `path`, `host` and `port`, `token_file`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ LOOK_S: Final = 5.0
 
 
 def look(source: SourceConfig) -> str:
-    """What is there. Raises LocalError with what to do, ConfigError for a file that cannot be used."""
+    """What is there.
+
+    Raises LocalError with what to do, ConfigError for a file that cannot be used.
+    """
     keys: Any = source
     if (token_file := getattr(keys, "token_file", None)) is not None:
         from edgewake.edge.sources.web import read_token
@@ -39,7 +43,11 @@ def look(source: SourceConfig) -> str:
     if (path := getattr(keys, "path", None)) is not None:
         return _file(path)
     if hasattr(keys, "host") and hasattr(keys, "port"):
-        return _may_listen(keys.host, keys.port) if source.type == "http_intake" else _takes_connections(keys.host, keys.port)
+        return (
+            _may_listen(keys.host, keys.port)
+            if source.type == "http_intake"
+            else _takes_connections(keys.host, keys.port)
+        )
     return "nothing to look at from outside"
 
 
@@ -48,7 +56,9 @@ def _file(path: Path) -> str:
         found = path.stat()
     except FileNotFoundError as error:
         if not path.parent.is_dir():
-            raise LocalError(f"{path}: there is no directory {path.parent}: is the path right?") from error
+            raise LocalError(
+                f"{path}: there is no directory {path.parent}: is the path right?"
+            ) from error
         return f"{path} is not there yet: it is read when it is made"
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}: which user runs the agent?") from error
@@ -56,14 +66,20 @@ def _file(path: Path) -> str:
         raise LocalError(f"{path} is a directory: expected a file or a port")
     if not os.access(path, os.R_OK):
         raise LocalError(f"{path} cannot be read by this user: give the agent's user its group")
-    return f"{path} can be read, {found.st_size} bytes" if stat.S_ISREG(found.st_mode) else f"{path} can be opened"
+    return (
+        f"{path} can be read, {found.st_size} bytes"
+        if stat.S_ISREG(found.st_mode)
+        else f"{path} can be opened"
+    )
 
 
 def _takes_connections(host: str, port: int) -> str:
     try:
         socket.create_connection((host, port), timeout=LOOK_S).close()
     except OSError as error:
-        raise LocalError(f"{host}:{port}: {error}: is the address right, and does it run?") from error
+        raise LocalError(
+            f"{host}:{port}: {error}: is the address right, and does it run?"
+        ) from error
     return f"{host}:{port} takes connections"
 
 
@@ -75,6 +91,11 @@ def _may_listen(host: str, port: int) -> str:
             tried.bind((host, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise LocalError(f"{host}:{port}: {error.strerror}: is it an address of this machine that this user may have?") from error
-            raise LocalError(f"{host}:{port} is taken by another program: choose another port, or end that one") from error
+                raise LocalError(
+                    f"{host}:{port}: {error.strerror}: is it an address of this machine that this "
+                    "user may have?"
+                ) from error
+            raise LocalError(
+                f"{host}:{port} is taken by another program: choose another port, or end that one"
+            ) from error
     return f"{host}:{port} is free to listen on"

@@ -1,4 +1,7 @@
-"""What the cloud may do on this device: keys of `[downlink]`. Nothing, unless it is said here; no pushed configuration changes it."""
+"""What the cloud may do on this device: keys of `[downlink]`.
+
+Nothing, unless it is said here; no pushed configuration changes it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ COMMANDS_MAX: Final = 100
 
 def _name(name: str) -> str:
     if not is_field(name):
-        raise ValueError("expected 1-64 of A-Z a-z 0-9 _, no digit first, and no name of the envelope")
+        raise ValueError(
+            "expected 1-64 of A-Z a-z 0-9 _, no digit first, and no name of the envelope"
+        )
     return name
 
 
@@ -30,24 +35,30 @@ class CommandConfig(ConfigTable):
     argv: Annotated[tuple[str, ...], Length(1, 64), Check(_program)]
     """The program, by its whole path, and its arguments. There is no shell between."""
     args_max: int = key(default=0, ge=0, le=ARGS_MAX)
-    """Arguments that the cloud may add behind them; none of them begins with a hyphen, so none is an option."""
+    """Arguments that the cloud may add behind them; none of them begins with a hyphen, so none is
+    an option."""
     timeout_s: float = key(default=60.0, gt=0, le=3600)
     """Seconds after which it and what it started is killed. Commands run one after another."""
     output_bytes_max: int = key(default=4096, ge=0, le=OUTPUT_CHARS_MAX)
     """Bytes of its output that are sent; what follows is read and left out."""
     repeatable: bool = False
-    """May it be run again where the agent ended while it ran? Else that is answered as interrupted."""
+    """May it be run again where the agent ended while it ran? Else that is answered as
+    interrupted."""
 
 
 class DownlinkConfig(ConfigTable):
     """What the cloud may do here."""
 
-    command: Annotated[dict[Annotated[str, Check(_name)], CommandConfig], Length(0, COMMANDS_MAX)] = key(default_factory=dict)
+    command: Annotated[
+        dict[Annotated[str, Check(_name)], CommandConfig], Length(0, COMMANDS_MAX)
+    ] = key(default_factory=dict)
     """The commands, by name. All others are refused."""
     settings: bool = False
-    """May the cloud set the tables `source`, `chain`, `log` and `uplink` of this configuration? Whoever may, reads every file that the
-    agent can read."""
+    """May the cloud set the tables `source`, `chain`, `log` and `uplink` of this configuration?
+    Whoever may, reads every file that the agent can read."""
     requests: bool = False
-    """Does this device ask the cloud? Then a source or chain may make `device_requests`, and `edgewake-agent requests` shows replies."""
+    """Does this device ask the cloud? Then a source or chain may make `device_requests`, and
+    `edgewake-agent requests` shows replies."""
     health_s: float = key(default=60.0, gt=0, le=3600)
-    """Seconds in which the cloud must have acknowledged a frame under new settings; else those before come back."""
+    """Seconds in which the cloud must have acknowledged a frame under new settings; else those
+    before come back."""

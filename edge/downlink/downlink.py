@@ -1,4 +1,6 @@
-"""The downlink: each kept message to who does it, imported when the first one comes: a small device pays for what it does."""
+"""The downlink: each kept message to who does it, imported when the first one comes: a small device
+pays for what it does.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class TriesSettings(Protocol):
 class Downlink:
     """Does what is in the inbox, one after another."""
 
-    def __init__(self, config: DownlinkConfig, inbox: Inbox, trial: TriesSettings | None = None) -> None:
+    def __init__(
+        self, config: DownlinkConfig, inbox: Inbox, trial: TriesSettings | None = None
+    ) -> None:
         """Without a trial no settings are taken."""
         self._config = config
         self._trial = trial
@@ -51,13 +55,19 @@ class Downlink:
         except Rejected as error:  # an earlier version of the agent kept it
             return _answer(kept, AnswerState.REFUSED, str(error))
         if not was_begun and kept.is_over(self.inbox.now()):
-            return _answer(kept, AnswerState.EXPIRED, f"its {kept.expires_s} s were over before it was begun")
+            return _answer(
+                kept, AnswerState.EXPIRED, f"its {kept.expires_s} s were over before it was begun"
+            )
         if isinstance(message, Command):
             from edgewake.edge.downlink import commands
 
             return commands.refusal(message, self._config.command, was_begun=was_begun)
         if isinstance(message, Reply):
-            return None if self._config.requests else _answer(kept, AnswerState.REFUSED, "this device asks for nothing")
+            return (
+                None
+                if self._config.requests
+                else _answer(kept, AnswerState.REFUSED, "this device asks for nothing")
+            )
         if self._trial is None or not self._config.settings:
             return _answer(kept, AnswerState.REFUSED, "this device takes no settings from afar")
         return self._trial.check(message)

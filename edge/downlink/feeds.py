@@ -1,7 +1,9 @@
-"""Where questions for feeds leave and chunks arrive: between the sources that follow and the connection. Keeps nothing.
+"""Where questions for feeds leave and chunks arrive: between the sources that follow and the
+connection. Keeps nothing.
 
-A chunk is confirmed to the broker by the source that asked for it, when it is durable. One that nobody waits for was asked for twice, or
-before the connection was lost, and is confirmed and forgotten.
+A chunk is confirmed to the broker by the source that asked for it, when it is durable. One that
+nobody waits for was asked for twice, or before the connection was lost, and is confirmed and
+forgotten.
 """
 
 from __future__ import annotations
@@ -51,12 +53,17 @@ class Feeds:
         except TimeoutError:
             return None
         finally:
-            if self._waiting.get(ask.feed) is waiting:  # else it was asked again meanwhile, and that one still waits
+            if (
+                self._waiting.get(ask.feed) is waiting
+            ):  # else it was asked again meanwhile, and that one still waits
                 del self._waiting[ask.feed]
 
     def take(self, payload: bytes, acknowledge: Acknowledge) -> None:
         """A chunk came."""
-        from edgewake.protocol.feed import FeedChunk, decode  # a device pays for it when it follows somebody
+        from edgewake.protocol.feed import (
+            FeedChunk,
+            decode,
+        )  # a device pays for it when it follows somebody
 
         try:
             chunk = decode(FeedChunk, payload)

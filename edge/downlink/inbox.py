@@ -1,13 +1,16 @@
-"""The inbox: what the cloud sends is durable before the broker is told that it came, and done once, whatever happens.
+"""The inbox: what the cloud sends is durable before the broker is told that it came, and done once,
+whatever happens.
 
     publish ─ check ─ log (durable) ─ PUBACK        read ─ begun (durable) ─ do ─ done + answer (one transaction) ─ uplink
 
-The inbox is a stream of the event log that never leaves the device (receiver-based logging: it is replayed to its consumer after a crash),
-and its consumer's state says what was begun and what is done. `done` and the answer commit together, so an answer is neither lost nor
-given twice. What was begun in an earlier life is given to the handler as interrupted.
+The inbox is a stream of the event log that never leaves the device (receiver-based logging: it is
+replayed to its consumer after a crash), and its consumer's state says what was begun and what is
+done. `done` and the answer commit together, so an answer is neither lost nor given twice. What was
+begun in an earlier life is given to the handler as interrupted.
 
-The broker keeps no session for the device: the cloud sends what is not answered again, at each birth and now and then, and an id that
-is known here is confirmed and forgotten. At the bound the broker is told `quota exceeded`, and it comes again later.
+The broker keeps no session for the device: the cloud sends what is not answered again, at each
+birth and now and then, and an id that is known here is confirmed and forgotten. At the bound the
+broker is told `quota exceeded`, and it comes again later.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ SUCCESS, QUOTA_EXCEEDED, BAD_PAYLOAD = 0x00, 0x97, 0x99
 """Reason codes of a PUBACK (MQTT 5, section 3.4.2.1)."""
 
 Check: TypeAlias = Callable[[Kept, bool], Answer | None]
-"""An answer where the message is not to be begun. The second argument: was it begun in an earlier life?"""
+"""An answer where the message is not to be begun. The second argument: was it begun in an earlier
+life?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,10 @@ class Inbox:
         self.counts: Counter[str] = Counter()
 
     async def open(self) -> Consumer:
-        """Before the first message comes: the log keeps them for a consumer that it knows. Raises LogClosedError, sqlite3.Error."""
+        """Before the first message comes: the log keeps them for a consumer that it knows.
+
+        Raises LogClosedError, sqlite3.Error.
+        """
         self._consumer = await self._events.consumer(CONSUMER, [INBOX])
         self._ledger = _ledger(self._consumer.state)
         return self._consumer
@@ -85,16 +92,28 @@ class Inbox:
 
     # in
 
-    def take(self, kind: str, payload: bytes, expires_s: int | None, acknowledge: Callable[[int], None]) -> None:
-        """A message came. `acknowledge` is called with a reason code as soon as it is durable, known, or refused."""
-        from edgewake.protocol.down_message import check_life, decode  # a device pays for it when something comes
+    def take(
+        self, kind: str, payload: bytes, expires_s: int | None, acknowledge: Callable[[int], None]
+    ) -> None:
+        """A message came.
+
+        `acknowledge` is called with a reason code as soon as it is durable, known, or refused.
+        """
+        from edgewake.protocol.down_message import (
+            check_life,
+            decode,
+        )  # a device pays for it when something comes
 
         try:
             message = decode(kind, payload)
             kept = Kept(message.id, kind, payload.decode(), check_life(expires_s), self.now())
         except Rejected as error:
             self.counts["refused"] += 1
-            log.warning("a message of the cloud is refused: %s", error, extra={"event": "downlink.refused", "reason": error.reason.value})
+            log.warning(
+                "a message of the cloud is refused: %s",
+                error,
+                extra={"event": "downlink.refused", "reason": error.reason.value},
+            )
             acknowledge(BAD_PAYLOAD)
             return
         if kept.id in self._waiting:
@@ -106,7 +125,11 @@ class Inbox:
             acknowledge(SUCCESS)
             return
         waiting_bytes = sum(size for _, size in self._waiting.values())
-        if self._consumer is None or len(self._waiting) >= WAITING_MAX or waiting_bytes + len(payload) > WAITING_BYTES_MAX:
+        if (
+            self._consumer is None
+            or len(self._waiting) >= WAITING_MAX
+            or waiting_bytes + len(payload) > WAITING_BYTES_MAX
+        ):
             self._put_off(kept, acknowledge)
             return
         try:
@@ -125,7 +148,11 @@ class Inbox:
 
     def _put_off(self, kept: Kept, acknowledge: Callable[[int], None]) -> None:
         self.counts["put_off"] += 1
-        log.warning("too much of the cloud's waits here: %s comes later", kept.id, extra={"event": "downlink.put_off", "id": kept.id})
+        log.warning(
+            "too much of the cloud's waits here: %s comes later",
+            kept.id,
+            extra={"event": "downlink.put_off", "id": kept.id},
+        )
         acknowledge(QUOTA_EXCEEDED)
 
     async def _keep(self, ticket: int, acknowledge: Callable[[int], None]) -> None:
@@ -138,7 +165,10 @@ class Inbox:
     # out
 
     async def run(self, check: Check, handle: Handler) -> None:
-        """Do what is here, in its order, until cancelled. Raises LogClosedError, sqlite3.Error, and what the handler raises."""
+        """Do what is here, in its order, until cancelled.
+
+        Raises LogClosedError, sqlite3.Error, and what the handler raises.
+        """
         consumer = self._consumer or await self.open()
         while True:
             self._ledger = _ledger(consumer.state).joined(self._ledger)
@@ -146,22 +176,34 @@ class Inbox:
                 while True:
                     await self._work_off(consumer, check, handle)
             except LogRenewedError:
-                log.warning("the event log was damaged: the inbox goes on with what was saved", extra={"event": "downlink.log_renewed"})
+                log.warning(
+                    "the event log was damaged: the inbox goes on with what was saved",
+                    extra={"event": "downlink.log_renewed"},
+                )
 
     async def _work_off(self, consumer: Consumer, check: Check, handle: Handler) -> None:
         chunk = await consumer.read()
         for item in chunk.items:
             if isinstance(item, Missed):
                 self.counts["lost"] += item.count
-                self._waiting.clear()  # who is lost is not said: what comes again is taken again, and what is done is known
-                log.error("%d messages of the cloud are lost: %s", item.count, item.reason, extra={"event": "downlink.lost"})
+                # who is lost is not said: what comes again is taken again, and what is done is
+                # known
+                self._waiting.clear()
+                log.error(
+                    "%d messages of the cloud are lost: %s",
+                    item.count,
+                    item.reason,
+                    extra={"event": "downlink.lost"},
+                )
                 continue
             for reading in item.readings:
                 try:
                     kept = Kept.from_reading(reading)
                 except (KeyError, TypeError, ValueError) as error:
                     self.counts["lost"] += 1
-                    log.error("a kept message cannot be read: %s", error, extra={"event": "downlink.lost"})
+                    log.error(
+                        "a kept message cannot be read: %s", error, extra={"event": "downlink.lost"}
+                    )
                     continue
                 await self._once(consumer, kept, check, handle)
         await consumer.commit(chunk.cursor, state=self._ledger.encode())
@@ -178,7 +220,9 @@ class Inbox:
             await consumer.commit({}, state=self._ledger.encode())
         done = await handle(kept) if refusal is None else Done(refusal)
         if done is None:
-            await asyncio.Event().wait()  # nothing behind it is touched: the next life begins with it
+            await (
+                asyncio.Event().wait()
+            )  # nothing behind it is touched: the next life begins with it
             return
         answer = done.answer
         self._ledger.end(kept.id)
@@ -186,12 +230,21 @@ class Inbox:
         await consumer.commit({}, state=self._ledger.encode(), derived={**done.derived, **answers})
         self._waiting.pop(kept.id, None)
         self.counts[answer.state.value] += 1
-        log.info("%s %s: %s", kept.kind, kept.id, answer.state, extra={"event": "downlink.answered", "id": kept.id, "state": answer.state})
+        log.info(
+            "%s %s: %s",
+            kept.kind,
+            kept.id,
+            answer.state,
+            extra={"event": "downlink.answered", "id": kept.id, "state": answer.state},
+        )
 
 
 def _ledger(state: bytes | None) -> Ledger:
     try:
         return Ledger.decode(state)
     except (ValueError, AttributeError):
-        log.error("what was done of the cloud's messages cannot be read", extra={"event": "downlink.no_ledger"})
+        log.error(
+            "what was done of the cloud's messages cannot be read",
+            extra={"event": "downlink.no_ledger"},
+        )
         return Ledger()

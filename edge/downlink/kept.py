@@ -1,9 +1,11 @@
 """A message from the cloud as the device's log keeps it. Pure.
 
-Its life is counted by two clocks of the device, and the one that says more holds: the wall clock, which also counts while the machine is
-off but may be set, and, within one start of the machine, the monotonic one. The wall clock tells nothing where it was not set yet when the
-message came (CLOCK_FLOOR_MS): then it begins anew with each start of the machine, or is set meanwhile. Where neither can tell (that, in
-another start, or a wall clock that stands before the moment at which it came), it is over: what is not done can be asked again.
+Its life is counted by two clocks of the device, and the one that says more holds: the wall clock,
+which also counts while the machine is off but may be set, and, within one start of the machine, the
+monotonic one. The wall clock tells nothing where it was not set yet when the message came
+(CLOCK_FLOOR_MS): then it begins anew with each start of the machine, or is set meanwhile. Where
+neither can tell (that, in another start, or a wall clock that stands before the moment at which it
+came), it is over: what is not done can be asked again.
 """
 
 from __future__ import annotations
@@ -51,10 +53,19 @@ class Kept:
 
     @classmethod
     def from_reading(cls, reading: Reading) -> Kept:
-        """The reverse of `reading`. Raises KeyError, TypeError, ValueError, also for a kind that only a later version knows."""
+        """The reverse of `reading`.
+
+        Raises KeyError, TypeError, ValueError, also for a kind that only a later version knows.
+        """
         t, fields = reading
         at = Now(t, float(fields["monotonic_s"] or 0.0), str(fields.get("boot") or ""))
-        return cls(str(fields["id"]), DownKind(str(fields["kind"])).value, str(fields["body"]), int(fields["expires_s"] or 0), at)
+        return cls(
+            str(fields["id"]),
+            DownKind(str(fields["kind"])).value,
+            str(fields["body"]),
+            int(fields["expires_s"] or 0),
+            at,
+        )
 
     def is_over(self, now: Now) -> bool:
         """Is it too late to begin?"""

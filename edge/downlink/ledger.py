@@ -1,4 +1,6 @@
-"""Which messages of the cloud were begun and which are done: the state of the inbox's consumer. Pure.
+"""Which messages of the cloud were begun and which are done: the state of the inbox's consumer.
+
+Pure.
 
     unknown ─ begin ─▶ begun ─ end ─▶ done
 
@@ -13,8 +15,8 @@ from typing import Final
 import orjson
 
 DONE_MAX: Final = 500
-"""Messages that are done and remembered, some 20 KB. The cloud has at most a hundred open for a device, so one that it sends again is
-among them."""
+"""Messages that are done and remembered, some 20 KB. The cloud has at most a hundred open for a
+device, so one that it sends again is among them."""
 
 
 class Step(StrEnum):
@@ -33,7 +35,9 @@ class Ledger:
     @classmethod
     def decode(cls, state: bytes | None) -> Ledger:
         """What `encode` made; empty where there is none. Raises ValueError."""
-        return cls({str(key): Step(step) for key, step in orjson.loads(state).items()} if state else {})
+        return cls(
+            {str(key): Step(step) for key, step in orjson.loads(state).items()} if state else {}
+        )
 
     def encode(self) -> bytes:
         """For the log."""

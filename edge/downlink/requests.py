@@ -1,7 +1,8 @@
 """What this device asked the cloud for, and what it was told: the book of its requests.
 
-A consumer of the log reads what was asked (`device_requests`) and the replies (`ew_replies`); its state is the book, so it survives
-whatever ends the agent. `edgewake-agent requests` reads it from the log, also while the agent runs.
+A consumer of the log reads what was asked (`device_requests`) and the replies (`ew_replies`); its
+state is the book, so it survives whatever ends the agent. `edgewake-agent requests` reads it from
+the log, also while the agent runs.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from edgewake.protocol.downlink import REPLIES, REQUESTS
 log = logging.getLogger("edgewake.downlink")
 
 WAITING_MAX: Final = 100
-"""Requests without a reply that are remembered, as many as the cloud takes of a device; the oldest go."""
+"""Requests without a reply that are remembered, as many as the cloud takes of a device; the oldest
+go."""
 ENDED_MAX: Final = 20
 """Replies that are remembered; the oldest go."""
 BYTES_MAX: Final = 256 * 1024
-"""Bytes of the book: it is written whole with each request and each reply. The oldest replies go, the last one stays."""
+"""Bytes of the book: it is written whole with each request and each reply. The oldest replies go,
+the last one stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Entry:
     asked_at: int = 0
     expires_s: int = 0
     state: str = "waiting"
-    """waiting; else answered, refused or expired, as the cloud said; expired also where it said nothing in time (`Book.at`)."""
+    """waiting; else answered, refused or expired, as the cloud said; expired also where it said
+    nothing in time (`Book.at`)."""
     body: str = ""
     """Of the reply."""
     detail: str = ""
@@ -59,18 +63,26 @@ class Book:
     @classmethod
     def decode(cls, state: bytes | None) -> Book:
         """What `encode` made; empty where there is none. Raises ValueError, TypeError."""
-        return cls({fields["id"]: Entry(**fields) for fields in orjson.loads(state)} if state else {})
+        return cls(
+            {fields["id"]: Entry(**fields) for fields in orjson.loads(state)} if state else {}
+        )
 
     def encode(self) -> bytes:
         """For the log."""
         return orjson.dumps(list(self.entries.values()))
 
     def at(self, now_ms: int) -> Book:
-        """As it is now: what waits for longer than its reply is worth something waits no more. A reply that comes still is taken."""
+        """As it is now: what waits for longer than its reply is worth something waits no more.
+
+        A reply that comes still is taken.
+        """
         return Book({key: _at(entry, now_ms) for key, entry in self.entries.items()})
 
     def asked(self, at: int, fields: Mapping[str, Any]) -> Book:
-        """A reading of REQUESTS. Between the streams is no order: the reply may have been read before."""
+        """A reading of REQUESTS.
+
+        Between the streams is no order: the reply may have been read before.
+        """
         from edgewake.protocol.request import request_of  # a device pays for it when it asks
 
         try:
@@ -87,13 +99,19 @@ class Book:
     def replied(self, at: int, fields: Mapping[str, Any]) -> Book:
         """A reading of REPLIES."""
         said = {name: str(fields.get(name) or "") for name in ("state", "body", "detail")}
-        return self._with(replace(self.entries.get(str(fields["id"]), Entry(str(fields["id"]))), replied_at=at, **said))  # type: ignore[arg-type]
+        id_ = str(fields["id"])
+        entry = self.entries.get(id_, Entry(id_))
+        return self._with(replace(entry, replied_at=at, **said))  # type: ignore[arg-type]
 
     def _with(self, entry: Entry) -> Book:
-        entries = {key: one for key, one in self.entries.items() if key != entry.id} | {entry.id: entry}
+        entries = {key: one for key, one in self.entries.items() if key != entry.id} | {
+            entry.id: entry
+        }
         waiting = [key for key, one in entries.items() if one.state == "waiting"]
         ended = [key for key, one in entries.items() if one.state != "waiting"]
-        gone = waiting[: max(0, len(waiting) - WAITING_MAX)] + ended[: max(0, len(ended) - ENDED_MAX)]
+        gone = (
+            waiting[: max(0, len(waiting) - WAITING_MAX)] + ended[: max(0, len(ended) - ENDED_MAX)]
+        )
         book = Book({key: one for key, one in entries.items() if key not in gone})
         left = [key for key in ended if key not in gone]
         while len(left) > 1 and len(book.encode()) > BYTES_MAX:
@@ -128,29 +146,46 @@ class BookKeeper:
                 while True:
                     await self._take(consumer)
             except LogRenewedError:
-                log.warning("the event log was damaged: requests go on with what was saved", extra={"event": "requests.log_renewed"})
+                log.warning(
+                    "the event log was damaged: requests go on with what was saved",
+                    extra={"event": "requests.log_renewed"},
+                )
 
     async def _take(self, consumer: Consumer) -> None:
         chunk = await consumer.read()
         now_ms = self._clock.now_ms()  # a request of the future would wait for ever
         for item in chunk.items:
             if isinstance(item, Missed):
-                log.error("%d requests or replies are missing: %s", item.count, item.reason, extra={"event": "requests.missed"})
+                log.error(
+                    "%d requests or replies are missing: %s",
+                    item.count,
+                    item.reason,
+                    extra={"event": "requests.missed"},
+                )
                 continue
             for at, fields in item.readings:
-                self._book = self._book.asked(min(at, now_ms), fields) if item.stream == REQUESTS else self._book.replied(at, fields)
+                self._book = (
+                    self._book.asked(min(at, now_ms), fields)
+                    if item.stream == REQUESTS
+                    else self._book.replied(at, fields)
+                )
         await consumer.commit(chunk.cursor, state=self._book.encode())
 
     def counts(self) -> dict[str, int]:
         """For the status."""
-        waiting = sum(entry.state == "waiting" for entry in self._book.at(self._clock.now_ms()).entries.values())
+        waiting = sum(
+            entry.state == "waiting"
+            for entry in self._book.at(self._clock.now_ms()).entries.values()
+        )
         return {"waiting": waiting, "ended": len(self._book.entries) - waiting}
 
 
 def kept_in(directory: Path) -> Book:
     """The book in a device's log, also while the agent runs. Raises LocalError."""
     with reading(directory) as db:
-        return _book(next((found.state for found in read_consumers(db) if found.name == CONSUMER), None))
+        return _book(
+            next((found.state for found in read_consumers(db) if found.name == CONSUMER), None)
+        )
 
 
 def _book(state: bytes | None) -> Book:

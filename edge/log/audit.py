@@ -1,6 +1,8 @@
-"""What people ask of a log without opening it for writing: is it sound, what is in it, a copy of it. Reads only; also while the agent runs.
+"""What people ask of a log without opening it for writing: is it sound, what is in it, a copy of
+it. Reads only; also while the agent runs.
 
-A copy that is put back begins a new epoch when the agent opens it (`epoch`): what it holds is sent again under new numbers, never lost.
+A copy that is put back begins a new epoch when the agent opens it (`epoch`): what it holds is sent
+again under new numbers, never lost.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from edgewake.protocol.errors import LocalError
 FAULTS_SAID_MAX: Final = 20
 """Faults that are listed; all are counted."""
 ROWS_AT_ONCE: Final = 200
-"""Rows that are read in one statement. Between two the write-ahead log can be emptied, so that no agent has to wait for a reader."""
+"""Rows that are read in one statement. Between two the write-ahead log can be emptied, so that no
+agent has to wait for a reader."""
 
 
 @dataclass(slots=True)
@@ -67,26 +70,43 @@ def _verify_rows(db: sqlite3.Connection, verdict: Verdict) -> None:
             verdict.batches += 1
             verdict.readings += count if isinstance(count, int) else 0
             if not is_sound:
-                verdict.fault(f"stream {name}: {count} readings from position {first} do not have their checksum")
+                verdict.fault(
+                    f"stream {name}: {count} readings from position {first} do not have their "
+                    "checksum"
+                )
     columns = "stream, epoch, frame, seq, first, count, gap, crc, payload_crc, payload"
-    for stream, epoch, frame, seq, first, count, gap, crc, payload_crc, payload in db.execute(f"SELECT {columns} FROM frames"):  # noqa: S608
+    for stream, epoch, frame, seq, first, count, gap, crc, payload_crc, payload in db.execute(
+        f"SELECT {columns} FROM frames"  # noqa: S608
+    ):
         verdict.frames += 1
         if boundary_checksum(stream, epoch, frame, seq, first, count, gap) != crc:
-            verdict.fault(f"stream {names.get(stream, stream)}: the boundary of frame {epoch}.{frame} does not have its checksum")
+            verdict.fault(
+                f"stream {names.get(stream, stream)}: the boundary of frame {epoch}.{frame} does "
+                "not have its checksum"
+            )
         if payload is not None and checksum(payload, stream, epoch, frame) != payload_crc:
-            verdict.fault(f"stream {names.get(stream, stream)}: frame {epoch}.{frame} does not have its checksum")
+            verdict.fault(
+                f"stream {names.get(stream, stream)}: frame {epoch}.{frame} does not have its "
+                "checksum"
+            )
     read_consumers(db)
 
 
 def _verify_rest(db: sqlite3.Connection, verdict: Verdict) -> None:
     for *row, crc in db.execute("SELECT stream, first, count, reason, crc FROM gaps"):
         if not gap_is_sound(row, crc):
-            verdict.fault(f"stream {row[0]}: the gap at position {row[1]} does not have its checksum")
+            verdict.fault(
+                f"stream {row[0]}: the gap at position {row[1]} does not have its checksum"
+            )
     for table in ("batches", "frames", "gaps"):
-        (orphans,) = db.execute(f"SELECT count(*) FROM {table} WHERE stream NOT IN (SELECT id FROM streams)").fetchone()  # noqa: S608
+        (orphans,) = db.execute(
+            f"SELECT count(*) FROM {table} WHERE stream NOT IN (SELECT id FROM streams)"  # noqa: S608
+        ).fetchone()
         if orphans:
             verdict.fault(f"{table}: {orphans} rows are of no stream that is known")
-    for name, value in db.execute("SELECT name, value FROM counters WHERE typeof(value) <> 'integer'"):
+    for name, value in db.execute(
+        "SELECT name, value FROM counters WHERE typeof(value) <> 'integer'"
+    ):
         verdict.fault(f"the counter {name} is {value!r}")
     for (epoch,) in db.execute("SELECT value FROM meta WHERE name = 'epoch'"):
         if not (isinstance(epoch, str) and epoch.isascii() and epoch.isdigit()):
@@ -95,7 +115,10 @@ def _verify_rest(db: sqlite3.Connection, verdict: Verdict) -> None:
 
 def _batches(db: sqlite3.Connection, stream: int) -> Iterator[tuple[int, int, bool, bytes]]:
     """(first position, count, does its checksum hold, body) of a stream's batches, in order."""
-    query = "SELECT first, count, crc, body FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"
+    query = (
+        "SELECT first, count, crc, body FROM batches WHERE stream = ? AND first > ? ORDER BY "
+        "first LIMIT ?"
+    )
     after = -(1 << 63)  # also what a damaged row says
     while rows := db.execute(query, (stream, after, ROWS_AT_ONCE)).fetchall():
         for first, count, crc, body in rows:
@@ -104,7 +127,10 @@ def _batches(db: sqlite3.Connection, stream: int) -> Iterator[tuple[int, int, bo
 
 
 def export(directory: Path, stream: str | None = None) -> Iterator[dict[str, Any]]:
-    """Every reading in the log, by stream and position. What does not have its checksum is left out and said. Raises LocalError."""
+    """Every reading in the log, by stream and position.
+
+    What does not have its checksum is left out and said. Raises LocalError.
+    """
     with reading(directory) as db:
         for one in read_streams(db):
             if stream is not None and one.name != stream:
@@ -118,7 +144,9 @@ def export(directory: Path, stream: str | None = None) -> Iterator[dict[str, Any
 
 
 def stats(directory: Path) -> list[dict[str, Any]]:
-    """Per stream: readings, bytes and batches that are kept, and when the oldest and newest were accepted. Raises LocalError."""
+    """Per stream: readings, bytes and batches that are kept, and when the oldest and newest were
+    accepted. Raises LocalError.
+    """
     query = """
         SELECT name, coalesce(sum(count), 0), coalesce(sum(length(body)), 0), count(body), min(accepted_at), max(accepted_at)
         FROM streams LEFT JOIN batches ON stream = id GROUP BY id ORDER BY name
@@ -129,9 +157,13 @@ def stats(directory: Path) -> list[dict[str, Any]]:
 
 
 def latest(directory: Path) -> dict[str, dict[str, Any]]:
-    """Stream → its last reading that is still in the log; what does not have its checksum is left out. Raises LocalError."""
+    """Stream → its last reading that is still in the log; what does not have its checksum is left
+    out. Raises LocalError.
+    """
     found: dict[str, dict[str, Any]] = {}
-    query = "SELECT first, count, crc, body FROM batches WHERE stream = ? ORDER BY first DESC LIMIT 1"
+    query = (
+        "SELECT first, count, crc, body FROM batches WHERE stream = ? ORDER BY first DESC LIMIT 1"
+    )
     with reading(directory) as db:
         for stream, name in db.execute("SELECT id, name FROM streams ORDER BY name").fetchall():
             for first, count, crc, body in db.execute(query, (stream,)):
@@ -142,7 +174,10 @@ def latest(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def backup(directory: Path, into: Path) -> int:
-    """Copy the log to a file that is not there yet, while the agent goes on; its bytes. Raises LocalError."""
+    """Copy the log to a file that is not there yet, while the agent goes on; its bytes.
+
+    Raises LocalError.
+    """
     if into.exists():
         raise LocalError(f"{into} is there already")
     fresh = into.with_name(into.name + ".part")
@@ -150,7 +185,9 @@ def backup(directory: Path, into: Path) -> int:
         try:
             with closing(sqlite3.connect(fresh)) as copy:
                 fresh.chmod(0o600)
-                source.backup(copy)  # in one step: of a log that is written to, smaller ones would begin again and again
+                source.backup(
+                    copy
+                )  # in one step: of a log that is written to, smaller ones would begin again and again
                 copy.execute("PRAGMA journal_mode = DELETE")
             fresh.replace(into)
         except (sqlite3.Error, OSError) as error:

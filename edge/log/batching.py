@@ -1,8 +1,10 @@
 """How long a commit waits for more readings. Pure: time is an argument.
 
-A commit costs an fsync, some pages of flash and, while the link is up, a frame for each stream in it, however many readings it takes. So
-it waits as long as the most urgent of the lanes that have something allows, but only if company is to be expected: at less than COMPANY
-readings within the wait, waiting would delay each reading and save nothing. The busier the device, the less a reading costs.
+A commit costs an fsync, some pages of flash and, while the link is up, a frame for each stream in
+it, however many readings it takes. So it waits as long as the most urgent of the lanes that have
+something allows, but only if company is to be expected: at less than COMPANY readings within the
+wait, waiting would delay each reading and save nothing. The busier the device, the less a reading
+costs.
 """
 
 from __future__ import annotations
@@ -38,8 +40,17 @@ class Batching:
         self._last_s = now_s
 
     def wait_s(self, waiting_since: Mapping[Lane, float], now_s: float) -> float:
-        """Seconds that the commit may still wait; 0 or less: it is due. `waiting_since`: when each lane got its first reading."""
-        return min((since_s + self._longest_s(lane) for lane, since_s in waiting_since.items()), default=now_s) - now_s
+        """Seconds that the commit may still wait; 0 or less: it is due.
+
+        `waiting_since`: when each lane got its first reading.
+        """
+        return (
+            min(
+                (since_s + self._longest_s(lane) for lane, since_s in waiting_since.items()),
+                default=now_s,
+            )
+            - now_s
+        )
 
     def _longest_s(self, lane: Lane) -> float:
         linger_s = self.linger_s[lane]

@@ -1,7 +1,10 @@
-"""Readings with the same fields, in columns: how a source that has many at a time hands them on. Values, no I/O.
+"""Readings with the same fields, in columns: how a source that has many at a time hands them on.
 
-A reading on its own costs a tuple, a dictionary and a turn in every loop on its way to the disk; in a bundle it costs its values. What is
-in a bundle was checked (`edgewake.edge.columnwise`) and has one type per column, so that a batch is made of it with one call.
+Values, no I/O.
+
+A reading on its own costs a tuple, a dictionary and a turn in every loop on its way to the disk; in
+a bundle it costs its values. What is in a bundle was checked (`edgewake.edge.columnwise`) and has
+one type per column, so that a batch is made of it with one call.
 """
 
 from __future__ import annotations
@@ -45,8 +48,12 @@ class Bundle(Sequence[Reading]):
         if isinstance(index, slice):
             t = self.t[index]
             size = self.size * len(t) // len(self.t)
-            return Bundle(t, self.names, [column[index] for column in self.columns], self.types, size)
-        return self.t[index], dict(zip(self.names, (column[index] for column in self.columns), strict=True))
+            return Bundle(
+                t, self.names, [column[index] for column in self.columns], self.types, size
+            )
+        return self.t[index], dict(
+            zip(self.names, (column[index] for column in self.columns), strict=True)
+        )
 
     def __iter__(self) -> Iterator[Reading]:
         for t, *row in zip(self.t, *self.columns, strict=True):
@@ -54,7 +61,9 @@ class Bundle(Sequence[Reading]):
 
     def body(self) -> bytes:
         """Of the batch that holds all of it."""
-        return orjson.dumps({"t": self.t, "fields": dict(zip(self.names, self.columns, strict=True))})
+        return orjson.dumps(
+            {"t": self.t, "fields": dict(zip(self.names, self.columns, strict=True))}
+        )
 
 
 class Pile(Sequence[Reading]):
@@ -88,7 +97,9 @@ def last_of(readings: Sequence[Reading]) -> Reading:
     return parts_of(readings)[-1][-1]
 
 
-def batches_of(readings: Sequence[Reading], *, readings_max: int, bytes_max: int) -> Iterator[Batch]:
+def batches_of(
+    readings: Sequence[Reading], *, readings_max: int, bytes_max: int
+) -> Iterator[Batch]:
     """Cut readings into batches, in order; bundles that follow each other and fit go together."""
     for run in _runs(parts_of(readings)):
         if not isinstance(run, Bundle):
@@ -103,7 +114,11 @@ def _runs(parts: Sequence[Sequence[Reading]]) -> Iterator[Sequence[Reading]]:
     run: list[Bundle] = []
     types: Types = ()
     for part in parts:
-        together = _together(types, part.types) if run and isinstance(part, Bundle) and part.names == run[0].names else None
+        together = (
+            _together(types, part.types)
+            if run and isinstance(part, Bundle) and part.names == run[0].names
+            else None
+        )
         if run and together is None:
             yield _joined(run, types)
             run = []
@@ -118,7 +133,11 @@ def _runs(parts: Sequence[Sequence[Reading]]) -> Iterator[Sequence[Reading]]:
 
 def _together(types: Types, more: Types) -> Types | None:
     """The types of columns that are put one behind the other; None where one would mix two."""
-    if any(one is not another for one, another in zip(types, more, strict=True) if one is not None and another is not None):
+    if any(
+        one is not another
+        for one, another in zip(types, more, strict=True)
+        if one is not None and another is not None
+    ):
         return None
     return [one or another for one, another in zip(types, more, strict=True)]
 
@@ -126,6 +145,9 @@ def _together(types: Types, more: Types) -> Types | None:
 def _joined(bundles: Sequence[Bundle], types: Types) -> Bundle:
     if len(bundles) == 1:
         return bundles[0]
-    columns = [list(chain.from_iterable(parts)) for parts in zip(*(bundle.columns for bundle in bundles), strict=True)]
+    columns = [
+        list(chain.from_iterable(parts))
+        for parts in zip(*(bundle.columns for bundle in bundles), strict=True)
+    ]
     t = list(chain.from_iterable(bundle.t for bundle in bundles))
     return Bundle(t, bundles[0].names, columns, types, sum(bundle.size for bundle in bundles))

@@ -1,9 +1,12 @@
-"""The two clocks at each commit: what the wall clock said, and how far the machine had run since its start. Pure.
+"""The two clocks at each commit: what the wall clock said, and how far the machine had run since
+its start. Pure.
 
-A row is written when their difference changes: with the first commit after each start, when the clock is set, and when it jumps. So for
-each batch is known under which start (boot id) it was accepted and after how many milliseconds of it, at no cost in flash. With that
+A row is written when their difference changes: with the first commit after each start, when the
+clock is set, and when it jumps. So for each batch is known under which start (boot id) it was
+accepted and after how many milliseconds of it, at no cost in flash. With that
 
-* stamps from before the clock was set are repaired when it is set, within the same start: the machine knows how long ago that was;
+* stamps from before the clock was set are repaired when it is set, within the same start: the
+  machine knows how long ago that was;
 * ages are told by the machine's run and not by a clock that jumps.
 """
 
@@ -18,13 +21,15 @@ import orjson
 from edgewake.protocol.clock import CLOCK_FLOOR_MS
 
 STEP_MS: Final = 1_000
-"""A difference that has changed by so much is written: more than a clock drifts between two corrections."""
+"""A difference that has changed by so much is written: more than a clock drifts between two
+corrections."""
 SPANS_MAX: Final = 1_000
 """Differences that are kept; what is older than these is as if nothing were known of it."""
 
 
 OURS_MS: Final = 86_400_000
-"""A stamp this far from what an unset clock said was not made by it: old data that a source replays stay as they are."""
+"""A stamp this far from what an unset clock said was not made by it: old data that a source replays
+stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +56,40 @@ class Clocks:
     def noted(self, commit: int, boot: str, now_ms: int, monotonic_ms: int) -> Clocks:
         """With what the clocks say at a commit; the same where that is nothing new."""
         last, offset_ms = self.spans[-1] if self.spans else None, now_ms - monotonic_ms
-        is_set_now = last is not None and last.offset_ms < CLOCK_FLOOR_MS - monotonic_ms <= offset_ms
-        if last is not None and last.boot == boot and abs(offset_ms - last.offset_ms) < STEP_MS and not is_set_now:
+        is_set_now = (
+            last is not None and last.offset_ms < CLOCK_FLOOR_MS - monotonic_ms <= offset_ms
+        )
+        if (
+            last is not None
+            and last.boot == boot
+            and abs(offset_ms - last.offset_ms) < STEP_MS
+            and not is_set_now
+        ):
             return self
         return Clocks((*self.spans, Span(commit, boot, offset_ms))[-SPANS_MAX:])
 
     def unset(self, boot: str, monotonic_ms: int) -> Span | None:
-        """The last time in this start at which its clock was not set; None where that was never seen."""
-        found = (span for span in reversed(self.spans) if boot and span.boot == boot and span.offset_ms + monotonic_ms < CLOCK_FLOOR_MS)
+        """The last time in this start at which its clock was not set; None where that was never
+        seen.
+        """
+        found = (
+            span
+            for span in reversed(self.spans)
+            if boot and span.boot == boot and span.offset_ms + monotonic_ms < CLOCK_FLOOR_MS
+        )
         return next(found, None)
 
     def shift_ms(self, commit: int, boot: str, offset_ms: int) -> int | None:
-        """What the clock was wrong by at a commit of this start, now that it says `offset_ms`; None where that is not known."""
+        """What the clock was wrong by at a commit of this start, now that it says `offset_ms`; None
+        where that is not known.
+        """
         span = self.at(commit)
         return None if span is None or not boot or span.boot != boot else offset_ms - span.offset_ms
 
     def ran_ms(self, commit: int, accepted_at: int, boot: str, monotonic_ms: int) -> int | None:
-        """How long this start had run when a batch was accepted; None where that is not known or cannot be: the batch was repaired, or what
-        says so is damaged. Steps that are too small to be written may lead a little before the start, or ahead of the run.
+        """How long this start had run when a batch was accepted; None where that is not known or
+        cannot be: the batch was repaired, or what says so is damaged. Steps that are too small to
+        be written may lead a little before the start, or ahead of the run.
         """
         span = self.at(commit)
         if span is None or not boot or span.boot != boot:
@@ -76,8 +97,12 @@ class Clocks:
         ran_ms = accepted_at - span.offset_ms
         return ran_ms if -STEP_MS < ran_ms < monotonic_ms + STEP_MS else None
 
-    def age_ms(self, commit: int, accepted_at: int, boot: str, now_ms: int, monotonic_ms: int) -> int:
-        """How long ago a batch was accepted: by the machine's run within one start, else by the wall clock; 0 where that was not set."""
+    def age_ms(
+        self, commit: int, accepted_at: int, boot: str, now_ms: int, monotonic_ms: int
+    ) -> int:
+        """How long ago a batch was accepted: by the machine's run within one start, else by the
+        wall clock; 0 where that was not set.
+        """
         ran_ms = self.ran_ms(commit, accepted_at, boot, monotonic_ms)
         if ran_ms is None:
             return now_ms - accepted_at if accepted_at >= CLOCK_FLOOR_MS else 0
@@ -85,7 +110,9 @@ class Clocks:
 
 
 def repaired(t: int, taken_at: int, shift_ms: int) -> int:
-    """A stamp that came when the clock said `taken_at`, moved where that clock made it: others come from a source that knew better."""
+    """A stamp that came when the clock said `taken_at`, moved where that clock made it: others come
+    from a source that knew better.
+    """
     return t + shift_ms if t < CLOCK_FLOOR_MS and abs(t - taken_at) <= OURS_MS else t
 
 

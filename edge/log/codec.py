@@ -1,8 +1,11 @@
-"""Readings to rows and rows to frames: columns, checks and bytes. Pure; knows neither SQLite nor threads.
+"""Readings to rows and rows to frames: columns, checks and bytes.
 
-In: readings, each (event time in ms, flat fields), checked before by `intake`. Out: *batches*, JSON in columns that are a frame's body
-already, so that a batch which becomes a frame on its own is never parsed again. A batch fits into one frame, has one type per column
-and a CRC-32 over its bytes, its place and its count.
+Pure; knows neither SQLite nor threads.
+
+In: readings, each (event time in ms, flat fields), checked before by `intake`. Out: *batches*, JSON
+in columns that are a frame's body already, so that a batch which becomes a frame on its own is
+never parsed again. A batch fits into one frame, has one type per column and a CRC-32 over its
+bytes, its place and its count.
 """
 
 from __future__ import annotations
@@ -59,7 +62,9 @@ def _halves(readings: Sequence[Reading], bytes_max: int) -> Iterator[Batch]:
 
 
 def cut(batch: Batch, *, bytes_max: int) -> Iterator[Batch]:
-    """A batch as several of at most `bytes_max` each, in order; a single reading stays whole, however large."""
+    """A batch as several of at most `bytes_max` each, in order; a single reading stays whole,
+    however large.
+    """
     if len(batch.body) <= bytes_max or batch.count == 1:
         yield batch
         return
@@ -67,14 +72,19 @@ def cut(batch: Batch, *, bytes_max: int) -> Iterator[Batch]:
     middle = batch.count // 2
     for part, count in ((slice(middle), middle), (slice(middle, None), batch.count - middle)):
         fields = {name: column[part] for name, column in parsed["fields"].items()}
-        yield from cut(Batch(count, orjson.dumps({"t": parsed["t"][part], "fields": fields})), bytes_max=bytes_max)
+        yield from cut(
+            Batch(count, orjson.dumps({"t": parsed["t"][part], "fields": fields})),
+            bytes_max=bytes_max,
+        )
 
 
 def columns_of(rows: Sequence[Mapping[str, Scalar]]) -> Columns:
     """Rows turned into columns; null where a row has no such field."""
     names = tuple(rows[0])
     if len(names) > 1 and set(map(len, rows)) == {len(names)}:
-        with contextlib.suppress(KeyError):  # as many fields and all of these: the same fields, the usual case
+        with contextlib.suppress(
+            KeyError
+        ):  # as many fields and all of these: the same fields, the usual case
             return dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
     union = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in union}
@@ -89,16 +99,18 @@ def _typed(fields: Columns) -> bool:
 
 
 PACK_READINGS_MAX: Final = 64
-"""Readings of a frame that is packed. With more of them zstd has found what repeats, and what a bridge needs to unpack counts: three times
-as much as for JSON."""
+"""Readings of a frame that is packed. With more of them zstd has found what repeats, and what a
+bridge needs to unpack counts: three times as much as for JSON."""
 NULL_BYTES: Final = 5
 """Bytes of a value that is missing: `null,`."""
 
 
 class FrameColumns:
-    """Batches put together to one frame's columns, as long as they fit; one type per column, or the bridge would refuse all of it.
+    """Batches put together to one frame's columns, as long as they fit; one type per column, or the
+    bridge would refuse all of it.
 
-    Batches with different fields fill each other's columns with null, so what counts is the size after that.
+    Batches with different fields fill each other's columns with null, so what counts is the size
+    after that.
     """
 
     def __init__(self, *, readings_max: int, bytes_max: int) -> None:
@@ -113,9 +125,15 @@ class FrameColumns:
         self.count = 0
 
     def add(self, batch: Batch) -> bool:
-        """Take one more batch; False where it belongs to the next frame. The first one is always taken."""
+        """Take one more batch; False where it belongs to the next frame.
+
+        The first one is always taken.
+        """
         if self._bodies:
-            if self.count + batch.count > self._readings_max or self._bytes + len(batch.body) > self._bytes_max:
+            if (
+                self.count + batch.count > self._readings_max
+                or self._bytes + len(batch.body) > self._bytes_max
+            ):
                 return False
             if not self._parsed:
                 self._learn(orjson.loads(self._bodies[0]), self.count)
@@ -139,7 +157,10 @@ class FrameColumns:
             return False
         names = len(self._names | dict.fromkeys(fields))
         missing = (self.count + batch.count) * names - self._cells - batch.count * len(fields)
-        return names <= FIELDS_MAX and self._bytes + len(batch.body) + NULL_BYTES * missing <= self._bytes_max
+        return (
+            names <= FIELDS_MAX
+            and self._bytes + len(batch.body) + NULL_BYTES * missing <= self._bytes_max
+        )
 
     def _learn(self, parsed: dict[str, Any], count: int) -> None:
         fields = parsed["fields"]
@@ -149,7 +170,9 @@ class FrameColumns:
         self._parsed.append(parsed)
 
     def wire(self, *, epoch: int, frame: int, seq: int) -> tuple[bytes, str]:
-        """The bytes to send and their content type: packed where there are few readings, else JSON, as zstd where that pays."""
+        """The bytes to send and their content type: packed where there are few readings, else JSON,
+        as zstd where that pays.
+        """
         few = pack(self._frame(epoch, frame, seq)) if self.count <= PACK_READINGS_MAX else None
         if few is not None and len(few) < self._bytes:
             return few, PACKED_TYPE
@@ -187,7 +210,9 @@ def checksum(body: bytes, *place: int | str) -> int:
 
 def is_sound_batch(stream: int, first: object, count: object, crc: object, body: object) -> bool:
     """Is this row of a stream what the log wrote? A flipped bit can make a number a text, too."""
-    if not (isinstance(first, int) and isinstance(count, int) and count > 0 and isinstance(body, bytes)):
+    if not (
+        isinstance(first, int) and isinstance(count, int) and count > 0 and isinstance(body, bytes)
+    ):
         return False
     return checksum(body, stream, first, count) == crc
 

@@ -1,28 +1,40 @@
-"""A consumer of the event log: reads what was received, and commits how far it is together with what it made of it.
+"""A consumer of the event log: reads what was received, and commits how far it is together with
+what it made of it.
 
-    consumer = await events.consumer("mean", ["speed"])      # durable from now on: nothing that it needs goes
-    state = restore(consumer.state)                          # bytes of its last commit; None at the first time
+    consumer = await events.consumer("mean", ["speed"])      # durable from now on: nothing that it
+                                                             needs goes
+    state = restore(consumer.state)                          # bytes of its last commit; None at the
+                                                             first time
     while True:
-        chunk = await consumer.read()                        # what follows the last chunk; waits for more
-        for item in chunk.items:                             # Received(stream, first, readings) or Missed(stream, first, count, reason)
+        chunk = await consumer.read()                        # what follows the last chunk; waits
+                                                             for more
+        for item in chunk.items:                             # Received(stream, first, readings) or
+                                                             Missed(stream, first, count, reason)
             state, derived = process(state, item)
-        await consumer.commit(chunk.cursor, state=dump(state), derived={"speed_mean": derived}, wait=False)
+        await consumer.commit(chunk.cursor, state=dump(state), derived={"speed_mean": derived},
+        wait=False)
 
 Contract:
 
-* **Exactly once.** Cursor, state and derived readings of a commit, and of all commits before it, become durable in one transaction, or none
-  of them. After a crash a consumer stands where its last durable commit left it and reads the same readings at the same positions again,
-  cut into other chunks perhaps: what it makes must depend on the readings, their order and the state, not on where a chunk ends.
-* **Order.** Within a stream in the order of acceptance, without holes: what is not there is a `Missed` with its count and reason. Between
-  streams no order is promised. A field without a value is left out.
-* **Processing goes on meanwhile.** In mode `hml` a reading is handed out while it is being written. What is derived from it is written
-  after it, in the same order and by the same thread, so nothing can survive of what its input did not. Whoever acts outside the log (an
-  alert, a relay) waits for `commit` first.
-* **Bounds.** What only consumers still need is kept up to `log.consumer_bytes`; beyond, the oldest goes, and who had not read it gets a
-  `Missed` of reason `lagged`. A consumer that is not used any more has to be forgotten (`EventLog.forget_consumer`); until then the same
-  bound holds for it. A state has at most STATE_BYTES_MAX bytes. Derived readings wait for room in their stream's queue like any others.
-* **Damage.** When the log was damaged and begun anew, `read`, `poll`, `submit` and `commit` raise LogRenewedError once: begin again from
-  `state`, which is None where it could not be saved.
+* **Exactly once.** Cursor, state and derived readings of a commit, and of all commits before it,
+  become durable in one transaction, or none of them. After a crash a consumer stands where its last
+  durable commit left it and reads the same readings at the same positions again, cut into other
+  chunks perhaps: what it makes must depend on the readings, their order and the state, not on where
+  a chunk ends.
+* **Order.** Within a stream in the order of acceptance, without holes: what is not there is a
+  `Missed` with its count and reason. Between streams no order is promised. A field without a value
+  is left out.
+* **Processing goes on meanwhile.** In mode `hml` a reading is handed out while it is being written.
+  What is derived from it is written after it, in the same order and by the same thread, so nothing
+  can survive of what its input did not. Whoever acts outside the log (an alert, a relay) waits for
+  `commit` first.
+* **Bounds.** What only consumers still need is kept up to `log.consumer_bytes`; beyond, the oldest
+  goes, and who had not read it gets a `Missed` of reason `lagged`. A consumer that is not used any
+  more has to be forgotten (`EventLog.forget_consumer`); until then the same bound holds for it. A
+  state has at most STATE_BYTES_MAX bytes. Derived readings wait for room in their stream's queue
+  like any others.
+* **Damage.** When the log was damaged and begun anew, `read`, `poll`, `submit` and `commit` raise
+  LogRenewedError once: begin again from `state`, which is None where it could not be saved.
 
 One task or thread uses a consumer at a time.
 """
@@ -50,8 +62,8 @@ READ_READINGS: Final = 10_000
 READ_BYTES: Final = 1 << 20
 """Bytes of rows that are read for it at once."""
 TAIL_READINGS_MAX: Final = 5_000
-"""Readings of a stream that wait in memory for a consumer, some MB and the same for all consumers. Beyond, they are forgotten there, and
-read from the log."""
+"""Readings of a stream that wait in memory for a consumer, some MB and the same for all consumers.
+Beyond, they are forgotten there, and read from the log."""
 STATE_BYTES_MAX: Final = 1 << 20
 """Bytes of a state: it is written whole with each commit."""
 
@@ -70,7 +82,10 @@ class Chunk:
 
 
 class Tail:
-    """The newest readings of one stream, in memory. The writer's thread adds, and forgets at the bound; the consumer's thread reads."""
+    """The newest readings of one stream, in memory.
+
+    The writer's thread adds, and forgets at the bound; the consumer's thread reads.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,7 +129,11 @@ class Tail:
                 if not self._leads_on(position):
                     return
                 part = self._pop()
-            yield Received(part.stream, position + 1, [_present(reading) for reading in part.readings[position + 1 - part.first :]])
+            yield Received(
+                part.stream,
+                position + 1,
+                [_present(reading) for reading in part.readings[position + 1 - part.first :]],
+            )
             position = part.last
 
     def _pop(self) -> Received:
@@ -125,7 +144,11 @@ class Tail:
 
 def _present(reading: Reading) -> Reading:
     t, fields = reading
-    return reading if None not in fields.values() else (t, {name: value for name, value in fields.items() if value is not None})
+    return (
+        reading
+        if None not in fields.values()
+        else (t, {name: value for name, value in fields.items() if value is not None})
+    )
 
 
 class Commits(Protocol):
@@ -174,7 +197,9 @@ class Consumer:
         self._check()
         items: list[Received | Missed] = list(self._from_memory(readings_max))
         for stream in self._to_read():
-            items += self._from_log(stream, *self._writer.ask(self._question(stream, readings_max)).result())
+            items += self._from_log(
+                stream, *self._writer.ask(self._question(stream, readings_max)).result()
+            )
         return self._chunk(items)
 
     async def commit(
@@ -185,9 +210,11 @@ class Consumer:
         derived: Mapping[str, Sequence[Reading]] | None = None,
         wait: bool = True,
     ) -> None:
-        """Commit a chunk's cursor with the state after it (None: unchanged) and the checked readings made of it, by stream.
+        """Commit a chunk's cursor with the state after it (None: unchanged) and the checked
+        readings made of it, by stream.
 
-        Waits for room in the queues of `derived`, and, with `wait`, until it is durable. Raises LogClosedError, LogRenewedError.
+        Waits for room in the queues of `derived`, and, with `wait`, until it is durable. Raises
+        LogClosedError, LogRenewedError.
         """
         while True:
             try:
@@ -206,7 +233,8 @@ class Consumer:
         derived: Mapping[str, Sequence[Reading]] | None = None,
         is_awaited: bool = False,
     ) -> Future[None]:
-        """`commit` without waiting; the answer comes when it is durable, at once only if somebody waits for it.
+        """`commit` without waiting; the answer comes when it is durable, at once only if somebody
+        waits for it.
 
         Raises LogBusyError, LogClosedError, LogRenewedError.
         """
@@ -214,15 +242,24 @@ class Consumer:
         if not all(cursor[stream] <= self._cursor.get(stream, -1) for stream in cursor):
             raise ValueError(f"{self.name}: commits what it has not read: {cursor}")
         if state is not None and len(state) > STATE_BYTES_MAX:
-            raise ValueError(f"{self.name}: a state of {len(state)} bytes: expected at most {STATE_BYTES_MAX}")
+            raise ValueError(
+                f"{self.name}: a state of {len(state)} bytes: expected at most {STATE_BYTES_MAX}"
+            )
         if derived and not self._tails.keys().isdisjoint(derived):
             raise ValueError(f"{self.name}: derives a stream that it reads")
-        answer = self._writer.commit(Commit(derived or {}, {}, self.name, Passed(dict(cursor), state, self._missed), is_awaited))
+        answer = self._writer.commit(
+            Commit(
+                derived or {}, {}, self.name, Passed(dict(cursor), state, self._missed), is_awaited
+            )
+        )
         self._missed = 0
         return answer
 
     def offer(self, part: Received) -> bool:
-        """Called by the writer's thread: these readings are being written, or were just now. Are they of its streams?"""
+        """Called by the writer's thread: these readings are being written, or were just now.
+
+        Are they of its streams?
+        """
         tail = self._tails.get(part.stream)
         if tail is not None:
             tail.add(part)
@@ -264,11 +301,15 @@ class Consumer:
                 self._cursor[stream] = part.last
                 yield part
 
-    def _question(self, stream: str, readings_max: int) -> Callable[[LogStore], tuple[list[RawBatch | Missed], int]]:
+    def _question(
+        self, stream: str, readings_max: int
+    ) -> Callable[[LogStore], tuple[list[RawBatch | Missed], int]]:
         at = self._cursor[stream]
         return lambda store: store.read(stream, at, readings_max=readings_max, bytes_max=READ_BYTES)
 
-    def _from_log(self, stream: str, found: Sequence[RawBatch | Missed], through: int) -> Iterator[Received | Missed]:
+    def _from_log(
+        self, stream: str, found: Sequence[RawBatch | Missed], through: int
+    ) -> Iterator[Received | Missed]:
         for one in found:
             yield one if isinstance(one, Missed) else one.received()
         self._cursor[stream] = through

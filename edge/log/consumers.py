@@ -1,8 +1,10 @@
-"""Consumers of the log: who reads what was received, how far each is, and what nobody needs any more. Pure, but for `rows_after`.
+"""Consumers of the log: who reads what was received, how far each is, and what nobody needs any
+more. Pure, but for `rows_after`.
 
-A consumer has one row: its cursor in each of its streams and its state, so that both are always of the same commit. A batch goes when the
-cloud has acknowledged its frame and every consumer of its stream has passed it. What only consumers still need is bounded
-(`log.consumer_bytes`): beyond, the oldest goes, and who had not read it is told how many and why.
+A consumer has one row: its cursor in each of its streams and its state, so that both are always of
+the same commit. A batch goes when the cloud has acknowledged its frame and every consumer of its
+stream has passed it. What only consumers still need is bounded (`log.consumer_bytes`): beyond, the
+oldest goes, and who had not read it is told how many and why.
 """
 
 from __future__ import annotations
@@ -64,13 +66,22 @@ class ConsumerState:
     def from_json(cls, value: Sequence[Any]) -> ConsumerState:
         """The reverse of `without_state`."""
         name, cursor, missed, commit = value
-        return cls(str(name), {str(stream): int(at) for stream, at in cursor.items()}, int(missed), int(commit))
+        return cls(
+            str(name),
+            {str(stream): int(at) for stream, at in cursor.items()},
+            int(missed),
+            int(commit),
+        )
 
     def moved(self, passed: Passed, commit: int) -> ConsumerState:
         """After one of its commits. A cursor never goes back."""
-        cursor = {stream: max(at, passed.cursor.get(stream, at)) for stream, at in self.cursor.items()}
+        cursor = {
+            stream: max(at, passed.cursor.get(stream, at)) for stream, at in self.cursor.items()
+        }
         state = self.state if passed.state is None else passed.state
-        return replace(self, cursor=cursor, missed=self.missed + passed.missed, commit=commit, state=state)
+        return replace(
+            self, cursor=cursor, missed=self.missed + passed.missed, commit=commit, state=state
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +95,14 @@ class Passed:
 
     def then(self, later: Passed) -> Passed:
         """Two commits in one."""
-        further = {stream: max(at, self.cursor.get(stream, at)) for stream, at in later.cursor.items()}
-        return Passed({**self.cursor, **further}, self.state if later.state is None else later.state, self.missed + later.missed)
+        further = {
+            stream: max(at, self.cursor.get(stream, at)) for stream, at in later.cursor.items()
+        }
+        return Passed(
+            {**self.cursor, **further},
+            self.state if later.state is None else later.state,
+            self.missed + later.missed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +112,8 @@ class Received:
     stream: str
     first: int
     readings: Sequence[Reading]
-    """As they came, but that fields without a value are left out: after a restart they are read from the log, which knows none."""
+    """As they came, but that fields without a value are left out: after a restart they are read
+    from the log, which knows none."""
 
     @property
     def last(self) -> int:
@@ -111,7 +129,8 @@ class Missed:
     first: int
     count: int
     reason: str
-    """`lagged`: the consumer was too far behind; otherwise why they were lost, as the cloud is told: quota, corrupt, queue_full, …"""
+    """`lagged`: the consumer was too far behind; otherwise why they were lost, as the cloud is
+    told: quota, corrupt, queue_full, …"""
 
     @property
     def last(self) -> int:
@@ -121,11 +140,16 @@ class Missed:
 
 def passed_by_all(consumers: Iterable[ConsumerState], stream: str) -> int | None:
     """The last position that every consumer of a stream has passed; None where it has none."""
-    return min((consumer.cursor[stream] for consumer in consumers if stream in consumer.cursor), default=None)
+    return min(
+        (consumer.cursor[stream] for consumer in consumers if stream in consumer.cursor),
+        default=None,
+    )
 
 
 def outside(ranges: Iterable[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """What of the positions `first` to `last` is in none of the ranges (first, last), which are sorted and apart."""
+    """What of the positions `first` to `last` is in none of the ranges (first, last), which are
+    sorted and apart.
+    """
     for begins, ends in ranges:
         if begins > last:
             break
@@ -153,11 +177,16 @@ class RawBatch:
 def rows_after(
     db: sqlite3.Connection, stream: StreamState, after: int, *, readings_max: int, bytes_max: int
 ) -> tuple[list[RawBatch | Missed], int]:
-    """What follows a position, in order and without holes, about as much as the bounds allow; and the position that it ends at."""
+    """What follows a position, in order and without holes, about as much as the bounds allow; and
+    the position that it ends at.
+    """
     found: list[RawBatch | Missed] = []
     expected, size = after + 1, 0
     begins = "coalesce((SELECT max(first) FROM batches WHERE stream = ? AND first <= ?), 0)"
-    query = f"SELECT first, count, crc, body FROM batches WHERE stream = ? AND first >= {begins} ORDER BY first"  # noqa: S608
+    query = (
+        f"SELECT first, count, crc, body FROM batches WHERE stream = ? AND first >= {begins} "  # noqa: S608
+        "ORDER BY first"
+    )  # noqa: S608
     for first, count, crc, body in db.execute(query, (stream.id, stream.id, expected)):
         if not is_sound_batch(stream.id, first, count, crc, body) or first + count - 1 < expected:
             continue
@@ -170,12 +199,17 @@ def rows_after(
     return found, max(stream.last, expected - 1)
 
 
-def _missing(db: sqlite3.Connection, stream: StreamState, first: int, last: int) -> Iterator[Missed]:
+def _missing(
+    db: sqlite3.Connection, stream: StreamState, first: int, last: int
+) -> Iterator[Missed]:
     """A hole, part by part with its reason. Where nobody gave anything up, the disk lost it."""
     if first > last:
         return
     before = gap_before(db, stream.id, first)
-    for gap in [*([before] if before and before.last >= first else []), *gaps_behind(db, stream.id, first - 1, last)]:
+    for gap in [
+        *([before] if before and before.last >= first else []),
+        *gaps_behind(db, stream.id, first - 1, last),
+    ]:
         if gap.first > first:
             yield Missed(stream.name, first, gap.first - first, CORRUPT)
         first = max(first, gap.first)

@@ -1,11 +1,13 @@
-"""The store on a disk that fails: what is tried again, with which connection, and what the log says of itself meanwhile.
+"""The store on a disk that fails: what is tried again, with which connection, and what the log says
+of itself meanwhile.
 
-* Disk full: the reserve file is given up, so that sending and deleting go on in its space; what they free goes back to the disk, and new
-  readings wait until the reserve is back.
-* An I/O error: that connection is never used again, for what a failed fsync left behind is unknown. The log is opened anew, checkpointed
-  (which writes and syncs every page once more), and only its commit number decides whether the work is done again.
-* Damage: the files are set aside by the opener, a new log and epoch begin at once, and a part of what can still be read is carried over at
-  a time.
+* Disk full: the reserve file is given up, so that sending and deleting go on in its space; what
+  they free goes back to the disk, and new readings wait until the reserve is back.
+* An I/O error: that connection is never used again, for what a failed fsync left behind is unknown.
+  The log is opened anew, checkpointed (which writes and syncs every page once more), and only its
+  commit number decides whether the work is done again.
+* Damage: the files are set aside by the opener, a new log and epoch begin at once, and a part of
+  what can still be read is carried over at a time.
 * A reader that holds the write-ahead log: nothing is written beyond its bound.
 
 Belongs to the writer's thread.
@@ -31,9 +33,11 @@ from edgewake.edge.log.work import Done, Work
 log = logging.getLogger("edgewake.log")
 
 RETRY_S: Final = 0.5
-"""Wait before a full or broken disk is tried again: soon enough to accept within seconds after it was mended."""
+"""Wait before a full or broken disk is tried again: soon enough to accept within seconds after it
+was mended."""
 DAMAGE_MAX: Final = 3
-"""Damaged logs in a row without a commit between them. More is not a page that broke but a program or a disk: the agent stops."""
+"""Damaged logs in a row without a commit between them. More is not a page that broke but a program
+or a disk: the agent stops."""
 
 Question: TypeAlias = Callable[[LogStore], Any]
 
@@ -50,11 +54,15 @@ class LogDisk:
         stopping: threading.Event,
         on_renewed: Callable[[], None],
     ) -> None:
-        """`opener` opens the store, again after an error, which it gets. `stopping`: a disk that fails is not waited for any more.
-        `on_renewed` is called when another log has begun.
+        """`opener` opens the store, again after an error, which it gets.
+
+        `stopping`: a disk that fails is not waited for any more. `on_renewed` is called when
+        another log has begun.
         """
         self._opener = opener
-        self._reserve = Reserve(directory, config.reserve_bytes if config.mode.flags.is_durable else 0)
+        self._reserve = Reserve(
+            directory, config.reserve_bytes if config.mode.flags.is_durable else 0
+        )
         self._wal_bytes_max = config.wal_bytes_max
         self._stopping = stopping
         self._on_renewed = on_renewed
@@ -64,12 +72,19 @@ class LogDisk:
         self.state = LogState.GOOD
         self.store = opener(None)
         if not self._reserve.keep():
-            log.warning("no space for a reserve of %d bytes", config.reserve_bytes, extra={"event": "log.no_reserve"})
+            log.warning(
+                "no space for a reserve of %d bytes",
+                config.reserve_bytes,
+                extra={"event": "log.no_reserve"},
+            )
 
     # work
 
     def apply(self, work: Work) -> Done | None:
-        """Do the work; None where the disk does not let us yet. It is FULL then, or it may let us the next time."""
+        """Do the work; None where the disk does not let us yet.
+
+        It is FULL then, or it may let us the next time.
+        """
         before = self.store.commit
         try:
             done = self.store.apply(work)
@@ -82,10 +97,15 @@ class LogDisk:
         else:
             self._damages = 0
             return done
-        return Done((), 0) if self.store.commit_found > before else None  # it may have been stored after all
+        return (
+            Done((), 0) if self.store.commit_found > before else None
+        )  # it may have been stored after all
 
     def make_room(self, work: Work | None) -> Done | None:
-        """On a full disk: use the reserve to shrink the write-ahead log and do what makes room. None: that did not go either."""
+        """On a full disk: use the reserve to shrink the write-ahead log and do what makes room.
+
+        None: that did not go either.
+        """
         try:
             self.store.checkpoint()
             done = Done((), 0) if work is None else self.store.apply(work)
@@ -93,17 +113,23 @@ class LogDisk:
             if not is_full(error):
                 self._open_again(error)
             return None
-        # What was deleted is free within the file, and new readings pass through the write-ahead log: that needs the disk's own space.
+        # What was deleted is free within the file, and new readings pass through the write-ahead
+        # log: that needs the disk's own space.
         self._give_back(keep_bytes=0)
         self._checkpoint(shrink=True)  # only a checkpoint shortens the files themselves
         return done
 
     def has_reserve(self) -> bool:
-        """Is the reserve there (again)? What new readings took of it could never be deleted again."""
+        """Is the reserve there (again)? What new readings took of it could never be deleted
+        again.
+        """
         return self._reserve.keep()
 
     def answer(self, question: Question) -> Any:
-        """Ask the store; once more where it turned out to be damaged. Raises sqlite3.Error, OSError."""
+        """Ask the store; once more where it turned out to be damaged.
+
+        Raises sqlite3.Error, OSError.
+        """
         try:
             with sound_rows():
                 return question(self.store)
@@ -134,7 +160,9 @@ class LogDisk:
     # the write-ahead log
 
     def is_held_by_reader(self) -> bool:
-        """A reader's snapshot keeps the write-ahead log from shrinking: nothing is written until it is gone."""
+        """A reader's snapshot keeps the write-ahead log from shrinking: nothing is written until it
+        is gone.
+        """
         too_long = self.store.wal.reaches(self._wal_bytes_max)
         if too_long:
             self.say(LogState.WAITING)
@@ -148,7 +176,9 @@ class LogDisk:
             self._checkpoint()
 
     def upkeep(self) -> None:
-        """Nothing else to do: shrink what can shrink, a piece a turn, so that no reading waits long behind it."""
+        """Nothing else to do: shrink what can shrink, a piece a turn, so that no reading waits long
+        behind it.
+        """
         if self.store.wal.reaches(CHECKPOINT_BYTES):
             self._checkpoint()
         if self.state is not LogState.GOOD:
@@ -164,11 +194,14 @@ class LogDisk:
                 self._open_again(error)
 
     def _checkpoint(self, *, shrink: bool = False) -> None:
-        """Copy and empty the write-ahead log; a file that a reader made longer than usual is shortened, too. Where a reader is in the way,
-        not again before it has grown as much once more.
+        """Copy and empty the write-ahead log; a file that a reader made longer than usual is
+        shortened, too. Where a reader is in the way, not again before it has grown as much once
+        more.
         """
         try:
-            done = self.store.checkpoint(shrink=shrink or self.store.wal.file_bytes > 2 * CHECKPOINT_BYTES)
+            done = self.store.checkpoint(
+                shrink=shrink or self.store.wal.file_bytes > 2 * CHECKPOINT_BYTES
+            )
         except LOG_ERRORS as error:
             if is_full(error):
                 return
@@ -193,7 +226,10 @@ class LogDisk:
             log.error("closing the event log: %s", error, extra={"event": "log.close_failed"})
 
     def _open_again(self, error: Exception) -> None:
-        """Never try again on the same connection. Blocks until the log can be opened, or it is stopped."""
+        """Never try again on the same connection.
+
+        Blocks until the log can be opened, or it is stopped.
+        """
         log.error("the event log's disk failed: %s", error, extra={"event": "log.io_error"})
         self.say(LogState.FAILING)
         with contextlib.suppress(*LOG_ERRORS):
@@ -207,7 +243,9 @@ class LogDisk:
             try:
                 self.store = self._opened(why)
             except LOG_ERRORS as again:
-                log.error("the event log cannot be opened yet: %s", again, extra={"event": "log.io_error"})
+                log.error(
+                    "the event log cannot be opened yet: %s", again, extra={"event": "log.io_error"}
+                )
                 if self._stopping.is_set():
                     raise
                 why = again if is_damage(again) else None

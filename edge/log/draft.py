@@ -1,4 +1,7 @@
-"""The log's state in memory while a transaction changes it. A value, no I/O: it is taken over after COMMIT, or forgotten."""
+"""The log's state in memory while a transaction changes it.
+
+A value, no I/O: it is taken over after COMMIT, or forgotten.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ class Draft:
     @property
     def sums(self) -> dict[str, int]:
         """What the log's counters say of its rows."""
-        return {BACKLOG_BYTES: self.framed_bytes + self.waiting_bytes, RETAINED_BYTES: self.retained_bytes}
+        return {
+            BACKLOG_BYTES: self.framed_bytes + self.waiting_bytes,
+            RETAINED_BYTES: self.retained_bytes,
+        }
 
     @property
     def waiting_bytes(self) -> int:

@@ -1,14 +1,17 @@
-"""The epoch: a number that changes with every start of the machine, and whenever the log is created, lost, damaged, copied or put back,
-so that (device, epoch, seq) never comes twice.
+"""The epoch: a number that changes with every start of the machine, and whenever the log is
+created, lost, damaged, copied or put back, so that (device, epoch, seq) never comes twice.
 
-How it is noticed: the sidecar repeats after every commit the log's id, its epoch and the number of the commit. A log that is behind its
-sidecar was restored from an older copy (or, where a crash left its write-ahead log, lost the end of that: damage); a log whose inode, file
-system or machine is not the one written in it was copied; a log without its sidecar, or a sidecar without its log, was torn from it. An
-image of the whole disk, log and sidecar together, can only be put back, or run a second time, by a start of the machine: its boot id, 128
-random bits of the kernel, is written in the log too.
+How it is noticed: the sidecar repeats after every commit the log's id, its epoch and the number of
+the commit. A log that is behind its sidecar was restored from an older copy (or, where a crash left
+its write-ahead log, lost the end of that: damage); a log whose inode, file system or machine is not
+the one written in it was copied; a log without its sidecar, or a sidecar without its log, was torn
+from it. An image of the whole disk, log and sidecar together, can only be put back, or run a second
+time, by a start of the machine: its boot id, 128 random bits of the kernel, is written in the log
+too.
 
-When in doubt, a new epoch begins. What was accepted before keeps its numbers, so a start costs nothing but a number. Only of a copy, whose
-original may go on under the old epoch, what waits is counted anew: it may then arrive twice, under both numbers, and is never lost.
+When in doubt, a new epoch begins. What was accepted before keeps its numbers, so a start costs
+nothing but a number. Only of a copy, whose original may go on under the old epoch, what waits is
+counted anew: it may then arrive twice, under both numbers, and is never lost.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from edgewake.protocol.clock import CLOCK_FLOOR_MS
 EPOCH_START_MS: Final = 1_577_836_800_000
 """2020-01-01 UTC, where epochs begin to count."""
 EPOCHS_PER_S: Final = 10_000
-"""An epoch is seconds since 2020 times this, and a random rest: two copies that wake in the same second differ."""
+"""An epoch is seconds since 2020 times this, and a random rest: two copies that wake in the same
+second differ."""
 UNSET_EPOCHS: Final = (CLOCK_FLOOR_MS - EPOCH_START_MS) // 1000 * EPOCHS_PER_S - EPOCHS_PER_S
 """Epochs that no clock which is right gives: 1.9 million millions."""
 COUNTED_ANEW: Final = frozenset({"copied", "without its sidecar"})
@@ -54,8 +58,13 @@ class LogIdentity:
     location: LogLocation
 
 
-def new_epoch_reason(log: LogIdentity | None, known: Known | None, here: LogLocation, *, damaged: bool = False) -> str | None:
-    """Why a new epoch must begin; None where the log goes on. `known`: what the sidecar says. `damaged`: a damaged log was set aside."""
+def new_epoch_reason(
+    log: LogIdentity | None, known: Known | None, here: LogLocation, *, damaged: bool = False
+) -> str | None:
+    """Why a new epoch must begin; None where the log goes on.
+
+    `known`: what the sidecar says. `damaged`: a damaged log was set aside.
+    """
     if log is None:
         if damaged:
             return "damaged"
@@ -75,10 +84,15 @@ def new_epoch_reason(log: LogIdentity | None, known: Known | None, here: LogLoca
 def next_epoch(previous: int, *, now_ms: int, rng: random.Random) -> int:
     """A number above `previous`, and above that of any log made earlier by a clock that was right.
 
-    Where the clock was never set, nothing but chance tells a new log from those that were made and lost in the same 1970, as on a device
-    that keeps its log in memory: so there is a wide choice, all of it below what a clock that is right gives.
+    Where the clock was never set, nothing but chance tells a new log from those that were made and
+    lost in the same 1970, as on a device that keeps its log in memory: so there is a wide choice,
+    all of it below what a clock that is right gives.
     """
-    by_clock = (now_ms - EPOCH_START_MS) // 1000 * EPOCHS_PER_S if now_ms >= CLOCK_FLOOR_MS else rng.randrange(UNSET_EPOCHS)
+    by_clock = (
+        (now_ms - EPOCH_START_MS) // 1000 * EPOCHS_PER_S
+        if now_ms >= CLOCK_FLOOR_MS
+        else rng.randrange(UNSET_EPOCHS)
+    )
     return max(previous + 1, by_clock) + rng.randrange(EPOCHS_PER_S)
 
 

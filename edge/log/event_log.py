@@ -1,15 +1,18 @@
 """The event log: hybrid message logging on the device.
 
-What came in (receiver's log) and what must go out (sender's log) are one SQLite store, written by one thread, many readings in one durable
-transaction. So a device pays one fsync for all that arrived meanwhile, and none for sending.
+What came in (receiver's log) and what must go out (sender's log) are one SQLite store, written by
+one thread, many readings in one durable transaction. So a device pays one fsync for all that
+arrived meanwhile, and none for sending.
 
     with EventLog(directory, config, …) as events:
         speed = events.stream("vehicle_position")
-        ticket = speed.append((t, {"speed_kmh": 51.2}))      # any thread, cheap; raises LogBusyError at the bound
+        ticket = speed.append((t, {"speed_kmh": 51.2}))      # any thread, cheap; raises
+                                                             LogBusyError at the bound
         await speed.accepted(ticket)                         # durable now
 
-Guarantees: what is accepted is in the log or acknowledged by the cloud, or counted in a gap; frames of a stream are numbered from 1 without
-holes per epoch; a frame has the same bytes at every attempt. Not here: who sends (uplink), what a reading may be (intake).
+Guarantees: what is accepted is in the log or acknowledged by the cloud, or counted in a gap; frames
+of a stream are numbered from 1 without holes per epoch; a frame has the same bytes at every
+attempt. Not here: who sends (uplink), what a reading may be (intake).
 """
 
 from __future__ import annotations
@@ -36,7 +39,14 @@ from edgewake.edge.log.epoch import next_epoch
 from edgewake.edge.log.frames import UNSET_CLOCK
 from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.mode import NOT_LOGGED
-from edgewake.edge.log.salvage import LOG_ERRORS, damaged_logs, delete, is_damage, set_aside, set_foreign_aside
+from edgewake.edge.log.salvage import (
+    LOG_ERRORS,
+    damaged_logs,
+    delete,
+    is_damage,
+    set_aside,
+    set_foreign_aside,
+)
 from edgewake.edge.log.schema import LOG_NAME, open_for_reading
 from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
 from edgewake.edge.log.store import LogStore
@@ -49,7 +59,16 @@ log = logging.getLogger("edgewake.log")
 
 T = TypeVar("T")
 
-__all__ = ["Commit", "EventLog", "FrameKey", "LogBusyError", "LogClosedError", "LogStatus", "OutFrame", "StreamLog"]
+__all__ = [
+    "Commit",
+    "EventLog",
+    "FrameKey",
+    "LogBusyError",
+    "LogClosedError",
+    "LogStatus",
+    "OutFrame",
+    "StreamLog",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +78,17 @@ class LogStatus:
     state: LogState
     epoch: int
     backlog_readings: int
-    """Places that the cloud knows nothing of yet: of readings that wait, and of some that were given up meanwhile (`given_up_readings`)."""
+    """Places that the cloud knows nothing of yet: of readings that wait, and of some that were
+    given up meanwhile (`given_up_readings`)."""
     stored_bytes: int
     oldest_at: int | None
     """Wall clock in ms at which the oldest reading that is not acknowledged was accepted."""
     lost: dict[str, int]
-    """Readings given up since the log was made, by reason: quota, age, corrupt, not_logged, rejected, queue_full, refused, …"""
+    """Readings given up since the log was made, by reason: quota, age, corrupt, not_logged,
+    rejected, queue_full, refused, …"""
     unset_clock_readings: int = 0
-    """Readings that were sent with times from before the machine's clock was set, since the log was made."""
+    """Readings that were sent with times from before the machine's clock was set, since the log was
+    made."""
     given_up_readings: int = 0
 
     @property
@@ -89,7 +111,8 @@ class StreamLog:
         self._name = name
         self._queue = writer.queue(name)
         self._places: dict[str, str] = {}
-        """Positions that were left here without a reading, until the next of their source: no ticket says when they are durable."""
+        """Positions that were left here without a reading, until the next of their source: no
+        ticket says when they are durable."""
         self.append: Callable[[Reading], int] = partial(writer.append, self._queue)
         """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
 
@@ -101,14 +124,18 @@ class StreamLog:
         lost: Mapping[str, int] | None = None,
         promised: bool = False,
     ) -> int:
-        """Leave readings, (source, how far it has read after them), and what was lost up to there by reason, in one transaction.
+        """Leave readings, (source, how far it has read after them), and what was lost up to there
+        by reason, in one transaction.
 
-        `promised`: their sender will hear that they are kept, so no quota takes them before they are durable. Raises as `append`, and
-        LogBusyError, too, where the lane is full and loses what comes.
+        `promised`: their sender will hear that they are kept, so no quota takes them before they
+        are durable. Raises as `append`, and LogBusyError, too, where the lane is full and loses
+        what comes.
         """
         check_text(*(position or ()))
         before = self._queue.appended
-        ticket = self._writer.append_all(self._queue, readings, position=position, lost=lost, promised=promised)
+        ticket = self._writer.append_all(
+            self._queue, readings, position=position, lost=lost, promised=promised
+        )
         if position is not None:
             self._places.pop(position[0], None)
             if ticket == before:
@@ -120,7 +147,10 @@ class StreamLog:
         self._queue.bytes_max = bytes_max
 
     async def kept(self) -> None:
-        """Where the mode is synchronous: wait until what was left here is durable. Raises LogClosedError."""
+        """Where the mode is synchronous: wait until what was left here is durable.
+
+        Raises LogClosedError.
+        """
         if self._events.config.mode.flags.is_synchronous:
             await self.accepted(self._queue.appended)
 
@@ -129,11 +159,16 @@ class StreamLog:
         places = tuple(self._places.items())
         await self.accepted(self._queue.appended)
         await self._events.until(
-            lambda: all(self._events.position(source) == at or self._places.get(source) != at for source, at in places)
+            lambda: all(
+                self._events.position(source) == at or self._places.get(source) != at
+                for source, at in places
+            )
         )
 
     def lose(self, count: int, reason: str) -> None:
-        """Readings of this stream were dropped before they came here: a gap tells the cloud how many and why. Raises LogClosedError."""
+        """Readings of this stream were dropped before they came here: a gap tells the cloud how
+        many and why. Raises LogClosedError.
+        """
         self._writer.lose(self._queue, count, reason)
 
     @property
@@ -151,7 +186,10 @@ class StreamLog:
         await self._events.until(lambda: self._queue.accepted >= ticket)
 
     async def room(self, *, promised: bool = False) -> None:
-        """Wait until the queue has room, for what is `promised` in its lane, too. Raises LogClosedError."""
+        """Wait until the queue has room, for what is `promised` in its lane, too.
+
+        Raises LogClosedError.
+        """
         has_room = self._writer.may_promise if promised else self._writer.has_room_for
         await self._events.until(lambda: has_room(self._name))
 
@@ -165,7 +203,11 @@ class StreamLog:
 
 
 class EventLog:
-    """The open log. Frames come to `on_frames` (in the loop it was opened in, or in the writer's thread where there is none)."""
+    """The open log.
+
+    Frames come to `on_frames` (in the loop it was opened in, or in the writer's thread where there
+    is none).
+    """
 
     def __init__(
         self,
@@ -182,10 +224,11 @@ class EventLog:
         lanes: Mapping[str, Lane] | None = None,
         local: frozenset[str] = frozenset(),
     ) -> None:
-        """Open or create the log in `directory`; `boot_id` names this start of the machine: another one begins a new epoch. The streams
-        in `local` are not sent.
+        """Open or create the log in `directory`; `boot_id` names this start of the machine: another
+        one begins a new epoch. The streams in `local` are not sent.
 
-        A damaged log is set aside and a new one begun. Raises LocalError where another process has the directory, sqlite3.Error, OSError.
+        A damaged log is set aside and a new one begun. Raises LocalError where another process has
+        the directory, sqlite3.Error, OSError.
         """
         self.config = config
         self._lanes = dict(lanes or {})
@@ -199,7 +242,12 @@ class EventLog:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._owner = _own(directory)
         if (foreign := set_foreign_aside(directory)) is not None:
-            log.error("%s was no event log: it is %s now", directory / LOG_NAME, foreign.name, extra={"event": "log.foreign"})
+            log.error(
+                "%s was no event log: it is %s now",
+                directory / LOG_NAME,
+                foreign.name,
+                extra={"event": "log.foreign"},
+            )
         limits = Limits(
             quota_bytes=_quota_bytes(config),
             consumer_bytes=config.consumer_bytes,
@@ -219,7 +267,15 @@ class EventLog:
             return next_epoch(previous, now_ms=now_ms, rng=rng)
 
         def open_store() -> LogStore:
-            return LogStore(directory, limits, clock, boot=boot_id, new_epoch=epoch_after, failpoint=failpoint, is_durable=flags.is_durable)
+            return LogStore(
+                directory,
+                limits,
+                clock,
+                boot=boot_id,
+                new_epoch=epoch_after,
+                failpoint=failpoint,
+                is_durable=flags.is_durable,
+            )
 
         def opener(error: BaseException | None) -> LogStore:
             if error is not None and is_damage(error):
@@ -229,7 +285,11 @@ class EventLog:
             except LOG_ERRORS as damage:
                 if not is_damage(damage):
                     raise
-                log.error("the event log is damaged and set aside: %s", damage, extra={"event": "log.damaged"})
+                log.error(
+                    "the event log is damaged and set aside: %s",
+                    damage,
+                    extra={"event": "log.damaged"},
+                )
                 set_aside(directory)
                 return open_store()
 
@@ -262,28 +322,36 @@ class EventLog:
         return self._lanes.get(stream, Lane.NORMAL)
 
     def stream(self, name: str, *, bytes_max: int | None = None) -> StreamLog:
-        """A stream's way into the log; at most `bytes_max` bytes of its readings wait, where that is less than it may have anyhow."""
+        """A stream's way into the log; at most `bytes_max` bytes of its readings wait, where that
+        is less than it may have anyhow.
+        """
         stream = StreamLog(self, self._writer, name)
         if bytes_max is not None:
             stream.bound(bytes_max)
         return stream
 
     def append(self, commit: Commit) -> Future[None]:
-        """Leave readings of several streams and positions of sources that have to become durable together; the answer comes when they are.
+        """Leave readings of several streams and positions of sources that have to become durable
+        together; the answer comes when they are.
 
         Raises LogBusyError where one of the queues has no room, LogClosedError.
         """
         check_text(*commit.positions.keys(), *commit.positions.values())
         return self._writer.commit(commit)
 
-    async def consumer(self, name: str, streams: Sequence[str], *, at_end: bool = False) -> Consumer:
-        """A consumer of these streams, durable from now on; it goes on where its last commit left it. See `edgewake.edge.log.consumer`.
+    async def consumer(
+        self, name: str, streams: Sequence[str], *, at_end: bool = False
+    ) -> Consumer:
+        """A consumer of these streams, durable from now on; it goes on where its last commit left
+        it. See `edgewake.edge.log.consumer`.
 
-        A stream that is new to it begins with the oldest reading that is still there, or (`at_end`) with the next one to come.
-        Raises LogClosedError, sqlite3.Error.
+        A stream that is new to it begins with the oldest reading that is still there, or (`at_end`)
+        with the next one to come. Raises LogClosedError, sqlite3.Error.
         """
         check_text(name)
-        return self._consumer(await asyncio.wrap_future(self._writer.ask(_registration(name, streams, at_end))))
+        return self._consumer(
+            await asyncio.wrap_future(self._writer.ask(_registration(name, streams, at_end)))
+        )
 
     def open_consumer(self, name: str, streams: Sequence[str], *, at_end: bool = False) -> Consumer:
         """`consumer` for threads: blocks."""
@@ -295,7 +363,10 @@ class EventLog:
         return consumer
 
     async def forget_consumer(self, name: str) -> None:
-        """Remove a consumer: nothing is kept for it any more. Raises LogClosedError, sqlite3.Error."""
+        """Remove a consumer: nothing is kept for it any more.
+
+        Raises LogClosedError, sqlite3.Error.
+        """
         self._consumers.pop(name, None)
         await asyncio.wrap_future(self._writer.ask(lambda store: store.forget(name)))
 
@@ -304,7 +375,9 @@ class EventLog:
         return frozenset(self._writer.store.consumers)
 
     def latest(self) -> dict[str, Reading]:
-        """The last reading that came of each stream since the start, also where the log needs it no more. Never blocks."""
+        """The last reading that came of each stream since the start, also where the log needs it no
+        more. Never blocks.
+        """
         return dict(self._latest)
 
     def position(self, source: str) -> str | None:
@@ -312,13 +385,17 @@ class EventLog:
         return self._writer.store.position(source)
 
     def start_sending(self, frame_bytes: int | None = None) -> None:
-        """From now on frames are formed, of at most `frame_bytes`, and handed to `on_frames`, as many as the window holds."""
+        """From now on frames are formed, of at most `frame_bytes`, and handed to `on_frames`, as
+        many as the window holds.
+        """
         if frame_bytes is not None:
             self.set_frame_bytes(frame_bytes)
         self._writer.set_sending(True)
 
     def set_frame_bytes(self, frame_bytes: int) -> None:
-        """Bytes before compression that the next frames have at most; a single larger reading still goes alone."""
+        """Bytes before compression that the next frames have at most; a single larger reading still
+        goes alone.
+        """
         self._writer.set_frame_bytes(frame_bytes)
 
     def stop_sending(self) -> None:
@@ -326,7 +403,9 @@ class EventLog:
         self._writer.set_sending(False)
 
     def pause(self, streams: frozenset[str], lanes: frozenset[Lane] = frozenset()) -> None:
-        """These streams and lanes, and no others, have to wait: what comes in of them waits unframed, and the others have the window."""
+        """These streams and lanes, and no others, have to wait: what comes in of them waits
+        unframed, and the others have the window.
+        """
         self._writer.set_paused(streams, lanes)
 
     def hurry(self) -> None:
@@ -338,7 +417,10 @@ class EventLog:
         self._writer.free(key, rejected)
 
     def status(self) -> LogStatus:
-        """Ask the log how it is. Blocks until the writer answers: for tools and tests, never in an event loop."""
+        """Ask the log how it is.
+
+        Blocks until the writer answers: for tools and tests, never in an event loop.
+        """
         return self._ask(self._status)
 
     async def ask_status(self) -> LogStatus:
@@ -349,17 +431,32 @@ class EventLog:
     def _status_at_open(self) -> LogStatus:
         try:
             return self._status(self._writer.store)
-        except LOG_ERRORS as error:  # the writer mends it, or says that it cannot, as soon as it is asked
+        except (
+            LOG_ERRORS
+        ) as error:  # the writer mends it, or says that it cannot, as soon as it is asked
             log.error("the event log cannot be read: %s", error, extra={"event": "log.unreadable"})
             return LogStatus(self._writer.state, self.epoch, 0, 0, None, {})
 
     def _status(self, store: LogStore) -> LogStatus:
-        lost = Counter({name.removeprefix("lost_"): value for name, value in store.counters.items() if name.startswith("lost_")})
+        lost = Counter(
+            {
+                name.removeprefix("lost_"): value
+                for name, value in store.counters.items()
+                if name.startswith("lost_")
+            }
+        )
         lost.update(self._writer.unsaid_losses())
         backlog, _ = store.backlog()
         unset = store.counters.get(UNSET_CLOCK, 0)
         return LogStatus(
-            self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), dict(lost), unset, store.given_up()
+            self._writer.state,
+            store.epoch,
+            backlog,
+            store.stored_bytes,
+            store.oldest_at(),
+            dict(lost),
+            unset,
+            store.given_up(),
         )
 
     @property
@@ -388,7 +485,12 @@ class EventLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -412,7 +514,9 @@ class EventLog:
 
     def _received(self, part: Received) -> None:
         self._latest[part.stream] = last_of(part.readings)
-        if [consumer for consumer in tuple(self._consumers.values()) if consumer.offer(part)]:  # each of them is to have it
+        if [
+            consumer for consumer in tuple(self._consumers.values()) if consumer.offer(part)
+        ]:  # each of them is to have it
             self._in_loop(self._wake)
 
     def _renewed(self) -> None:
@@ -444,14 +548,17 @@ class EventLog:
 
 
 def check_text(*texts: str) -> None:
-    """Raises ValueError of a text that no file can hold: half of a pair of surrogates. In the log it would be taken for damage of the disk,
-    or end the writer, again at each start.
+    """Raises ValueError of a text that no file can hold: half of a pair of surrogates.
+
+    In the log it would be taken for damage of the disk, or end the writer, again at each start.
     """
     for text in texts:
         text.encode()
 
 
-def _registration(name: str, streams: Sequence[str], at_end: bool) -> Callable[[LogStore], ConsumerState]:
+def _registration(
+    name: str, streams: Sequence[str], at_end: bool
+) -> Callable[[LogStore], ConsumerState]:
     return lambda store: store.register(name, streams, at_end=at_end)
 
 
@@ -462,22 +569,33 @@ def _quota_bytes(config: LogConfig) -> int:
 
 
 def _end_durable_log(directory: Path) -> None:
-    """The agent logs to memory from now on: delete a log that was on the disk. Raises LocalError where something waits in it."""
+    """The agent logs to memory from now on: delete a log that was on the disk.
+
+    Raises LocalError where something waits in it.
+    """
     path = directory / LOG_NAME
     if damaged_logs(directory):
-        raise LocalError(f"{directory}: a damaged log is not read yet: run once more with a mode that logs")
+        raise LocalError(
+            f"{directory}: a damaged log is not read yet: run once more with a mode that logs"
+        )
     if not path.exists():
         return
     db = open_for_reading(path)
     try:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         waiting = (
-            version and db.execute("SELECT (SELECT count(*) FROM frames) + coalesce(sum(last - framed), 0) FROM streams").fetchone()[0]
+            version
+            and db.execute(
+                "SELECT (SELECT count(*) FROM frames) + coalesce(sum(last - framed), 0) FROM "
+                "streams"
+            ).fetchone()[0]
         )
     finally:
         db.close()
     if waiting:
-        raise LocalError(f"{path}: readings wait for the cloud: run with a mode that logs until they are sent")
+        raise LocalError(
+            f"{path}: readings wait for the cloud: run with a mode that logs until they are sent"
+        )
     delete(path)
 
 
@@ -489,7 +607,10 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _own(directory: Path) -> int:
-    """Lock the directory for this process: two agents on one log would number twice. Raises LocalError."""
+    """Lock the directory for this process: two agents on one log would number twice.
+
+    Raises LocalError.
+    """
     import fcntl
 
     fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -1,8 +1,10 @@
 """When a stream's next frame is formed. Pure: time is an argument.
 
-A frame costs its own packet, acknowledgement and row, however few readings are in it. A commit made for an urgent reading takes along
-what waits in other lanes, and would put each of these few into a frame. So a frame waits for company as long as its lane lingers, counted
-from its first reading, unless it is full, or too few come to wait for: the busier a stream, the less each of its readings costs.
+A frame costs its own packet, acknowledgement and row, however few readings are in it. A commit made
+for an urgent reading takes along what waits in other lanes, and would put each of these few into a
+frame. So a frame waits for company as long as its lane lingers, counted from its first reading,
+unless it is full, or too few come to wait for: the busier a stream, the less each of its readings
+costs.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from edgewake.edge.log.batching import COMPANY, RATE_S
 from edgewake.edge.log.lanes import Lane
 
 STREAMS_MAX: Final = 10_000
-"""Streams whose rate is remembered; beyond that the frames of the one unheard for longest do not wait."""
+"""Streams whose rate is remembered; beyond that the frames of the one unheard for longest do not
+wait."""
 
 
 @dataclass(slots=True)
@@ -30,7 +33,10 @@ class _Rate:
 
 
 class Filling:
-    """Learns from the commits. `linger_s`: how long a frame of each lane waits at most; `readings_max`: how many fill one."""
+    """Learns from the commits.
+
+    `linger_s`: how long a frame of each lane waits at most; `readings_max`: how many fill one.
+    """
 
     def __init__(self, linger_s: Mapping[Lane, float], *, readings_max: int) -> None:
         self._linger_s = linger_s
@@ -61,9 +67,16 @@ class Filling:
             self._rates[stream].since_s = None
 
     def due_s(self, stream: str, lane: Lane, waiting: int) -> float | None:
-        """When the next frame, of which `waiting` readings are there, is to be formed; None: now."""
+        """When the next frame, of which `waiting` readings are there, is to be formed; None:
+        now.
+        """
         rate = self._rates.get(stream)
         linger_s = self._linger_s[lane]
-        if rate is None or rate.since_s is None or waiting >= self._readings_max or rate.per_s * linger_s < COMPANY:
+        if (
+            rate is None
+            or rate.since_s is None
+            or waiting >= self._readings_max
+            or rate.per_s * linger_s < COMPANY
+        ):
             return None
         return rate.since_s + linger_s

@@ -1,4 +1,6 @@
-"""Frames: boundaries over the batches. Formed, kept until they are acknowledged, put together again after a restart. Inside the caller's
+"""Frames: boundaries over the batches.
+
+Formed, kept until they are acknowledged, put together again after a restart. Inside the caller's
 transaction.
 """
 
@@ -30,7 +32,14 @@ UNSET_CLOCK: Final = "unset_clock"
 class LogFrames:
     """Of one log."""
 
-    def __init__(self, db: sqlite3.Connection, rows: LogRows, retention: Retention, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        rows: LogRows,
+        retention: Retention,
+        limits: Limits,
+        clock: Clock,
+    ) -> None:
         self._db = db
         self._rows = rows
         self._retention = retention
@@ -38,12 +47,17 @@ class LogFrames:
         self._clock = clock
 
     def free(self, draft: Draft, key: FrameKey, rejected: RejectReason | None) -> None:
-        """The cloud has the frame, or refused it for ever; then its number is taken by a gap, or everything after it would wait for it."""
+        """The cloud has the frame, or refused it for ever; then its number is taken by a gap, or
+        everything after it would wait for it.
+        """
         stream = draft.streams.get(key.stream)
         if stream is None:
             return  # of a log that is gone, with all that it knew
         place = (stream.id, key.epoch, key.frame)
-        query = "SELECT seq, first, count, gap, coalesce(length(payload), 0) FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
+        query = (
+            "SELECT seq, first, count, gap, coalesce(length(payload), 0) FROM frames WHERE stream "
+            "= ? AND epoch = ? AND frame = ?"
+        )
         found = self._db.execute(query, place).fetchone()
         draft.change.freed.append(place)
         if found is None:
@@ -57,10 +71,15 @@ class LogFrames:
             self._retention.free_batches(draft, stream, first, first + count - 1)
         if rejected is not None and gap is None:
             draft.add("lost_rejected", count)
-            draft.frames.append(self.put_gap(draft, stream, key.epoch, key.frame, seq, Gap("rejected", count)))
+            draft.frames.append(
+                self.put_gap(draft, stream, key.epoch, key.frame, seq, Gap("rejected", count))
+            )
 
     def form(self, draft: Draft, stream: StreamState, epoch: int, frame_bytes: int) -> OutFrame:
-        """One frame of what comes next in a stream. Its bytes are written before anybody sends them."""
+        """One frame of what comes next in a stream.
+
+        Its bytes are written before anybody sends them.
+        """
         first = stream.framed + 1
         span = stream.next_range(epoch)
         found = self._rows.sound_batches(stream, first, span.last)
@@ -91,22 +110,42 @@ class LogFrames:
         out = OutFrame(key, payload, content_type, columns.count, None, is_backlog)
         return self._put(draft, stream, out, (seq, columns.count, first), accepted_at)
 
-    def _cut_first(self, draft: Draft, stream: StreamState, begins: tuple[int, int, Batch] | None, frame_bytes: int) -> bool:
-        """Cut a batch, written under wider bounds, into such as fit into a frame of today's. Was it cut?"""
+    def _cut_first(
+        self,
+        draft: Draft,
+        stream: StreamState,
+        begins: tuple[int, int, Batch] | None,
+        frame_bytes: int,
+    ) -> bool:
+        """Cut a batch, written under wider bounds, into such as fit into a frame of today's.
+
+        Was it cut?
+        """
         if begins is None or len(begins[2].body) <= frame_bytes or begins[2].count == 1:
             return False
         first, accepted_at, batch = begins
         where = (stream.id, first)
-        commit = self._db.execute("SELECT commit_number FROM batches WHERE stream = ? AND first = ?", where).fetchone()[0]
+        commit = self._db.execute(
+            "SELECT commit_number FROM batches WHERE stream = ? AND first = ?", where
+        ).fetchone()[0]
         self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", where)
         draft.stored_bytes -= len(batch.body) + ROW_BYTES
         draft.wait_more(stream.name, -len(batch.body) - ROW_BYTES)
-        self._rows.insert_batches(draft, stream, first, cut(batch, bytes_max=frame_bytes), commit, accepted_at)
+        self._rows.insert_batches(
+            draft, stream, first, cut(batch, bytes_max=frame_bytes), commit, accepted_at
+        )
         return True
 
-    def _lost_from(self, draft: Draft, stream: StreamState, first: int, last: int, sound: tuple[int, int, Batch] | None) -> Gap | None:
-        """The range that begins at `first`, ends at `last` at the latest, and was given up or damaged; None where a sound batch begins.
-        `sound`: the first one from there on.
+    def _lost_from(
+        self,
+        draft: Draft,
+        stream: StreamState,
+        first: int,
+        last: int,
+        sound: tuple[int, int, Batch] | None,
+    ) -> Gap | None:
+        """The range that begins at `first`, ends at `last` at the latest, and was given up or
+        damaged; None where a sound batch begins. `sound`: the first one from there on.
         """
         given_up = gap_at(self._db, stream.id, first)
         if given_up is not None:
@@ -121,7 +160,9 @@ class LogFrames:
             return None
         damaged = "FROM batches WHERE stream = ? AND first BETWEEN ? AND ?"
         where = (stream.id, first, first + count - 1)
-        size = self._db.execute(f"SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) {damaged}", where).fetchone()[0]
+        size = self._db.execute(
+            f"SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) {damaged}", where
+        ).fetchone()[0]
         draft.stored_bytes -= size
         draft.wait_more(stream.name, -size)
         self._db.execute(f"DELETE {damaged}", where)
@@ -130,13 +171,25 @@ class LogFrames:
         return Gap(self._limits.missing, count)
 
     def put_gap(
-        self, draft: Draft, stream: StreamState, epoch: int, frame: int, seq: int, gap: Gap, *, first: int = NO_BATCHES
+        self,
+        draft: Draft,
+        stream: StreamState,
+        epoch: int,
+        frame: int,
+        seq: int,
+        gap: Gap,
+        *,
+        first: int = NO_BATCHES,
     ) -> OutFrame:
         payload = gap_payload(epoch=epoch, frame=frame, seq=seq, gap=gap)
-        out = OutFrame(FrameKey(stream.name, epoch, frame), payload, FRAME_TYPE, gap.count, gap.reason)
+        out = OutFrame(
+            FrameKey(stream.name, epoch, frame), payload, FRAME_TYPE, gap.count, gap.reason
+        )
         return self._put(draft, stream, out, (seq, gap.count, first), self._clock.now_ms())
 
-    def _put(self, draft: Draft, stream: StreamState, out: OutFrame, boundary: Boundary, accepted_at: int) -> OutFrame:
+    def _put(
+        self, draft: Draft, stream: StreamState, out: OutFrame, boundary: Boundary, accepted_at: int
+    ) -> OutFrame:
         frame = (stream.id, out.key.epoch, out.key.frame)
         copy = out.payload if self._limits.copies_sent and out.gap is None else None
         write_frame(self._db, frame, boundary, out.gap, accepted_at, copy)
@@ -146,7 +199,9 @@ class LogFrames:
         return out
 
     def reload(self, draft: Draft, key: FrameKey) -> None:
-        """A frame of an earlier life: the same bytes, or a gap of its number where they are damaged."""
+        """A frame of an earlier life: the same bytes, or a gap of its number where they are
+        damaged.
+        """
         out = replace(self.frame_out(draft, key), is_backlog=True)
         draft.frames.append(out)
         draft.outstanding[key] = len(out.payload)
@@ -155,7 +210,10 @@ class LogFrames:
         """The bytes of a kept frame: its gap, its copy, or its readings put together again."""
         stream = draft.streams[key.stream]
         place = (stream.id, key.epoch, key.frame)
-        query = "SELECT seq, first, count, gap, payload_crc, payload FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
+        query = (
+            "SELECT seq, first, count, gap, payload_crc, payload FROM frames WHERE stream = ? AND "
+            "epoch = ? AND frame = ?"
+        )
         seq, first, count, gap, crc, payload = self._db.execute(query, place).fetchone()
         if gap is not None:
             text = gap_payload(epoch=key.epoch, frame=key.frame, seq=seq, gap=Gap(gap, count))
@@ -169,10 +227,15 @@ class LogFrames:
         self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
         draft.stored_bytes -= len(payload or b"") + ROW_BYTES
         draft.add(f"lost_{self._limits.missing}", count)
-        return self.put_gap(draft, stream, key.epoch, key.frame, seq, Gap(self._limits.missing, count), first=first)
+        return self.put_gap(
+            draft, stream, key.epoch, key.frame, seq, Gap(self._limits.missing, count), first=first
+        )
 
     def _columns_of(self, stream: StreamState, first: int, count: int) -> FrameColumns | None:
-        """What was put together for a frame, once more; None where a part of it is missing. Its bounds were kept when it was formed."""
+        """What was put together for a frame, once more; None where a part of it is missing.
+
+        Its bounds were kept when it was formed.
+        """
         columns = FrameColumns(readings_max=count, bytes_max=ALL)
         for place, _, batch in self._rows.sound_batches(stream, first, first + count - 1):
             if first == NO_BATCHES or place != first + columns.count or not columns.add(batch):

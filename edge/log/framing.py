@@ -1,4 +1,6 @@
-"""Which streams get no frame now: those that the uplink holds back, and those whose next frame waits for company. Belongs to the writer."""
+"""Which streams get no frame now: those that the uplink holds back, and those whose next frame
+waits for company. Belongs to the writer.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from edgewake.edge.log.store import LogStore
 
 
 class Framing:
-    """Told by the uplink and by each commit. The store is an argument: it is another one after an error."""
+    """Told by the uplink and by each commit.
+
+    The store is an argument: it is another one after an error.
+    """
 
     def __init__(self, filling: Filling, lane: Callable[[str], Lane]) -> None:
         self._filling = filling
@@ -29,19 +34,29 @@ class Framing:
         """Streams that the uplink takes nothing of."""
         return self.paused | store.streams_of(self.closed)
 
-    def filling(self, store: LogStore, now_s: float, coming: Mapping[str, Sequence[Reading]] | None = None) -> frozenset[str]:
+    def filling(
+        self, store: LogStore, now_s: float, coming: Mapping[str, Sequence[Reading]] | None = None
+    ) -> frozenset[str]:
         """Streams whose next frame waits for company; `coming`: what the next commit brings."""
-        return frozenset(stream for stream, due_s in self._due_s(store, coming or {}) if due_s > now_s)
+        return frozenset(
+            stream for stream, due_s in self._due_s(store, coming or {}) if due_s > now_s
+        )
 
     def due_s(self, store: LogStore, now_s: float, default_s: float) -> float:
         """When the first of them is due, `default_s` at the latest."""
-        return min((due_s for _, due_s in self._due_s(store, {}) if due_s > now_s), default=default_s)
+        return min(
+            (due_s for _, due_s in self._due_s(store, {}) if due_s > now_s), default=default_s
+        )
 
-    def _due_s(self, store: LogStore, coming: Mapping[str, Sequence[Reading]]) -> Iterator[tuple[str, float]]:
+    def _due_s(
+        self, store: LogStore, coming: Mapping[str, Sequence[Reading]]
+    ) -> Iterator[tuple[str, float]]:
         if self.hurries:
             return
         for stream in self._filling.waiting:
-            due_s = self._filling.due_s(stream, self._lane(stream), store.unframed(stream) + len(coming.get(stream, ())))
+            due_s = self._filling.due_s(
+                stream, self._lane(stream), store.unframed(stream) + len(coming.get(stream, ()))
+            )
             if due_s is not None:
                 yield stream, due_s
 

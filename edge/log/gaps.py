@@ -1,7 +1,10 @@
-"""The rows of `gaps`: what was given up, in the place of its batches. Inside the caller's transaction.
+"""The rows of `gaps`: what was given up, in the place of its batches.
 
-Each row has a CRC over all of it. One whose CRC does not hold says nothing: what is missing in its place is found missing when it is
-reached, and said as damaged, and what is there is sent, as if nobody had given it up.
+Inside the caller's transaction.
+
+Each row has a CRC over all of it. One whose CRC does not hold says nothing: what is missing in its
+place is found missing when it is reached, and said as damaged, and what is there is sent, as if
+nobody had given it up.
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ class GivenUp:
     @property
     def row(self) -> tuple[int, int, int, str, int]:
         """With its CRC."""
-        return self.stream, self.first, self.count, self.reason, gap_checksum(self.stream, self.first, self.count, self.reason)
+        return (
+            self.stream,
+            self.first,
+            self.count,
+            self.reason,
+            gap_checksum(self.stream, self.first, self.count, self.reason),
+        )
 
     @property
     def last(self) -> int:
@@ -49,22 +58,35 @@ def gap_before(db: sqlite3.Connection, stream: int, first: int) -> GivenUp | Non
 
 
 def gaps_behind(db: sqlite3.Connection, stream: int, after: int, last: int) -> Iterator[GivenUp]:
-    """Those that begin behind a position, and at `last` at the latest, in order. Change none meanwhile."""
+    """Those that begin behind a position, and at `last` at the latest, in order.
+
+    Change none meanwhile.
+    """
     return _sound(db, "first > ? AND first <= ? ORDER BY first", (stream, after, last))
 
 
 def given_up(db: sqlite3.Connection) -> dict[str, int]:
-    """By stream: how many of the positions that wait for their frame are of readings that are lost. Reads small rows alone; one that cannot
-    be true counts nothing.
+    """By stream: how many of the positions that wait for their frame are of readings that are lost.
+
+    Reads small rows alone; one that cannot be true counts nothing.
     """
     last = "g.first + g.count - 1"
-    waiting = f"{last} BETWEEN max(g.first, framed + 1) AND last AND typeof(g.first) = 'integer' AND typeof(g.count) = 'integer'"
-    query = f"SELECT name, sum({last} - max(g.first - 1, framed)) FROM gaps g JOIN streams ON id = g.stream WHERE {waiting} GROUP BY name"  # noqa: S608
+    waiting = (
+        f"{last} BETWEEN max(g.first, framed + 1) AND last AND typeof(g.first) = 'integer' AND "
+        "typeof(g.count) = 'integer'"
+    )
+    query = (
+        f"SELECT name, sum({last} - max(g.first - 1, framed)) FROM gaps g JOIN streams ON id = "  # noqa: S608
+        f"g.stream WHERE {waiting} GROUP BY name"
+    )  # noqa: S608
     return {name: int(count) for name, count in db.execute(query)}
 
 
 def _sound(db: sqlite3.Connection, where: str, values: tuple[int, ...]) -> Iterator[GivenUp]:
-    for *row, crc in db.execute(f"SELECT stream, first, count, reason, crc FROM gaps WHERE stream = ? AND {where}", values):  # noqa: S608
+    for *row, crc in db.execute(
+        f"SELECT stream, first, count, reason, crc FROM gaps WHERE stream = ? AND {where}",
+        values,  # noqa: S608
+    ):
         if is_sound(row, crc):
             yield GivenUp(*row)
 
@@ -79,7 +101,10 @@ def is_sound(row: list[object], crc: object) -> bool:
 
 def write_gap(db: sqlite3.Connection, gap: GivenUp) -> None:
     """In the place of one that began there."""
-    db.execute("INSERT OR REPLACE INTO gaps (stream, first, count, reason, crc) VALUES (?, ?, ?, ?, ?)", gap.row)
+    db.execute(
+        "INSERT OR REPLACE INTO gaps (stream, first, count, reason, crc) VALUES (?, ?, ?, ?, ?)",
+        gap.row,
+    )
 
 
 def delete_gap(db: sqlite3.Connection, gap: GivenUp) -> None:

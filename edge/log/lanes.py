@@ -1,12 +1,17 @@
-"""Which stream may have one more frame in flight: lanes, and each stream's share of the window. Pure.
+"""Which stream may have one more frame in flight: lanes, and each stream's share of the window.
 
-The window bounds what is sent and not yet acknowledged, in frames and bytes. A stream that is refused, or that nobody answers, must not
-fill it. So a stream may have at most SHARE times as much in flight as is still free (Choudhury and Hahne, "Dynamic queue length thresholds
-for shared-memory packet switches", 1998): one stream alone gets three quarters of the window, two greedy ones three sevenths each, and
-something is always left for the next one. A stream that has nothing in flight may always have one frame, so no stream waits for
-another's acknowledgement; the window is exceeded by at most that one frame a stream (and by the urgent lane's own tenth).
+Pure.
 
-A lane leaves a part of the window to the lanes that are more urgent, and frames are formed and sent in the order of the lanes.
+The window bounds what is sent and not yet acknowledged, in frames and bytes. A stream that is
+refused, or that nobody answers, must not fill it. So a stream may have at most SHARE times as much
+in flight as is still free (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
+packet switches", 1998): one stream alone gets three quarters of the window, two greedy ones three
+sevenths each, and something is always left for the next one. A stream that has nothing in flight
+may always have one frame, so no stream waits for another's acknowledgement; the window is exceeded
+by at most that one frame a stream (and by the urgent lane's own tenth).
+
+A lane leaves a part of the window to the lanes that are more urgent, and frames are formed and sent
+in the order of the lanes.
 """
 
 from __future__ import annotations
@@ -31,18 +36,31 @@ class Lane(StrEnum):
 RANK: Final = {lane: rank for rank, lane in enumerate(Lane)}
 """For sorting: 0 is sent first."""
 PART: Final = {Lane.URGENT: 1.0, Lane.NORMAL: 0.9, Lane.BULK: 0.6}
-"""Part of the window that a lane may fill together with all others; what is beyond belongs to the more urgent ones."""
+"""Part of the window that a lane may fill together with all others; what is beyond belongs to the
+more urgent ones."""
 URGENT_PART: Final = 0.1
-"""Part of the window that the urgent lane has in any case, also when the first frames of many other streams exceed the window."""
+"""Part of the window that the urgent lane has in any case, also when the first frames of many other
+streams exceed the window."""
 
 
 class Window:
-    """What is in flight, by stream. Refill it from what is outstanding after each change; `add` while frames are formed."""
+    """What is in flight, by stream.
+
+    Refill it from what is outstanding after each change; `add` while frames are formed.
+    """
 
     def __init__(
-        self, frames: int, size: int, outstanding: Iterable[tuple[str, int]] = (), *, lane: Callable[[str], Lane] = lambda _: Lane.NORMAL
+        self,
+        frames: int,
+        size: int,
+        outstanding: Iterable[tuple[str, int]] = (),
+        *,
+        lane: Callable[[str], Lane] = lambda _: Lane.NORMAL,
     ) -> None:
-        """At most `frames` frames and `size` bytes. `outstanding` gives (stream, bytes) of each frame in flight."""
+        """At most `frames` frames and `size` bytes.
+
+        `outstanding` gives (stream, bytes) of each frame in flight.
+        """
         self._frames = frames
         self._size = size
         self._lane = lane
@@ -73,11 +91,20 @@ class Window:
         part = PART[lane]
         free_frames = math.ceil(self._frames * part) - self._total_frames
         free_size = int(self._size * part) - self._total_size
-        return free_frames > 0 and frames <= SHARE * free_frames and free_size > 0 and used <= SHARE * free_size
+        return (
+            free_frames > 0
+            and frames <= SHARE * free_frames
+            and free_size > 0
+            and used <= SHARE * free_size
+        )
 
-    def in_order(self, streams: Iterable[str], *, is_behind: Callable[[str], bool] = lambda _: False) -> list[str]:
-        """The streams of more urgent lanes first; within a lane those that are not behind; then the order given.
+    def in_order(
+        self, streams: Iterable[str], *, is_behind: Callable[[str], bool] = lambda _: False
+    ) -> list[str]:
+        """The streams of more urgent lanes first; within a lane those that are not behind; then the
+        order given.
 
-        A stream that is not behind needs one frame and then no more, so those that are behind have all the rest.
+        A stream that is not behind needs one frame and then no more, so those that are behind have
+        all the rest.
         """
         return sorted(streams, key=lambda stream: (RANK[self._lane(stream)], is_behind(stream)))

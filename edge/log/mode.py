@@ -1,4 +1,7 @@
-"""The logging modes of the literature, as flags of the one writer. Pure. What each promises and costs is in docs/logging.md."""
+"""The logging modes of the literature, as flags of the one writer.
+
+Pure. What each promises and costs is in docs/logging.md.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,15 @@
-"""Rows of a SQLite file that SQLite cannot read any more, page by page. Pure bytes; no SQLite, no SQL.
+"""Rows of a SQLite file that SQLite cannot read any more, page by page.
 
-In: the pages of the file and of its write-ahead log, any of them damaged or missing. Out: the records of every index b-tree page
-(WITHOUT ROWID tables), as tuples. A page needs no other page, except that a long record goes on in overflow pages. So one damaged page
-costs its own records and those that ran through it.
+Pure bytes; no SQLite, no SQL.
 
-Nothing here is trusted: pages that were freed still hold records, and a damaged record may look whole. The caller knows which keys there
-must be, and checks each row's CRC. Source of the layout: https://www.sqlite.org/fileformat2.html.
+In: the pages of the file and of its write-ahead log, any of them damaged or missing. Out: the
+records of every index b-tree page (WITHOUT ROWID tables), as tuples. A page needs no other page,
+except that a long record goes on in overflow pages. So one damaged page costs its own records and
+those that ran through it.
+
+Nothing here is trusted: pages that were freed still hold records, and a damaged record may look
+whole. The caller knows which keys there must be, and checks each row's CRC. Source of the layout:
+https://www.sqlite.org/fileformat2.html.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ Value: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[Value, ...]
 
 RECORD_BYTES_MAX: Final = 4 << 20
-"""Longest record that is put together: a damaged length must not take all memory. The log's are below 1.3 MiB."""
+"""Longest record that is put together: a damaged length must not take all memory. The log's are
+below 1.3 MiB."""
 _MAGIC: Final = b"SQLite format 3\x00"
 _INDEX_LEAF, _INDEX_INTERIOR = 0x0A, 0x02
 _WAL_HEADER, _WAL_FRAME_HEADER = 32, 24
@@ -32,7 +37,10 @@ class DamagedError(ValueError):
 
 
 class Pages:
-    """The pages of a database file as its write-ahead log leaves them. `page_size` is taken where the file does not tell its own."""
+    """The pages of a database file as its write-ahead log leaves them.
+
+    `page_size` is taken where the file does not tell its own.
+    """
 
     def __init__(self, path: Path, *, page_size: int) -> None:
         """Raises OSError."""
@@ -49,12 +57,17 @@ class Pages:
             raise
 
     def numbers(self) -> Iterator[int]:
-        """Of the pages that are there. A damaged number in the write-ahead log is one page more, not all that would come before it."""
+        """Of the pages that are there.
+
+        A damaged number in the write-ahead log is one page more, not all that would come before it.
+        """
         yield from range(1, self._in_file + 1)
         yield from sorted(number for number in self._in_wal if number > self._in_file)
 
     def read(self, number: int) -> bytes:
-        """Page `number`, from 1; shorter, or empty, where the file ends or the disk does not give it."""
+        """Page `number`, from 1; shorter, or empty, where the file ends or the disk does not give
+        it.
+        """
         at = self._in_wal.get(number)
         try:
             if at is not None and self._wal is not None:
@@ -93,21 +106,29 @@ def wal_header_is_sound(header: bytes) -> bool:
 
 
 def has_lost_its_header(wal: Path, page_size: int) -> bool:
-    """Does a write-ahead log hold commits behind a header that is damaged? SQLite writes over them."""
+    """Does a write-ahead log hold commits behind a header that is damaged? SQLite writes over
+    them.
+    """
     if not wal.exists():
         return False
     with wal.open("rb") as file:
-        return not wal_header_is_sound(_at(file, 0, _WAL_HEADER)) and bool(_committed_frames(file, page_size))
+        return not wal_header_is_sound(_at(file, 0, _WAL_HEADER)) and bool(
+            _committed_frames(file, page_size)
+        )
 
 
 def _committed_frames(wal: BinaryIO, page_size: int) -> dict[int, int]:
-    """Where in the write-ahead log the newest committed bytes of a page are. A frame that carries no salts of this turn is passed over:
-    it is of an earlier turn, as all behind it, or damaged.
+    """Where in the write-ahead log the newest committed bytes of a page are.
+
+    A frame that carries no salts of this turn is passed over: it is of an earlier turn, as all
+    behind it, or damaged.
     """
     found: dict[int, int] = {}
     pending: dict[int, int] = {}
     header = _at(wal, 0, _WAL_HEADER)
-    salts = header[16:24] if wal_header_is_sound(header) else _at(wal, _WAL_HEADER + 8, 8)  # the first frame has them too
+    salts = (
+        header[16:24] if wal_header_is_sound(header) else _at(wal, _WAL_HEADER + 8, 8)
+    )  # the first frame has them too
     at = _WAL_HEADER
     while len(frame := _at(wal, at, _WAL_FRAME_HEADER)) == _WAL_FRAME_HEADER:
         if frame[8:16] == salts:

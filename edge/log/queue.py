@@ -1,7 +1,9 @@
-"""Readings on their way to a commit, and those that did not fit: one queue per stream, bounds in readings and in memory. No I/O, no lock.
+"""Readings on their way to a commit, and those that did not fit: one queue per stream, bounds in
+readings and in memory. No I/O, no lock.
 
-All queues share a number of bytes. A stream may have in its queue at most as much as is still free for all: one alone gets half, and a
-flood of large readings leaves room for every other source. What is taken for a commit counts until it is durable, for it is in memory.
+All queues share a number of bytes. A stream may have in its queue at most as much as is still free
+for all: one alone gets half, and a flood of large readings leaves room for every other source. What
+is taken for a commit counts until it is durable, for it is in memory.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Queue:
     is_promised: bool = False
     """Will a sender hear that what waits here is kept?"""
     lost: dict[str, int] = field(default_factory=dict)
-    """Readings that were lost before they got a place in the log, by reason; the next commit says so in a gap."""
+    """Readings that were lost before they got a place in the log, by reason; the next commit says
+    so in a gap."""
 
     @property
     def count(self) -> int:
@@ -77,7 +80,9 @@ class Queues:
     """All of them."""
 
     def __init__(self, *, readings_max: int, bytes_max: int) -> None:
-        """At most `readings_max` readings in each, `bytes_max` bytes in all; one call may exceed both by what it brings."""
+        """At most `readings_max` readings in each, `bytes_max` bytes in all; one call may exceed
+        both by what it brings.
+        """
         self._readings_max = readings_max
         self._bytes_max = bytes_max
         self._by_stream: dict[str, Queue] = {}
@@ -96,7 +101,11 @@ class Queues:
         free = self._bytes_max - self.size
         if queue.bytes_max is not None:
             free = min(free, queue.bytes_max)
-        return queue.count < self._readings_max and queue.size <= free and queue.lane not in self.stopped
+        return (
+            queue.count < self._readings_max
+            and queue.size <= free
+            and queue.lane not in self.stopped
+        )
 
     def may_promise(self, queue: Queue) -> bool:
         """May a sender hear that what it brings now is kept?"""
@@ -109,7 +118,9 @@ class Queues:
                 queue.add(part)
                 count, size = len(part), part.size
             else:
-                come = part if isinstance(part, list) else list(part)  # it may raise: then none of it has come
+                come = (
+                    part if isinstance(part, list) else list(part)
+                )  # it may raise: then none of it has come
                 count, size = len(come), sum(map(size_of, come))
                 queue.pending += come
             queue.appended += count
@@ -139,7 +150,10 @@ class Queues:
     @property
     def all_durable(self) -> bool:
         """Is nothing left on its way?"""
-        return all(queue.appended == queue.accepted and not queue.lost for queue in self._by_stream.values())
+        return all(
+            queue.appended == queue.accepted and not queue.lost
+            for queue in self._by_stream.values()
+        )
 
     def take(self) -> dict[str, Sequence[Reading]]:
         """Everything, for a commit; until it is `accepted`, nothing more is taken."""

@@ -1,8 +1,11 @@
-"""What the log gives up when it is full: quotas of the lanes and of the whole, and who yields. Pure.
+"""What the log gives up when it is full: quotas of the lanes and of the whole, and who yields.
 
-A lane has a quota of bytes and of age for what waits in it for its frame, and a policy for the moment when the bytes are reached. The
-quota of the whole log also counts what is in frames; at that one the lowest lane that yields goes first. What is given up stays as a
-counted gap in its place, so the cloud is told of it.
+Pure.
+
+A lane has a quota of bytes and of age for what waits in it for its frame, and a policy for the
+moment when the bytes are reached. The quota of the whole log also counts what is in frames; at that
+one the lowest lane that yields goes first. What is given up stays as a counted gap in its place, so
+the cloud is told of it.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ class LaneQuota:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Of one log. `waiting` is always bytes without a frame by lane, `total` all bytes that count."""
+    """Of one log.
+
+    `waiting` is always bytes without a frame by lane, `total` all bytes that count.
+    """
 
     total: int
     by_lane: Mapping[Lane, LaneQuota] = field(default_factory=dict)
@@ -54,7 +60,9 @@ class Quotas:
         return self.by_lane.get(lane, LaneQuota())
 
     def is_full(self, lane: Lane, waiting: Mapping[Lane, int], total: int) -> bool:
-        """Has the lane come to its bound, or the log to its own with nobody who yields? Only a lane that keeps what it has is ever full."""
+        """Has the lane come to its bound, or the log to its own with nobody who yields? Only a lane
+        that keeps what it has is ever full.
+        """
         of = self.of(lane)
         if of.policy in YIELDING:
             return False
@@ -71,8 +79,12 @@ class Quotas:
         return frozenset(lane for lane in dropping if self.is_full(lane, waiting, total))
 
     def excess(self, waiting: Mapping[Lane, int], total: int) -> tuple[Lane, int] | None:
-        """Which lane has to give up how many bytes now; None where all is within its bounds, or nobody yields."""
-        yielding = [lane for lane in Lane if self.of(lane).policy in YIELDING and waiting.get(lane, 0) > 0]
+        """Which lane has to give up how many bytes now; None where all is within its bounds, or
+        nobody yields.
+        """
+        yielding = [
+            lane for lane in Lane if self.of(lane).policy in YIELDING and waiting.get(lane, 0) > 0
+        ]
         for lane in yielding:
             size = self.of(lane).size
             if size is not None and waiting[lane] > size:
@@ -101,7 +113,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Thinning:
-    """How far a backlog is thinned out. The whole of it is passed through, again and again with longer holes, so it becomes evenly thin."""
+    """How far a backlog is thinned out.
+
+    The whole of it is passed through, again and again with longer holes, so it becomes evenly thin.
+    """
 
     stands_at: int = 0
     """First position of the batch that is kept and where the pass goes on."""
@@ -109,9 +124,11 @@ class Thinning:
     """Readings that a hole of this pass may have."""
 
     def go_on(self, kept: Iterable[Kept], size: int) -> tuple[list[Kept], Thinning]:
-        """Which batches of those from `stands_at` on, in order, are given up for `size` bytes, and where the next call goes on.
+        """Which batches of those from `stands_at` on, in order, are given up for `size` bytes, and
+        where the next call goes on.
 
-        Neither the first nor the last ever goes. Where the pass came to the end, the next one begins with the oldest and longer holes.
+        Neither the first nor the last ever goes. Where the pass came to the end, the next one
+        begins with the oldest and longer holes.
         """
         gone: list[Kept] = []
         before: Kept | None = None

@@ -1,4 +1,6 @@
-"""Repairs stamps from before the machine's clock was set, once it is, a piece a turn, before they are framed."""
+"""Repairs stamps from before the machine's clock was set, once it is, a piece a turn, before they
+are framed.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,14 @@ REPAIR_BATCHES: Final = 500
 
 
 class Repair:
-    """Of one log. `clock_wait_s`: how long frames wait for the clock, from when somebody would send them."""
+    """Of one log.
 
-    def __init__(self, db: sqlite3.Connection, rows: LogRows, clock: Clock, boot: str, clock_wait_s: float) -> None:
+    `clock_wait_s`: how long frames wait for the clock, from when somebody would send them.
+    """
+
+    def __init__(
+        self, db: sqlite3.Connection, rows: LogRows, clock: Clock, boot: str, clock_wait_s: float
+    ) -> None:
         self._db = db
         self._rows = rows
         self._clock = clock
@@ -47,7 +54,9 @@ class Repair:
         return self.is_pending and self._clock.now_ms() >= CLOCK_FLOOR_MS
 
     def holds_frames(self) -> bool:
-        """Do frames wait for the repair? Where the clock is never set, not for ever. Asked while somebody sends."""
+        """Do frames wait for the repair? Where the clock is never set, not for ever. Asked while
+        somebody sends.
+        """
         if not self.is_pending or self.is_due:
             return self.is_pending
         now_s = self._clock.monotonic_s()
@@ -63,14 +72,21 @@ class Repair:
         return self.clocks.age_ms(commit, accepted_at, self._boot, self.at_ms, self._monotonic_ms)
 
     def note(self, commit: int) -> Clocks:
-        """What the clocks say at a commit, at the beginning of its transaction; give it to `noted` when that is durable."""
+        """What the clocks say at a commit, at the beginning of its transaction; give it to `noted`
+        when that is durable.
+        """
         self._look()
         clocks = self.clocks.noted(commit, self._boot, self.at_ms, self._monotonic_ms)
         self.is_pending = self.is_pending or (self._boot != "" and self.at_ms < CLOCK_FLOOR_MS)
         if clocks is not self.clocks:
             span = clocks.spans[-1]
-            self._db.execute("INSERT OR REPLACE INTO clocks VALUES (?, ?, ?)", (span.commit, span.boot, span.offset_ms))
-            self._db.execute("DELETE FROM clocks WHERE commit_number < ?", (clocks.spans[0].commit,))
+            self._db.execute(
+                "INSERT OR REPLACE INTO clocks VALUES (?, ?, ?)",
+                (span.commit, span.boot, span.offset_ms),
+            )
+            self._db.execute(
+                "DELETE FROM clocks WHERE commit_number < ?", (clocks.spans[0].commit,)
+            )
         return clocks
 
     def noted(self, clocks: Clocks) -> None:
@@ -81,12 +97,21 @@ class Repair:
                 self._unset = clocks.spans[-1]
 
     def in_time(self, readings: Sequence[Reading]) -> Sequence[Reading]:
-        """Readings that wait for their commit: those that were stamped before the clock was set are repaired, if it is now."""
+        """Readings that wait for their commit: those that were stamped before the clock was set are
+        repaired, if it is now.
+        """
         unset = self._unset
-        if unset is None or self.at_ms < CLOCK_FLOOR_MS or all(t >= CLOCK_FLOOR_MS for t, _ in readings):
+        if (
+            unset is None
+            or self.at_ms < CLOCK_FLOOR_MS
+            or all(t >= CLOCK_FLOOR_MS for t, _ in readings)
+        ):
             return readings
         shift_ms = self.at_ms - self._monotonic_ms - unset.offset_ms
-        return [(repaired(t, unset.offset_ms + self._monotonic_ms, shift_ms), fields) for t, fields in readings]
+        return [
+            (repaired(t, unset.offset_ms + self._monotonic_ms, shift_ms), fields)
+            for t, fields in readings
+        ]
 
     def go_on(self, draft: Draft) -> bool:
         """Repair some batches, inside a transaction; False where nothing is left."""
@@ -99,12 +124,20 @@ class Repair:
                 left -= self._repair(draft, stream, after, left, offset_ms)
         return left <= 0
 
-    def _repair(self, draft: Draft, stream: StreamState, after: int, limit: int, offset_ms: int) -> int:
-        query = "SELECT first, accepted_at, commit_number FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"
+    def _repair(
+        self, draft: Draft, stream: StreamState, after: int, limit: int, offset_ms: int
+    ) -> int:
+        query = (
+            "SELECT first, accepted_at, commit_number FROM batches WHERE stream = ? AND first > ? "
+            "ORDER BY first LIMIT ?"
+        )
         found = self._db.execute(query, (stream.id, after, limit)).fetchall()
         for first, accepted_at, commit in found:
             self._done[stream.id] = first
-            if accepted_at >= CLOCK_FLOOR_MS or self.clocks.ran_ms(commit, accepted_at, self._boot, self._monotonic_ms) is None:
+            if (
+                accepted_at >= CLOCK_FLOOR_MS
+                or self.clocks.ran_ms(commit, accepted_at, self._boot, self._monotonic_ms) is None
+            ):
                 continue
             shift_ms = self.clocks.shift_ms(commit, self._boot, offset_ms)
             if shift_ms is not None and shift_ms > 0:
@@ -113,13 +146,29 @@ class Repair:
             self._done[stream.id] = stream.last
         return len(found)
 
-    def _rewrite(self, draft: Draft, stream: StreamState, first: int, commit: int, accepted_at: int, shift_ms: int) -> int:
+    def _rewrite(
+        self,
+        draft: Draft,
+        stream: StreamState,
+        first: int,
+        commit: int,
+        accepted_at: int,
+        shift_ms: int,
+    ) -> int:
         sound = next(self._rows.sound_batches(stream, first, stream.last), None)
         if sound is None or sound[0] != first:
             return 0  # damaged: it becomes a gap when its turn comes
         batch = sound[2]
         body = repaired_body(batch.body, accepted_at, shift_ms)
-        self._rows.replace_batch(draft, stream, first, Batch(batch.count, body), len(batch.body), commit, accepted_at + shift_ms)
+        self._rows.replace_batch(
+            draft,
+            stream,
+            first,
+            Batch(batch.count, body),
+            len(batch.body),
+            commit,
+            accepted_at + shift_ms,
+        )
         return batch.count
 
     def end(self) -> None:
@@ -137,4 +186,10 @@ class Repair:
 def _spans(db: sqlite3.Connection) -> list[Span]:
     """What is not what the log wrote is as if nothing were known."""
     sound = "typeof(boot) = 'text' AND typeof(offset_ms) = 'integer'"
-    return [Span(*row) for row in db.execute(f"SELECT commit_number, boot, offset_ms FROM clocks WHERE {sound} ORDER BY commit_number")]  # noqa: S608
+    return [
+        Span(*row)
+        for row in db.execute(
+            f"SELECT commit_number, boot, offset_ms FROM clocks WHERE {sound} ORDER BY "  # noqa: S608
+            "commit_number"
+        )
+    ]

@@ -1,4 +1,6 @@
-"""A file of nothing: space that is ours when the disk is full, so that sending and deleting go on."""
+"""A file of nothing: space that is ours when the disk is full, so that sending and deleting go
+on.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ class Reserve:
         self._path = directory / RESERVE_NAME
         self._size = size
         self._is_ours = False
-        """Was its space seen to be there? A copy that a backup put back may have the size and none of the space."""
+        """Was its space seen to be there? A copy that a backup put back may have the size and none
+        of the space."""
 
     def keep(self) -> bool:
-        """Have it, all of it: one that a crash left is smaller, or the size is another one now. False where there is no space to be had."""
+        """Have it, all of it: one that a crash left is smaller, or the size is another one now.
+
+        False where there is no space to be had.
+        """
         if self._size == 0:
             self.give_up()
             return True

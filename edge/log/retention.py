@@ -1,7 +1,9 @@
-"""What of the batches may go: what the cloud has and every consumer has passed, and at the bounds the oldest.
+"""What of the batches may go: what the cloud has and every consumer has passed, and at the bounds
+the oldest.
 
-Three parts, each of them counted: what waits for its frame, what is in a frame that the cloud has not acknowledged, and what only consumers
-still need. The first two have the quotas (decided in `quota`), the third `log.consumer_bytes`. Inside the caller's transaction.
+Three parts, each of them counted: what waits for its frame, what is in a frame that the cloud has
+not acknowledged, and what only consumers still need. The first two have the quotas (decided in
+`quota`), the third `log.consumer_bytes`. Inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -48,19 +50,34 @@ class Retention:
         draft.stored_bytes -= gone
         draft.retained_bytes += size - gone
 
-    def keep_here(self, draft: Draft, stream: StreamState, readings: Sequence[Reading], commit: int, accepted_at: int) -> None:
-        """Accept readings of a stream that is not sent: for its consumers, and not at all where it has none."""
+    def keep_here(
+        self,
+        draft: Draft,
+        stream: StreamState,
+        readings: Sequence[Reading],
+        commit: int,
+        accepted_at: int,
+    ) -> None:
+        """Accept readings of a stream that is not sent: for its consumers, and not at all where it
+        has none.
+        """
         last = stream.last + len(readings)
         if self.needed_after(draft, stream.name) < last:
             before = draft.stored_bytes
-            found = batches_of(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
+            found = batches_of(
+                readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max
+            )
             self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, accepted_at)
             draft.retained_bytes += draft.stored_bytes - before
             draft.wait_more(stream.name, before - draft.stored_bytes)
         draft.streams[stream.name] = stream.kept_here(last)
 
     def take_consumers(self, draft: Draft, work: Work, commit: int) -> None:
-        before = {stream: self.needed_after(draft, stream) for consumer in draft.consumers.values() for stream in consumer.cursor}
+        before = {
+            stream: self.needed_after(draft, stream)
+            for consumer in draft.consumers.values()
+            for stream in consumer.cursor
+        }
         for consumer in work.registered:
             self._put_consumer(draft, replace(consumer, commit=commit))
         for name, passed in work.passed.items():
@@ -73,7 +90,9 @@ class Retention:
         for name, after in before.items():
             stream = draft.streams.get(name)
             if stream is not None and (work.registered or work.passed or work.forgotten):
-                self._forget_passed(draft, stream, after + 1, min(stream.framed, self.needed_after(draft, name)))
+                self._forget_passed(
+                    draft, stream, after + 1, min(stream.framed, self.needed_after(draft, name))
+                )
 
     def _put_consumer(self, draft: Draft, consumer: ConsumerState) -> None:
         draft.consumers[consumer.name] = consumer
@@ -90,18 +109,24 @@ class Retention:
         """All consumers have passed these positions: what the cloud has of them goes."""
         if first > last:
             return
-        begins = self._db.execute("SELECT max(first) FROM batches WHERE stream = ? AND first <= ?", (stream.id, first)).fetchone()[0]
+        begins = self._db.execute(
+            "SELECT max(first) FROM batches WHERE stream = ? AND first <= ?", (stream.id, first)
+        ).fetchone()[0]
         for start, end in outside(frame_ranges(self._db, stream.id), begins or 0, last):
             size = self._rows.delete_batches(stream.id, start, end)
             draft.stored_bytes -= size
             draft.retained_bytes -= size
 
     def keep_consumer_bytes(self, draft: Draft) -> None:
-        """The oldest of what only consumers need goes; a counted range of positions stays in its place. Who reads what the device
-        notes for itself bounds that.
+        """The oldest of what only consumers need goes; a counted range of positions stays in its
+        place. Who reads what the device notes for itself bounds that.
         """
         while draft.retained_bytes > self._limits.consumer_bytes:
-            found = (self._first_retained(stream) for stream in draft.streams.values() if not is_own(stream.name))
+            found = (
+                self._first_retained(stream)
+                for stream in draft.streams.values()
+                if not is_own(stream.name)
+            )
             oldest = min((row for row in found if row is not None), default=None)
             if oldest is None:
                 return
@@ -113,23 +138,35 @@ class Retention:
 
     def _first_retained(self, stream: StreamState) -> tuple[int, int, int, int] | None:
         for first, last in outside(frame_ranges(self._db, stream.id), 0, stream.framed):
-            query = "SELECT commit_number, stream, first, length(body) FROM batches WHERE stream = ? AND first BETWEEN ? AND ?"
-            row: tuple[int, int, int, int] | None = self._db.execute(query + " ORDER BY first LIMIT 1", (stream.id, first, last)).fetchone()
+            query = (
+                "SELECT commit_number, stream, first, length(body) FROM batches WHERE stream = ? "
+                "AND first BETWEEN ? AND ?"
+            )
+            row: tuple[int, int, int, int] | None = self._db.execute(
+                query + " ORDER BY first LIMIT 1", (stream.id, first, last)
+            ).fetchone()
             if row is not None:
                 return row
         return None
 
     def keep_quotas(self, draft: Draft, age_ms: Callable[[int, int], int]) -> None:
-        """What a lane or the log has too much of goes; a counted range of positions stays in its place.
+        """What a lane or the log has too much of goes; a counted range of positions stays in its
+        place.
 
         `age_ms` tells how old a batch is by its commit and the wall clock at its acceptance.
         """
         for lane in Lane:
             if (age_s := self.quotas.of(lane).age_s) is not None:
-                self._drop_older(draft, lane, lambda row: age_ms(row.commit, row.accepted_at) > 1000 * age_s)
+                self._drop_older(
+                    draft, lane, lambda row: age_ms(row.commit, row.accepted_at) > 1000 * age_s
+                )
         while (found := self.excess(draft)) is not None:
             lane, size = found
-            give_up = self._thin_out if self.quotas.of(lane).policy is AtQuota.THIN_OUT else self._drop_oldest
+            give_up = (
+                self._thin_out
+                if self.quotas.of(lane).policy is AtQuota.THIN_OUT
+                else self._drop_oldest
+            )
             if not give_up(draft, lane, size):
                 return
 
@@ -143,7 +180,11 @@ class Retention:
 
     def is_full(self, draft: Draft, stream: str) -> bool:
         """Does the stream's lane take no more?"""
-        return self.quotas.is_full(self._limits.lane(stream), self.waiting(draft), draft.stored_bytes - draft.retained_bytes)
+        return self.quotas.is_full(
+            self._limits.lane(stream),
+            self.waiting(draft),
+            draft.stored_bytes - draft.retained_bytes,
+        )
 
     def stopped_lanes(self, draft: Draft) -> frozenset[Lane]:
         """Lanes whose sources must wait."""
@@ -165,8 +206,14 @@ class Retention:
         """So many bytes of the lane, those of the oldest commits; False where there is nothing."""
         before = draft.waiting_bytes
         while before - draft.waiting_bytes < size:
-            found = ((stream, self._next_batches(stream, stream.framed, 1)) for stream in self._in_lane(draft, lane))
-            oldest = min(((rows[0].commit, stream.id, stream, rows[0]) for stream, rows in found if rows), default=None)
+            found = (
+                (stream, self._next_batches(stream, stream.framed, 1))
+                for stream in self._in_lane(draft, lane)
+            )
+            oldest = min(
+                ((rows[0].commit, stream.id, stream, rows[0]) for stream, rows in found if rows),
+                default=None,
+            )
             if oldest is None:
                 break  # only frames are left, and the window bounds them
             self._give_up(draft, oldest[2], oldest[3], FULL)
@@ -180,10 +227,18 @@ class Retention:
         if len(last) < 3:
             return self._drop_oldest(draft, lane, size)
         while (left := size - before + draft.waiting_bytes) > 0 and len(last) == 3:
-            thinning = self._thinnings.get(stream.name, Thinning(hole_max=max(1, last[0].count)))  # a damaged row may say 0
+            thinning = self._thinnings.get(
+                stream.name, Thinning(hole_max=max(1, last[0].count))
+            )  # a damaged row may say 0
             begins = max(stream.framed + 1, thinning.stands_at)
-            query = "SELECT first, count, length(body) FROM batches WHERE stream = ? AND first >= ? ORDER BY first"
-            kept = (Kept(first, count, length + ROW_BYTES) for first, count, length in self._db.execute(query, (stream.id, begins)))
+            query = (
+                "SELECT first, count, length(body) FROM batches WHERE stream = ? AND first >= ? "
+                "ORDER BY first"
+            )
+            kept = (
+                Kept(first, count, length + ROW_BYTES)
+                for first, count, length in self._db.execute(query, (stream.id, begins))
+            )
             gone, self._thinnings[stream.name] = thinning.go_on(kept, left)
             for batch in gone:
                 self._give_up(draft, stream, batch, FULL)
@@ -200,7 +255,9 @@ class Retention:
 
     def _next_batches(self, stream: StreamState, after: int, limit: int) -> list[_Row]:
         columns = f"commit_number, first, count, length(body) + {ROW_BYTES}, accepted_at"
-        query = f"SELECT {columns} FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"  # noqa: S608
+        query = (
+            f"SELECT {columns} FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"  # noqa: S608
+        )
         return [_Row(*row) for row in self._db.execute(query, (stream.id, after, limit))]
 
 

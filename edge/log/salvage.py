@@ -1,8 +1,11 @@
-"""What is saved of a damaged log: which errors mean damage, how its files are set aside, and which of its rows are taken over.
+"""What is saved of a damaged log: which errors mean damage, how its files are set aside, and which
+of its rows are taken over.
 
-The damaged files are renamed, a new log takes their place at once, and rows are carried over a few pages at a time while readings are
-accepted. The stream counters say which positions there must be, the sidecar which frames; a row is taken when its key is one of these
-and its CRC holds. What is not found becomes a gap, exactly. When all pages were read the damaged files are deleted: they hold nothing more.
+The damaged files are renamed, a new log takes their place at once, and rows are carried over a few
+pages at a time while readings are accepted. The stream counters say which positions there must be,
+the sidecar which frames; a row is taken when its key is one of these and its CRC holds. What is not
+found becomes a gap, exactly. When all pages were read the damaged files are deleted: they hold
+nothing more.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ DAMAGED_NAME: Final = LOG_NAME + ".damaged-"
 FOREIGN_NAME: Final = LOG_NAME + ".foreign-"
 _SQLITE_HEAD: Final = b"SQLite format 3\0"
 DAMAGED_LOGS_MAX: Final = 4
-"""Damaged logs that wait to be read. A fifth means that the disk damages faster than it can be read: the oldest is deleted, and said."""
+"""Damaged logs that wait to be read. A fifth means that the disk damages faster than it can be
+read: the oldest is deleted, and said."""
 
 LOG_ERRORS: Final = (sqlite3.Error, OSError, UnicodeDecodeError)
 """What a log on a bad disk raises; the last where SQLite's own message quotes the damaged bytes."""
@@ -48,20 +52,32 @@ _ANOTHER_TRY: Final = frozenset(
 
 
 def is_damage(error: BaseException) -> bool:
-    """Does the error say that the file itself is damaged? A page that the disk cannot read any more is damage too."""
+    """Does the error say that the file itself is damaged? A page that the disk cannot read any more
+    is damage too.
+    """
     if isinstance(error, LogDamagedError | UnicodeDecodeError):
         return True
-    if isinstance(error, sqlite3.ProgrammingError | sqlite3.NotSupportedError) or not isinstance(error, sqlite3.DatabaseError):
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.NotSupportedError) or not isinstance(
+        error, sqlite3.DatabaseError
+    ):
         return False
     if not isinstance(error, sqlite3.OperationalError):
         return True
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none: a text that is not UTF-8
-    return code in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ) or code & 0xFF not in _ANOTHER_TRY
+    code = getattr(
+        error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT
+    )  # none: a text that is not UTF-8
+    return (
+        code in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
+        or code & 0xFF not in _ANOTHER_TRY
+    )
 
 
 def is_full(error: BaseException) -> bool:
     """Is the disk full?"""
-    return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return (
+        isinstance(error, sqlite3.OperationalError)
+        and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    )
 
 
 def set_aside(directory: Path) -> None:
@@ -75,17 +91,20 @@ def set_aside(directory: Path) -> None:
         delete(old)
     number = 1 + max((int(one.name.removeprefix(DAMAGED_NAME)) for one in waiting), default=0)
     aside = directory / f"{DAMAGED_NAME}{number}"
-    with contextlib.suppress(FileNotFoundError):  # the log's own name last: while it is there, this can be done again
+    with contextlib.suppress(
+        FileNotFoundError
+    ):  # the log's own name last: while it is there, this can be done again
         path.with_name(f"{LOG_NAME}-wal").rename(f"{aside}-wal")
     with contextlib.suppress(FileNotFoundError):
         path.rename(aside)
 
 
 def set_foreign_aside(directory: Path) -> Path | None:
-    """Rename a file that stands under the log's name and that no agent wrote; its new path, None where there is none. Raises OSError.
+    """Rename a file that stands under the log's name and that no agent wrote; its new path, None
+    where there is none. Raises OSError.
 
-    No sidecar vouches for it, and it is no SQLite database or has tables that are not ours: with a wrong `data_dir` it is somebody's own.
-    It is never read and never deleted.
+    No sidecar vouches for it, and it is no SQLite database or has tables that are not ours: with a
+    wrong `data_dir` it is somebody's own. It is never read and never deleted.
     """
     path = directory / LOG_NAME
     if (directory / SIDECAR_NAME).exists() or not path.exists() or not _is_foreign(path):
@@ -107,7 +126,10 @@ def _is_foreign(path: Path) -> bool:
     with contextlib.suppress(*LOG_ERRORS):
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         try:
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            tables = {
+                name
+                for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            }
         finally:
             db.close()
         return bool(tables) and not {"meta", "streams", "batches"} <= tables
@@ -116,7 +138,11 @@ def _is_foreign(path: Path) -> bool:
 
 def damaged_logs(directory: Path) -> list[Path]:
     """Logs that were set aside, the oldest first."""
-    found = [path for path in directory.glob(f"{DAMAGED_NAME}*") if path.name.removeprefix(DAMAGED_NAME).isdigit()]
+    found = [
+        path
+        for path in directory.glob(f"{DAMAGED_NAME}*")
+        if path.name.removeprefix(DAMAGED_NAME).isdigit()
+    ]
     return sorted(found, key=lambda path: int(path.name.removeprefix(DAMAGED_NAME)))
 
 
@@ -127,7 +153,9 @@ def delete(path: Path) -> None:
 
 
 def what_it_knew(path: Path, known: Known | None) -> Known | None:
-    """The sidecar's knowledge and what the damaged log still says itself, of each stream the newer; None where neither says anything."""
+    """The sidecar's knowledge and what the damaged log still says itself, of each stream the newer;
+    None where neither says anything.
+    """
     found = known
     with contextlib.suppress(sqlite3.Error, ValueError, TypeError, KeyError, OverflowError):
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
@@ -141,20 +169,31 @@ def what_it_knew(path: Path, known: Known | None) -> Known | None:
 def _with_tables(db: sqlite3.Connection, known: Known | None) -> Known:
     meta = dict(db.execute("SELECT name, value FROM meta"))
     found = known or Known(meta["log_id"], int(meta["epoch"]), 0)
-    for *row, crc in db.execute("SELECT id, name, last, framed, base, frame, older, crc FROM streams"):
+    for *row, crc in db.execute(
+        "SELECT id, name, last, framed, base, frame, older, crc FROM streams"
+    ):
         stream = StreamState.from_row(row)
         before = found.streams.get(stream.id)
-        if stream.checksum() == crc and (before is None or (stream.last, stream.framed) > (before.last, before.framed)):
+        if stream.checksum() == crc and (
+            before is None or (stream.last, stream.framed) > (before.last, before.framed)
+        ):
             found.streams[stream.id] = stream
     with contextlib.suppress(sqlite3.Error):
-        for row in db.execute("SELECT name, cursor, missed, commit_number, crc, state FROM consumers"):
+        for row in db.execute(
+            "SELECT name, cursor, missed, commit_number, crc, state FROM consumers"
+        ):
             with contextlib.suppress(ValueError, TypeError):
                 consumer = ConsumerState.from_row(row)
                 told = found.consumers.get(consumer.name)
-                if known is None or (told is not None and told.commit == consumer.commit):  # an older state would not fit its cursor
+                if known is None or (
+                    told is not None and told.commit == consumer.commit
+                ):  # an older state would not fit its cursor
                     found.consumers[consumer.name] = consumer
     with contextlib.suppress(sqlite3.Error):
-        texts = db.execute("SELECT name, position FROM sources WHERE typeof(name) = 'text' AND typeof(position) = 'text'")
+        texts = db.execute(
+            "SELECT name, position FROM sources WHERE typeof(name) = 'text' AND typeof(position) "
+            "= 'text'"
+        )
         found.sources = dict(texts) | found.sources
     return found
 
@@ -179,7 +218,9 @@ class BatchRow:
     @property
     def is_sound(self) -> bool:
         """Does its CRC hold?"""
-        return self.count > 0 and checksum(self.body, self.stream, self.first, self.count) == self.crc
+        return (
+            self.count > 0 and checksum(self.body, self.stream, self.first, self.count) == self.crc
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +249,10 @@ class FrameRow:
         """Do its CRCs hold?"""
         frame = (self.stream, self.epoch, self.frame)
         payload_holds = self.payload is None or checksum(self.payload, *frame) == self.payload_crc
-        return payload_holds and boundary_checksum(*frame, self.seq, self.first, self.count, self.gap) == self.crc
+        return (
+            payload_holds
+            and boundary_checksum(*frame, self.seq, self.first, self.count, self.gap) == self.crc
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +274,17 @@ class CopyRow:
         """As it is written now."""
         key = (self.stream, self.epoch, self.frame)
         boundary = boundary_checksum(*key, self.seq, NO_BATCHES, self.count, self.gap)
-        return FrameRow(*key, self.seq, NO_BATCHES, self.count, self.gap, self.accepted_at, boundary, self.crc, self.payload)
+        return FrameRow(
+            *key,
+            self.seq,
+            NO_BATCHES,
+            self.count,
+            self.gap,
+            self.accepted_at,
+            boundary,
+            self.crc,
+            self.payload,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +300,10 @@ class GapRow:
     @property
     def is_sound(self) -> bool:
         """Is it what was written, as far as that is known?"""
-        return self.crc is None or gap_checksum(self.stream, self.first, self.count, self.reason) == self.crc
+        return (
+            self.crc is None
+            or gap_checksum(self.stream, self.first, self.count, self.reason) == self.crc
+        )
 
     @property
     def size(self) -> int:
@@ -259,7 +316,9 @@ SavedRow: TypeAlias = BatchRow | FrameRow | GapRow
 
 def row_of(row: Row) -> SavedRow | None:
     """A record as the row that it looks like; None for those of other tables."""
-    kinds = "".join("i" if isinstance(value, int) else "b" if isinstance(value, bytes) else "t" for value in row)
+    kinds = "".join(
+        "i" if isinstance(value, int) else "b" if isinstance(value, bytes) else "t" for value in row
+    )
     if any(isinstance(value, float) for value in row):
         return None
     match kinds:
@@ -275,7 +334,10 @@ def row_of(row: Row) -> SavedRow | None:
 
 
 def take_over(db: sqlite3.Connection, row: SavedRow, wanted: Sequence[tuple[int, int]]) -> bool:
-    """Insert a row that is whole and wanted; False where it is not. `wanted`: ranges of positions of its stream."""
+    """Insert a row that is whole and wanted; False where it is not.
+
+    `wanted`: ranges of positions of its stream.
+    """
     if isinstance(row, FrameRow):
         return _take_frame(db, row)
     if not any(first <= row.first <= row.first + row.count - 1 <= last for first, last in wanted):
@@ -295,18 +357,30 @@ def _take_frame(db: sqlite3.Connection, row: FrameRow) -> bool:
     if not row.is_sound or (row.gap is None and row.payload is None):
         return False
     key = (row.stream, row.epoch, row.frame)
-    found = db.execute("SELECT seq, first, count FROM frames WHERE stream = ? AND epoch = ? AND frame = ? AND gap IS NULL", key).fetchone()
+    found = db.execute(
+        "SELECT seq, first, count FROM frames WHERE stream = ? AND epoch = ? AND frame = ? AND "
+        "gap IS NULL",
+        key,
+    ).fetchone()
     if found is None or (found[0], found[2]) != (row.seq, row.count):
         return False
     crc = boundary_checksum(*key, found[0], found[1], found[2], row.gap)
     values = (row.gap, row.accepted_at, crc, row.payload_crc, row.payload, *key)
     update = "UPDATE frames SET gap = ?, accepted_at = ?, crc = ?, payload_crc = ?, payload = ?"
-    return db.execute(f"{update} WHERE stream = ? AND epoch = ? AND frame = ? AND payload IS NULL", values).rowcount > 0
+    return (
+        db.execute(
+            f"{update} WHERE stream = ? AND epoch = ? AND frame = ? AND payload IS NULL", values
+        ).rowcount
+        > 0
+    )
 
 
 def forget_gaps_of_what_is_there(db: sqlite3.Connection) -> None:
     """A page that was freed still had readings that were given up: they are delivered after all."""
-    inside = "SELECT 1 FROM batches WHERE stream = gaps.stream AND first BETWEEN gaps.first AND gaps.first + gaps.count - 1"
+    inside = (
+        "SELECT 1 FROM batches WHERE stream = gaps.stream AND first BETWEEN gaps.first AND "
+        "gaps.first + gaps.count - 1"
+    )
     db.execute(f"DELETE FROM gaps WHERE EXISTS ({inside})")  # noqa: S608
 
 
@@ -320,7 +394,10 @@ WHERE excluded.count < count
 
 
 class Salvage:
-    """Reads damaged logs page by page. Remembers nothing over a restart: it begins again, and rows that are there already stay."""
+    """Reads damaged logs page by page.
+
+    Remembers nothing over a restart: it begins again, and rows that are there already stay.
+    """
 
     def __init__(self, paths: list[Path], page_bytes: int) -> None:
         """`page_bytes`: of logs whose header is lost."""
@@ -350,6 +427,8 @@ class Salvage:
             pages = Pages(path, page_size=self._page_bytes)
             try:
                 for number in pages.numbers():
-                    yield [found for row in rows(pages, number) if (found := row_of(row)) is not None]
+                    yield [
+                        found for row in rows(pages, number) if (found := row_of(row)) is not None
+                    ]
             finally:
                 pages.close()

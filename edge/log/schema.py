@@ -2,17 +2,22 @@
 
     meta      what the log is: id, epoch, place
     counters  commit number, readings lost by reason, sums over the rows of batches
-    streams   per stream: last accepted position, last framed one, where the epoch began, last frame, epochs that wait (see log_streams)
-    batches   what was received: columns, with CRC, kept until everybody who needs them has passed: the cloud and every consumer
-    gaps      given up: a counted range of positions in the place of its batches, with CRC, kept as long as they would be
-    frames    boundaries over the batches, written before the first send, kept until the cloud's acknowledgement; `payload` only where what
+    streams   per stream: last accepted position, last framed one, where the epoch began, last
+              frame, epochs that wait (see log_streams)
+    batches   what was received: columns, with CRC, kept until everybody who needs them has passed:
+              the cloud and every consumer
+    gaps      given up: a counted range of positions in the place of its batches, with CRC, kept as
+              long as they would be
+    frames    boundaries over the batches, written before the first send, kept until the cloud's
+              acknowledgement; `payload` only where what
               is sent is logged a second time (see modes)
     consumers how far each has read, and its state, in one row
-    clocks    under which start of the machine commits were made, and wall clock less milliseconds since it, where that changed (`clocks`)
+    clocks    under which start of the machine commits were made, and wall clock less milliseconds
+              since it, where that changed (`clocks`)
     sources   how far a source has read, moved on in the transaction of the readings taken from it
 
-A *position* numbers the readings of one stream from 1 for as long as the log lives. `seq = position - base`, where `base` is the last
-position of the epoch before.
+A *position* numbers the readings of one stream from 1 for as long as the log lives. `seq = position
+- base`, where `base` is the last position of the epoch before.
 """
 
 from __future__ import annotations
@@ -30,27 +35,36 @@ from edgewake.protocol.errors import LocalError
 
 LOG_NAME: Final = "events.db"
 PAGE_BYTES: Final = 1024
-"""SQLite's page in a log that is made now. A commit writes whole pages, and few readings fill none: a quarter of 4096 halves what a lone
-reading writes to the flash, and costs a long backlog twice the CPU (1.8 and 3.4 us a reading)."""
+"""SQLite's page in a log that is made now. A commit writes whole pages, and few readings fill none:
+a quarter of 4096 halves what a lone reading writes to the flash, and costs a long backlog twice the
+CPU (1.8 and 3.4 us a reading)."""
 PAGE_CACHE_KIB: Final = 1024
-"""SQLite's cache. The log writes at the end and deletes at the beginning; more memory buys nothing."""
+"""SQLite's cache. The log writes at the end and deletes at the beginning; more memory buys
+nothing."""
 CHECKPOINT_BYTES: Final = 4 << 20
-"""Bytes of the write-ahead log from which it is copied into the file: few copies of a page that changes often, little to recover."""
+"""Bytes of the write-ahead log from which it is copied into the file: few copies of a page that
+changes often, little to recover."""
 BUSY_S: Final = 0.05
-"""How long a checkpoint waits for a reader. It is tried again later; meanwhile readings are accepted."""
+"""How long a checkpoint waits for a reader. It is tried again later; meanwhile readings are
+accepted."""
 
 
 class LogDamagedError(sqlite3.DatabaseError):
     """The file holds what the log never wrote."""
 
 
-def boundary_checksum(stream: int, epoch: int, frame: int, seq: int, first: int, count: int, gap: str | None) -> int:
+def boundary_checksum(
+    stream: int, epoch: int, frame: int, seq: int, first: int, count: int, gap: str | None
+) -> int:
     """CRC of a frame's boundary."""
     return checksum(b"", stream, epoch, frame, seq, first, count, gap or "")
 
 
 def _frames_as_boundaries(db: sqlite3.Connection) -> None:
-    """Frames were copies of their readings. Those that wait stay copies: nothing else holds what is in them."""
+    """Frames were copies of their readings.
+
+    Those that wait stay copies: nothing else holds what is in them.
+    """
     db.execute("ALTER TABLE frames RENAME TO copies")
     db.execute(
         """
@@ -66,7 +80,19 @@ def _frames_as_boundaries(db: sqlite3.Connection) -> None:
     ).fetchall():
         is_sound = isinstance(payload, bytes) and checksum(payload, stream, epoch, frame) == crc
         boundary = boundary_checksum(stream, epoch, frame, seq, NO_BATCHES, count, gap)
-        row = (stream, epoch, frame, seq, NO_BATCHES, count, gap, at, boundary, crc, payload if is_sound else None)
+        row = (
+            stream,
+            epoch,
+            frame,
+            seq,
+            NO_BATCHES,
+            count,
+            gap,
+            at,
+            boundary,
+            crc,
+            payload if is_sound else None,
+        )
         db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     db.execute("DROP TABLE copies")
     db.execute(
@@ -84,19 +110,26 @@ BACKLOG_BYTES: Final = "backlog_bytes"
 RETAINED_BYTES: Final = "retained_bytes"
 """Counter: bytes of batches that only consumers still need."""
 SUMS: Final = (BACKLOG_BYTES, RETAINED_BYTES)
-"""Counters of what could be summed up over the whole log, kept so that nobody has to. Each start counts anew."""
+"""Counters of what could be summed up over the whole log, kept so that nobody has to. Each start
+counts anew."""
 
 
 def _gaps_with_checksums(db: sqlite3.Connection) -> None:
-    """Nothing told a gap that was damaged; those that are there are taken as they are. Nothing but its rows told how large the log is."""
+    """Nothing told a gap that was damaged; those that are there are taken as they are.
+
+    Nothing but its rows told how large the log is.
+    """
     db.execute("ALTER TABLE gaps ADD COLUMN crc INTEGER NOT NULL DEFAULT 0")
     for gap in db.execute("SELECT stream, first, count, reason FROM gaps").fetchall():
-        db.execute("UPDATE gaps SET crc = ? WHERE stream = ? AND first = ?", (gap_checksum(*gap), *gap[:2]))
+        db.execute(
+            "UPDATE gaps SET crc = ? WHERE stream = ? AND first = ?", (gap_checksum(*gap), *gap[:2])
+        )
     db.executemany("INSERT INTO counters VALUES (?, 0)", [(name,) for name in SUMS])
 
 
 NO_BATCHES: Final = 0
-"""`first` of a frame that was formed before frames were boundaries: all of it is in `payload`. Positions begin at 1."""
+"""`first` of a frame that was formed before frames were boundaries: all of it is in `payload`.
+Positions begin at 1."""
 MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -128,14 +161,19 @@ MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     """,
     _gaps_with_checksums,
 )
-"""Applied in order, each in one transaction with its number (`user_version`). Never edited once released."""
+"""Applied in order, each in one transaction with its number (`user_version`). Never edited once
+released."""
 
 
-def open_for_writing(path: Path, *, version: int = 0, page_bytes: int = PAGE_BYTES) -> sqlite3.Connection:
-    """The one write connection: WAL, synchronous FULL, both read back; tables migrated. Raises LocalError or sqlite3.Error.
+def open_for_writing(
+    path: Path, *, version: int = 0, page_bytes: int = PAGE_BYTES
+) -> sqlite3.Connection:
+    """The one write connection: WAL, synchronous FULL, both read back; tables migrated. Raises
+    LocalError or sqlite3.Error.
 
-    `version`: what the sidecar says of the tables; 0 where it does not. `page_bytes` is for a log that is made. Files are for their owner
-    only: SQLite gives those it makes beside the log the log's own mode.
+    `version`: what the sidecar says of the tables; 0 where it does not. `page_bytes` is for a log
+    that is made. Files are for their owner only: SQLite gives those it makes beside the log the
+    log's own mode.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     for beside in ("", "-wal", "-shm"):
@@ -145,15 +183,21 @@ def open_for_writing(path: Path, *, version: int = 0, page_bytes: int = PAGE_BYT
     try:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found > len(MIGRATIONS) >= version > 0:
-            raise LogDamagedError(f"the tables have version {found}, but they were of version {version}")
+            raise LogDamagedError(
+                f"the tables have version {found}, but they were of version {version}"
+            )
         db.execute(f"PRAGMA page_size = {page_bytes}")  # without effect on a log that is there
         _pragma(db, "auto_vacuum", "INCREMENTAL", 2)
         _pragma(db, "journal_mode", "WAL", "wal")
         _pragma(db, "synchronous", "FULL", 2)
         _pragma(db, "mmap_size", "0", 0)
-        _pragma(db, "secure_delete", "OFF", 0)  # some builds write zeros over all that is freed: as much flash again as the readings took
+        _pragma(
+            db, "secure_delete", "OFF", 0
+        )  # some builds write zeros over all that is freed: as much flash again as the readings took
         db.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
-        db.execute("PRAGMA wal_autocheckpoint = 0")  # its errors would be swallowed; the writer checkpoints by itself
+        db.execute(
+            "PRAGMA wal_autocheckpoint = 0"
+        )  # its errors would be swallowed; the writer checkpoints by itself
         migrate(db)
     except BaseException:
         db.close()
@@ -170,7 +214,10 @@ def open_in_memory() -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write. Keep its transactions short: they hold the write-ahead log. Raises sqlite3.Error."""
+    """A connection that cannot write.
+
+    Keep its transactions short: they hold the write-ahead log. Raises sqlite3.Error.
+    """
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
     db.execute("PRAGMA query_only = ON")
     return db
@@ -178,14 +225,18 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def reading(directory: Path) -> Iterator[sqlite3.Connection]:
-    """A directory's log, open for reading until the block ends. Raises LocalError: there is none, it cannot be read, or holds what the log
-    never wrote.
+    """A directory's log, open for reading until the block ends.
+
+    Raises LocalError: there is none, it cannot be read, or holds what the log never wrote.
     """
     path = directory / LOG_NAME
     try:
         is_there = path.exists()
     except PermissionError as error:
-        raise LocalError(f"{path}: {error.strerror}: the log is for the agent's user; ask as that one, or as root") from error
+        raise LocalError(
+            f"{path}: {error.strerror}: the log is for the agent's user; ask as that one, or as "
+            "root"
+        ) from error
     if not is_there:
         raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
     try:
@@ -206,10 +257,15 @@ def _pragma(db: sqlite3.Connection, name: str, value: str, expected: object) -> 
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Bring the tables to the newest version; raises LocalError where they are newer than this program."""
+    """Bring the tables to the newest version; raises LocalError where they are newer than this
+    program.
+    """
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > len(MIGRATIONS):
-        raise LocalError(f"event log has version {version}, this program knows {len(MIGRATIONS)}: it was written by a newer one")
+        raise LocalError(
+            f"event log has version {version}, this program knows {len(MIGRATIONS)}: it was "
+            "written by a newer one"
+        )
     for number in range(version, len(MIGRATIONS)):
         with transaction(db):
             step = MIGRATIONS[number]

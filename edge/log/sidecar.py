@@ -1,14 +1,16 @@
 """The sidecar: a small file beside the log that repeats what must survive the log.
 
-After every commit it gets one line: the number of the commit and what it changed in the counters, the positions of the sources and the
-frames that are kept. It tells
+After every commit it gets one line: the number of the commit and what it changed in the counters,
+the positions of the sources and the frames that are kept. It tells
 
 * whether the log was lost, copied or put back (see `log_epoch`), and
-* when the log is damaged, which readings and frames there must be: what cannot be found any more is then said exactly.
+* when the log is damaged, which readings and frames there must be: what cannot be found any more is
+  then said exactly.
 
-A line survives the death of the process; that of the machine only what was synced (with every checkpoint). So a line that is missing makes
-no harm: what the log itself says is newer then. Each line carries its CRC; reading ends at the first that is torn. The file is written anew
-when it has grown by `REWRITE_BYTES`.
+A line survives the death of the process; that of the machine only what was synced (with every
+checkpoint). So a line that is missing makes no harm: what the log itself says is newer then. Each
+line carries its CRC; reading ends at the first that is torn. The file is written anew when it has
+grown by `REWRITE_BYTES`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ log = logging.getLogger("edgewake.log")
 
 SIDECAR_NAME: Final = "epoch"
 REWRITE_BYTES: Final = 256 << 10
-"""Growth after which the file is written anew: some thousand commits, so that the two fsyncs of it cost nothing."""
+"""Growth after which the file is written anew: some thousand commits, so that the two fsyncs of it
+cost nothing."""
 
 FrameId: TypeAlias = tuple[int, int, int]
 """(stream's number, epoch, frame)."""
@@ -89,8 +92,12 @@ class Known:
     def apply(self, line: dict[str, Any]) -> None:
         """One more line. Raises ValueError, TypeError, KeyError."""
         self.commit = int(line["commit"])
-        self.streams |= {stream.id: stream for stream in map(StreamState.from_row, line.get("streams", ()))}
-        for stream, epoch, frame in line.get("freed", ()):  # before: a gap takes the number of the frame that it replaces
+        self.streams |= {
+            stream.id: stream for stream in map(StreamState.from_row, line.get("streams", ()))
+        }
+        for stream, epoch, frame in line.get(
+            "freed", ()
+        ):  # before: a gap takes the number of the frame that it replaces
             self.frames.pop((stream, epoch, frame), None)
         for stream, epoch, frame, seq, count, *first in line.get("formed", ()):
             self.frames[stream, epoch, frame] = (seq, count, first[0] if first else 0)
@@ -98,14 +105,28 @@ class Known:
         self.counters |= line.get("counters", {})
         for name in line.get("forgotten", ()):  # before: a name that is used again
             self.consumers.pop(name, None)
-        self.consumers |= {consumer.name: consumer for consumer in map(ConsumerState.from_json, line.get("consumers", ()))}
+        self.consumers |= {
+            consumer.name: consumer
+            for consumer in map(ConsumerState.from_json, line.get("consumers", ()))
+        }
 
     def as_json(self) -> dict[str, Any]:
         """All of it as a first line."""
         all_of_it = Change(
-            [*self.streams.values()], [*self.frames.items()], [], self.sources, self.counters, [*self.consumers.values()]
+            [*self.streams.values()],
+            [*self.frames.items()],
+            [],
+            self.sources,
+            self.counters,
+            [*self.consumers.values()],
         ).as_json()
-        first = {"log": self.log_id, "epoch": self.epoch, "commit": self.commit, "version": self.version, "page_size": self.page_size}
+        first = {
+            "log": self.log_id,
+            "epoch": self.epoch,
+            "commit": self.commit,
+            "version": self.version,
+            "page_size": self.page_size,
+        }
         return first | all_of_it
 
 
@@ -146,7 +167,9 @@ def _decode_mark(data: bytes) -> Known | None:
 
 
 class Sidecar:
-    """The file. What cannot be written, on a full disk, is logged and caught up with later: the log goes on without it."""
+    """The file. What cannot be written, on a full disk, is logged and caught up with later: the log
+    goes on without it.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / SIDECAR_NAME
@@ -197,7 +220,11 @@ class Sidecar:
 
     def _is_behind(self, error: OSError) -> None:
         if not self.is_due:
-            log.error("the event log's sidecar cannot be written: %s", error, extra={"event": "log.sidecar_behind"})
+            log.error(
+                "the event log's sidecar cannot be written: %s",
+                error,
+                extra={"event": "log.sidecar_behind"},
+            )
         self.is_due = True
 
     def sync(self) -> None:

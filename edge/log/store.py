@@ -1,8 +1,9 @@
 """The event log's rows: what one transaction does. One thread calls it; it starts none.
 
-In: a `Work` (new readings by stream, source positions, freed frames, may frames be formed). Out: a `Done` (frames to send, readings
-dropped). `apply` does all of it in one durable transaction or, raising sqlite3.Error, nothing: the state in memory changes after COMMIT
-only. Every row is checked by its CRC before its bytes leave; a damaged one becomes a gap with its count.
+In: a `Work` (new readings by stream, source positions, freed frames, may frames be formed). Out: a
+`Done` (frames to send, readings dropped). `apply` does all of it in one durable transaction or,
+raising sqlite3.Error, nothing: the state in memory changes after COMMIT only. Every row is checked
+by its CRC before its bytes leave; a damaged one becomes a gap with its count.
 """
 
 from __future__ import annotations
@@ -17,9 +18,22 @@ from typing import Final
 
 from edgewake.edge.log.bundle import batches_of
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import ConsumerState, Missed, RawBatch, outside, passed_by_all, rows_after
+from edgewake.edge.log.consumers import (
+    ConsumerState,
+    Missed,
+    RawBatch,
+    outside,
+    passed_by_all,
+    rows_after,
+)
 from edgewake.edge.log.draft import Draft
-from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
+from edgewake.edge.log.epoch import (
+    COUNTED_ANEW,
+    LogIdentity,
+    LogLocation,
+    location_of,
+    new_epoch_reason,
+)
 from edgewake.edge.log.frames import UNSET_CLOCK, LogFrames
 from edgewake.edge.log.gaps import forget_unsound_gaps, given_up
 from edgewake.edge.log.lanes import RANK, Lane, Window
@@ -69,15 +83,21 @@ from edgewake.protocol.names import is_own
 log = logging.getLogger("edgewake.log")
 
 KEPT_FREE_BYTES: Final = 16 << 20
-"""Free bytes that the file keeps for the next readings, unless the disk is full; only what is beyond goes back to the file system."""
+"""Free bytes that the file keeps for the next readings, unless the disk is full; only what is
+beyond goes back to the file system."""
 GIVE_BACK_BYTES: Final = 4 << 20
 """Given back at a time: some milliseconds."""
 SALVAGE_PAGES: Final = 1024
-"""Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long behind it."""
+"""Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long
+behind it."""
 
 
 class LogStore:
-    """The open log. Raises sqlite3.Error from every method; `is_damage` tells those after which the files have to be set aside."""
+    """The open log.
+
+    Raises sqlite3.Error from every method; `is_damage` tells those after which the files have to be
+    set aside.
+    """
 
     def __init__(
         self,
@@ -90,7 +110,9 @@ class LogStore:
         failpoint: Failpoint = no_failpoint,
         is_durable: bool = True,
     ) -> None:
-        """Open or create; `boot` names this start of the machine, `new_epoch` gets (previous epoch, now in ms)."""
+        """Open or create; `boot` names this start of the machine, `new_epoch` gets (previous epoch,
+        now in ms).
+        """
         self._path = directory / LOG_NAME
         self._limits = limits
         self._clock = clock
@@ -100,12 +122,20 @@ class LogStore:
         self._next_stream = 0
         self._frame_bytes = limits.bytes_max
         known, was_left_open = self._sidecar.read(), self.wal.file_bytes > 0
-        page_bytes = known.page_size if known and known.page_size else PAGE_BYTES  # as a damaged log's, whose header may be lost
-        if known and known.version and has_lost_its_header(directory / f"{LOG_NAME}-wal", page_bytes):
+        page_bytes = (
+            known.page_size if known and known.page_size else PAGE_BYTES
+        )  # as a damaged log's, whose header may be lost
+        if (
+            known
+            and known.version
+            and has_lost_its_header(directory / f"{LOG_NAME}-wal", page_bytes)
+        ):
             set_aside(directory)
             raise LogDamagedError("its write-ahead log has no header")
         if is_durable:
-            self._db = open_for_writing(self._path, version=known.version if known else 0, page_bytes=page_bytes)
+            self._db = open_for_writing(
+                self._path, version=known.version if known else 0, page_bytes=page_bytes
+            )
         else:
             self._db = open_in_memory()
         self._rows = LogRows(self._db)
@@ -123,52 +153,93 @@ class LogStore:
 
     # what it is
 
-    def _open(self, known: Known | None, boot: str, new_epoch: Callable[[int, int], int], was_left_open: bool) -> None:
-        """`was_left_open`: it has a write-ahead log from before. One that is behind its sidecar then was not put back: a frame of it is
-        damaged or cut off, and SQLite recovers what comes before.
+    def _open(
+        self,
+        known: Known | None,
+        boot: str,
+        new_epoch: Callable[[int, int], int],
+        was_left_open: bool,
+    ) -> None:
+        """`was_left_open`: it has a write-ahead log from before.
+
+        One that is behind its sidecar then was not put back: a frame of it is damaged or cut off,
+        and SQLite recovers what comes before.
         """
         damaged = damaged_logs(self._path.parent)
-        identity, location = read_identity(self._db), location_of(self._path if self._path.exists() else self._path.parent, boot=boot)
+        identity, location = (
+            read_identity(self._db),
+            location_of(self._path if self._path.exists() else self._path.parent, boot=boot),
+        )
         if identity is None and damaged:
             known = what_it_knew(damaged[-1], known)
         self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
         if self.epoch_began == "restored" and was_left_open:
-            set_aside(self._path.parent)  # at once: SQLite deletes what it does not see of the write-ahead log
+            set_aside(
+                self._path.parent
+            )  # at once: SQLite deletes what it does not see of the write-ahead log
             raise LogDamagedError("its write-ahead log lacks commits that the sidecar knows")
-        self.log_id = identity.log_id if identity and self.epoch_began != "without its sidecar" else os.urandom(16).hex()
+        self.log_id = (
+            identity.log_id
+            if identity and self.epoch_began != "without its sidecar"
+            else os.urandom(16).hex()
+        )
         self.epoch = identity.epoch if identity else 0
         self.commit_found = identity.commit if identity else 0
-        """Number of the last commit that was in the file when it was opened; 0: it was made. An epoch that began then has one more."""
+        """Number of the last commit that was in the file when it was opened; 0: it was made. An
+        epoch that began then has one more."""
         self.commit = max(self.commit_found, known.commit if known else 0)
         if self.epoch_began is not None:
             ended = identity.epoch if identity else known.epoch if known else 0
-            self.epoch = new_epoch(max(self.epoch, known.epoch if known else 0), self._clock.now_ms())
+            self.epoch = new_epoch(
+                max(self.epoch, known.epoch if known else 0), self._clock.now_ms()
+            )
             self.commit += 1
             self._begin_epoch(location, ended, None if identity else known)
         self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
-        self._positions: dict[str, str] = dict(self._db.execute("SELECT name, position FROM sources"))
-        is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
+        self._positions: dict[str, str] = dict(
+            self._db.execute("SELECT name, position FROM sources")
+        )
+        is_of_this_commit = identity is None or (
+            known and (known.log_id, known.commit) == (identity.log_id, identity.commit)
+        )
         if identity and known and is_of_this_commit:
             self._mend_positions(known.sources)
         here = {frame for frame, _ in read_frames(self._db)}
-        if identity and known and known.version and is_of_this_commit and not here <= known.frames.keys():
+        if (
+            identity
+            and known
+            and known.version
+            and is_of_this_commit
+            and not here <= known.frames.keys()
+        ):
             raise LogDamagedError("frames that were never formed")
-        restored = self._restore_frames(known, here) if known and (damaged or is_of_this_commit) else 0
+        restored = (
+            self._restore_frames(known, here) if known and (damaged or is_of_this_commit) else 0
+        )
         self._salvage = Salvage(damaged, self._page_bytes) if damaged or restored else None
         self._state = self._load()
         self._failpoint("new log")
         self._rewrite_sidecar()
 
     def _mend_positions(self, said: Mapping[str, str]) -> None:
-        """No checksum covers a source's position in the log: the sidecar's lines have one, and it is of the same commit."""
-        differ = {name: position for name, position in said.items() if self._positions.get(name) != position}
+        """No checksum covers a source's position in the log: the sidecar's lines have one, and it
+        is of the same commit.
+        """
+        differ = {
+            name: position
+            for name, position in said.items()
+            if self._positions.get(name) != position
+        }
         if differ:
             with transaction(self._db):
                 self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", differ.items())
             self._positions |= differ
 
     def _begin_epoch(self, location: LogLocation, ended: int, known: Known | None) -> None:
-        """The log first, its sidecar second: a crash between makes no old log look new. `known`: what a log that is gone must hold."""
+        """The log first, its sidecar second: a crash between makes no old log look new.
+
+        `known`: what a log that is gone must hold.
+        """
         keep_numbers = self.epoch_began not in COUNTED_ANEW
         with transaction(self._db):
             if known is not None:
@@ -178,9 +249,16 @@ class LogStore:
                 write_stream(self._db, stream.in_new_epoch(ended, keep_numbers=keep_numbers))
 
     def _restore_frames(self, known: Known, here: set[FrameId]) -> int:
-        """Boundaries that the sidecar knows and that are not in the log; how many. Their readings are looked for where they were."""
+        """Boundaries that the sidecar knows and that are not in the log; how many.
+
+        Their readings are looked for where they were.
+        """
         ids = {stream.id for stream in read_streams(self._db)}
-        missing = [(frame, of) for frame, of in known.frames.items() if frame not in here and frame[0] in ids]
+        missing = [
+            (frame, of)
+            for frame, of in known.frames.items()
+            if frame not in here and frame[0] in ids
+        ]
         with transaction(self._db):
             for frame, boundary in missing:
                 write_frame(self._db, frame, boundary, None, self._clock.now_ms())
@@ -190,10 +268,26 @@ class LogStore:
         db = self._db
         streams = {stream.name: stream for stream in read_streams(db)}
         names = {stream.id: stream.name for stream in streams.values()}
-        frames = [FrameKey(names[stream], epoch, frame) for (stream, epoch, frame), _ in read_frames(db)]
-        unsent = deque(sorted(frames, key=lambda key: (key.epoch, key.frame, streams[key.stream].id)))
-        draft = Draft(streams, {}, unsent, 0, 0, 0, {}, {}, {consumer.name: consumer for consumer in read_consumers(db)})
-        draft.counters = dict(db.execute("SELECT name, value FROM counters WHERE name NOT IN ('commit', ?, ?)", SUMS))
+        frames = [
+            FrameKey(names[stream], epoch, frame) for (stream, epoch, frame), _ in read_frames(db)
+        ]
+        unsent = deque(
+            sorted(frames, key=lambda key: (key.epoch, key.frame, streams[key.stream].id))
+        )
+        draft = Draft(
+            streams,
+            {},
+            unsent,
+            0,
+            0,
+            0,
+            {},
+            {},
+            {consumer.name: consumer for consumer in read_consumers(db)},
+        )
+        draft.counters = dict(
+            db.execute("SELECT name, value FROM counters WHERE name NOT IN ('commit', ?, ?)", SUMS)
+        )
         if not self.is_salvaging:
             self._forget_what_nobody_needs(draft)
         for size in ("length(body)) FROM batches", "coalesce(length(payload), 0)) FROM frames"):
@@ -201,13 +295,17 @@ class LogStore:
             draft.stored_bytes += int(total) + ROW_BYTES * count
         sums = self._rows.sums()
         for stream in streams.values():
-            framed = sum(self._rows.batch_bytes(stream.id, first, last) for first, last in frame_ranges(db, stream.id))
+            framed = sum(
+                self._rows.batch_bytes(stream.id, first, last)
+                for first, last in frame_ranges(db, stream.id)
+            )
             in_frames_or_kept, draft.waiting[stream.name] = sums.get(stream.id, (0, 0))
             draft.framed_bytes += framed
             draft.retained_bytes += in_frames_or_kept - framed
         with transaction(db):
             db.executemany(
-                "INSERT INTO counters VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> excluded.value",
+                "INSERT INTO counters VALUES (?, ?) ON CONFLICT DO UPDATE SET value = "
+                "excluded.value WHERE value <> excluded.value",
                 draft.sums.items(),
             )
         return draft
@@ -235,7 +333,9 @@ class LogStore:
 
     @property
     def is_salvaging(self) -> bool:
-        """Are rows of a damaged log still to be read? Until then no frames are formed: an earlier reading may yet be found."""
+        """Are rows of a damaged log still to be read? Until then no frames are formed: an earlier
+        reading may yet be found.
+        """
         return self._salvage is not None
 
     @property
@@ -274,14 +374,19 @@ class LogStore:
         return stream is not None and take_over(self._db, row, self._ranges_to_find(stream))
 
     def _ranges_to_find(self, stream: StreamState) -> list[tuple[int, int]]:
-        """Positions whose readings somebody still needs, of those that were accepted before the damage."""
+        """Positions whose readings somebody still needs, of those that were accepted before the
+        damage.
+        """
         through = stream.older[-1].last if stream.older else stream.framed
         passed = passed_by_all(self._state.consumers.values(), stream.name)
         begins = stream.framed if passed is None else min(stream.framed, passed)
         return [*frame_ranges(self._db, stream.id), (begins + 1, through)]
 
     def _end_salvage(self) -> None:
-        """What was not found is a gap. A range that was given up, but whose readings are there, was not."""
+        """What was not found is a gap.
+
+        A range that was given up, but whose readings are there, was not.
+        """
         assert self._salvage is not None
         draft = self._state.copy()
         with transaction(self._db):
@@ -289,7 +394,9 @@ class LogStore:
             for key in draft.unsent:
                 self._frames.frame_out(draft, key)
             lost = len(draft.change.formed)
-            self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", draft.counters.items())
+            self._db.executemany(
+                "INSERT OR REPLACE INTO counters VALUES (?, ?)", draft.counters.items()
+            )
             self._failpoint("salvage ends")
         self._failpoint("salvage ended")
         self._salvage.delete()
@@ -308,19 +415,29 @@ class LogStore:
         """Bytes that count for the quota."""
         return self._state.stored_bytes
 
-    def can_frame(self, paused: frozenset[str] = frozenset(), filling: frozenset[str] = frozenset()) -> bool:
-        """Is there a stream that waits for a frame, not for company, and may have one more in flight?"""
+    def can_frame(
+        self, paused: frozenset[str] = frozenset(), filling: frozenset[str] = frozenset()
+    ) -> bool:
+        """Is there a stream that waits for a frame, not for company, and may have one more in
+        flight?
+        """
         if self.is_salvaging or self._repair.holds_frames():
             return False
         state = self._state
         window, in_flight = self._window(state, paused), self._epochs_in_flight(state)
-        formable = {name for name in self._unframed(state, paused | filling) if self._may_form(state, state.streams[name], in_flight)}
+        formable = {
+            name
+            for name in self._unframed(state, paused | filling)
+            if self._may_form(state, state.streams[name], in_flight)
+        }
         return any(map(window.admits, formable | self._unsent(state, paused)))
 
     def admits_any(self, streams: Sequence[str], paused: frozenset[str] = frozenset()) -> bool:
         """May one of these streams have one more frame in flight?"""
         window = self._window(self._state, paused)
-        return not self.is_salvaging and any(name not in paused and window.admits(name) for name in streams)
+        return not self.is_salvaging and any(
+            name not in paused and window.admits(name) for name in streams
+        )
 
     def has_unframed(self, paused: frozenset[str] = frozenset()) -> bool:
         """Is there anything that waits for room in the window?"""
@@ -343,7 +460,11 @@ class LogStore:
 
     def streams_of(self, lanes: frozenset[Lane]) -> frozenset[str]:
         """Streams of some lanes."""
-        return frozenset(name for name in self._state.streams if self._limits.lane(name) in lanes) if lanes else frozenset()
+        return (
+            frozenset(name for name in self._state.streams if self._limits.lane(name) in lanes)
+            if lanes
+            else frozenset()
+        )
 
     def last(self, stream: str) -> int:
         """The last position of a stream; 0 where it has none yet."""
@@ -360,9 +481,17 @@ class LogStore:
         return self._state.consumers
 
     def register(self, name: str, streams: Sequence[str], *, at_end: bool) -> ConsumerState:
-        """The consumer, made where it is new. What it did not read before begins at its end, or with the oldest that is still there."""
+        """The consumer, made where it is new.
+
+        What it did not read before begins at its end, or with the oldest that is still there.
+        """
         before = self._state.consumers.get(name, ConsumerState(name, {}))
-        cursor = {stream: before.cursor.get(stream, self.last(stream) if at_end else self._before_oldest(stream)) for stream in streams}
+        cursor = {
+            stream: before.cursor.get(
+                stream, self.last(stream) if at_end else self._before_oldest(stream)
+            )
+            for stream in streams
+        }
         if name not in self._state.consumers or cursor != before.cursor:
             self.apply(Work(registered=[replace(before, cursor=cursor)]))
         return self._state.consumers[name]
@@ -371,16 +500,25 @@ class LogStore:
         found = self._state.streams.get(stream)
         if found is None:
             return 0
-        first = self._db.execute("SELECT min(first) FROM batches WHERE stream = ?", (found.id,)).fetchone()[0]
-        return found.last if first is None else min(max(0, int(first) - 1), found.last)  # a damaged row may say anything
+        first = self._db.execute(
+            "SELECT min(first) FROM batches WHERE stream = ?", (found.id,)
+        ).fetchone()[0]
+        return (
+            found.last if first is None else min(max(0, int(first) - 1), found.last)
+        )  # a damaged row may say anything
 
     def forget(self, name: str) -> None:
         """Remove a consumer; what only it needed goes."""
         if name in self._state.consumers:
             self.apply(Work(forgotten=[name]))
 
-    def read(self, stream: str, after: int, *, readings_max: int, bytes_max: int) -> tuple[list[RawBatch | Missed], int]:
-        """What a consumer that stands at `after` reads next, and where it stands then. Nothing while a damaged log is being read."""
+    def read(
+        self, stream: str, after: int, *, readings_max: int, bytes_max: int
+    ) -> tuple[list[RawBatch | Missed], int]:
+        """What a consumer that stands at `after` reads next, and where it stands then.
+
+        Nothing while a damaged log is being read.
+        """
         found = self._state.streams.get(stream)
         if found is None or found.last <= after or self.is_salvaging:
             return [], after
@@ -393,8 +531,12 @@ class LogStore:
 
     def backlog(self) -> tuple[int, int]:
         """(readings accepted and not acknowledged, of them in frames)."""
-        framed = self._db.execute("SELECT coalesce(sum(count), 0) FROM frames WHERE gap IS NULL").fetchone()[0]
-        return framed + sum(stream.last - stream.framed for stream in self._state.streams.values()), framed
+        framed = self._db.execute(
+            "SELECT coalesce(sum(count), 0) FROM frames WHERE gap IS NULL"
+        ).fetchone()[0]
+        return framed + sum(
+            stream.last - stream.framed for stream in self._state.streams.values()
+        ), framed
 
     def given_up(self) -> int:
         """Of `backlog`, places of readings that are lost: the cloud is to be told of them."""
@@ -402,30 +544,52 @@ class LogStore:
             return sum(given_up(self._db).values())
 
     def oldest_at(self) -> int | None:
-        """Wall clock in ms of the oldest acceptance that is not acknowledged; None where all are."""
-        found = [self._db.execute(f"SELECT min(accepted_at) FROM {table}").fetchone()[0] for table in ("frames",)]  # noqa: S608
+        """Wall clock in ms of the oldest acceptance that is not acknowledged; None where all
+        are.
+        """
+        found = [
+            self._db.execute(f"SELECT min(accepted_at) FROM {table}").fetchone()[0]  # noqa: S608
+            for table in ("frames",)
+        ]
         for stream in self._state.streams.values():
-            query = "SELECT accepted_at FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT 1"
+            query = (
+                "SELECT accepted_at FROM batches WHERE stream = ? AND first > ? ORDER BY first "
+                "LIMIT 1"
+            )
             row = self._db.execute(query, (stream.id, stream.framed)).fetchone()
             found.append(row[0] if row else None)
         with sound_rows():
             return min((at for at in found if at is not None), default=None)
 
     def position(self, source: str) -> str | None:
-        """How far a source had read when its last readings were accepted. From memory: any thread may ask, whatever the disk does."""
+        """How far a source had read when its last readings were accepted.
+
+        From memory: any thread may ask, whatever the disk does.
+        """
         return self._positions.get(source)
 
     # the transaction
 
     def apply(self, work: Work) -> Done:
-        """Do `work` in one durable transaction. Frames in the answer may be sent: their bytes are kept."""
+        """Do `work` in one durable transaction.
+
+        Frames in the answer may be sent: their bytes are kept.
+        """
         draft = self._state.copy()
         commit = self.commit + 1
         with transaction(self._db):
             clocks = self._repair.note(commit)
             for name, readings in work.readings.items():
-                self._insert(draft, name, self._repair.in_time(readings), commit, is_promised=name in work.promised)
-            self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", work.positions.items())
+                self._insert(
+                    draft,
+                    name,
+                    self._repair.in_time(readings),
+                    commit,
+                    is_promised=name in work.promised,
+                )
+            self._db.executemany(
+                "INSERT OR REPLACE INTO sources VALUES (?, ?)", work.positions.items()
+            )
             draft.change.sources |= work.positions
             for name, reasons in work.lost.items():
                 for reason, count in reasons.items():
@@ -437,7 +601,9 @@ class LogStore:
                 self._retention.keep_consumer_bytes(draft)
                 self._retention.keep_quotas(draft, self._repair.age_ms)
             if work.sending and not self.is_salvaging and not self._repair.holds_frames():
-                self._frame_bytes = min(self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max)
+                self._frame_bytes = min(
+                    self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max
+                )
                 with sound_rows():
                     self._fill_window(draft, work.paused, work.filling)
             self._write_state(draft, commit)
@@ -455,7 +621,8 @@ class LogStore:
     def _say_unset(self, draft: Draft) -> None:
         if UNSET_CLOCK in draft.change.counters:
             log.error(
-                "%d readings were framed with times from before the clock was set", draft.counters[UNSET_CLOCK],
+                "%d readings were framed with times from before the clock was set",
+                draft.counters[UNSET_CLOCK],
                 extra={"event": "log.unset_clock", "readings": draft.counters[UNSET_CLOCK]},
             )  # fmt: skip
 
@@ -465,63 +632,107 @@ class LogStore:
             if before.get(name) is not stream:
                 write_stream(self._db, stream)
                 draft.change.streams.append(stream)
-        changed = {name: value for name, value in draft.counters.items() if self._state.counters.get(name) != value}
+        changed = {
+            name: value
+            for name, value in draft.counters.items()
+            if self._state.counters.get(name) != value
+        }
         draft.change.counters |= changed
-        counted = [("commit", commit), *changed.items(), *(draft.sums.items() - self._state.sums.items())]
+        counted = [
+            ("commit", commit),
+            *changed.items(),
+            *(draft.sums.items() - self._state.sums.items()),
+        ]
         self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", counted)
 
     # accept
 
-    def _insert(self, draft: Draft, name: str, readings: Sequence[Reading], commit: int, *, is_promised: bool) -> None:
+    def _insert(
+        self,
+        draft: Draft,
+        name: str,
+        readings: Sequence[Reading],
+        commit: int,
+        *,
+        is_promised: bool,
+    ) -> None:
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
         if self._stays_here(stream):
             self._retention.keep_here(draft, stream, readings, commit, self._repair.at_ms)
             return
-        if not is_promised and self._limits.quota(name) is AtQuota.DROP_NEWEST and self._retention.is_full(draft, name):
+        if (
+            not is_promised
+            and self._limits.quota(name) is AtQuota.DROP_NEWEST
+            and self._retention.is_full(draft, name)
+        ):
             self._lose(draft, name, FULL, len(readings))
             draft.dropped += len(readings)
             return
-        found = batches_of(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
-        last = self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, self._repair.at_ms)
+        found = batches_of(
+            readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max
+        )
+        last = self._rows.insert_batches(
+            draft, stream, stream.last + 1, found, commit, self._repair.at_ms
+        )
         draft.streams[name] = replace(stream, last=last)
 
     def _lose(self, draft: Draft, name: str, reason: str, count: int) -> None:
-        """Readings that never came here take positions too, so that the cloud is told where they are missing."""
+        """Readings that never came here take positions too, so that the cloud is told where they
+        are missing.
+        """
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
         last = stream.last + count
         self._rows.give_up(stream.id, stream.last + 1, count, reason, after=stream.framed)
         draft.add(f"lost_{reason}", count)
-        draft.streams[name] = stream.kept_here(last) if self._stays_here(stream) else replace(stream, last=last)
+        draft.streams[name] = (
+            stream.kept_here(last) if self._stays_here(stream) else replace(stream, last=last)
+        )
 
     def _stays_here(self, stream: StreamState) -> bool:
-        """Is it not sent? What waited when it was declared so still goes, and what comes meanwhile with it: both have their numbers."""
+        """Is it not sent? What waited when it was declared so still goes, and what comes meanwhile
+        with it: both have their numbers.
+        """
         is_local = is_own(stream.name) or stream.name in self._limits.local
         return is_local and stream.framed == stream.last
 
     # frame
 
     def _window(self, draft: Draft, paused: frozenset[str]) -> Window:
-        """What is in flight; of paused streams nothing counts: it is at most their share, because no more is formed."""
-        out = ((key.stream, size) for key, size in draft.outstanding.items() if key.stream not in paused)
-        return Window(self._limits.window_frames, self._limits.window_bytes, out, lane=self._limits.lane)
+        """What is in flight; of paused streams nothing counts: it is at most their share, because
+        no more is formed.
+        """
+        out = (
+            (key.stream, size)
+            for key, size in draft.outstanding.items()
+            if key.stream not in paused
+        )
+        return Window(
+            self._limits.window_frames, self._limits.window_bytes, out, lane=self._limits.lane
+        )
 
     @staticmethod
     def _unframed(draft: Draft, paused: frozenset[str]) -> list[str]:
-        return [name for name, stream in draft.streams.items() if stream.framed < stream.last and name not in paused]
+        return [
+            name
+            for name, stream in draft.streams.items()
+            if stream.framed < stream.last and name not in paused
+        ]
 
     @staticmethod
     def _epochs_in_flight(draft: Draft) -> dict[str, int]:
         return {key.stream: key.epoch for key in (*draft.unsent, *draft.outstanding)}
 
     def _is_turn_of(self, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
-        """Are all frames of the epochs before the next one's acknowledged? The cloud remembers few epochs of a stream, and takes their
-        frames in the order in which they come.
+        """Are all frames of the epochs before the next one's acknowledged? The cloud remembers few
+        epochs of a stream, and takes their frames in the order in which they come.
         """
         epoch = stream.next_epoch(self.epoch)
         return in_flight.get(stream.name, epoch) == epoch
 
     def _may_form(self, draft: Draft, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
-        """Compressed, far more than the quota could be in flight; half of it is left for what comes in meanwhile."""
+        """Compressed, far more than the quota could be in flight; half of it is left for what comes
+        in meanwhile.
+        """
         fits = stream.name not in in_flight or draft.framed_bytes <= self._limits.quota_bytes // 2
         return fits and stream.framed < stream.last and self._is_turn_of(stream, in_flight)
 
@@ -530,19 +741,28 @@ class LogStore:
         return {key.stream for key in draft.unsent} - paused
 
     def _fill_window(self, draft: Draft, paused: frozenset[str], filling: frozenset[str]) -> None:
-        """First what was formed before, then new frames: the more urgent lanes first; of a lane live streams, then backlogs, in turns."""
+        """First what was formed before, then new frames: the more urgent lanes first; of a lane
+        live streams, then backlogs, in turns.
+        """
         window = self._window(draft, paused)
         self._reload_unsent(draft, window, paused)
         in_flight = self._epochs_in_flight(draft)
         names = self._unframed(draft, paused | filling)
         names = window.in_order(
-            names[self._next_stream :] + names[: self._next_stream], is_behind=lambda name: self._is_behind(draft, name)
+            names[self._next_stream :] + names[: self._next_stream],
+            is_behind=lambda name: self._is_behind(draft, name),
         )
-        while names := [name for name in names if self._may_form(draft, draft.streams[name], in_flight) and window.admits(name)]:
+        while names := [
+            name
+            for name in names
+            if self._may_form(draft, draft.streams[name], in_flight) and window.admits(name)
+        ]:
             rank = RANK[self._limits.lane(names[0])]
             for name in names:
                 if RANK[self._limits.lane(name)] == rank and window.admits(name):
-                    out = self._frames.form(draft, draft.streams[name], self.epoch, self._frame_bytes)
+                    out = self._frames.form(
+                        draft, draft.streams[name], self.epoch, self._frame_bytes
+                    )
                     draft.frames.append(out)
                     in_flight[name] = out.key.epoch
                     window.add(name, len(out.payload))
@@ -551,10 +771,15 @@ class LogStore:
     def _is_behind(self, draft: Draft, name: str) -> bool:
         """Does more wait than one frame holds?"""
         stream = draft.streams[name]
-        return stream.last - stream.framed > self._limits.readings_max or draft.waiting.get(name, 0) > self._frame_bytes
+        return (
+            stream.last - stream.framed > self._limits.readings_max
+            or draft.waiting.get(name, 0) > self._frame_bytes
+        )
 
     def _reload_unsent(self, draft: Draft, window: Window, paused: frozenset[str]) -> None:
-        """Frames of an earlier life, each stream's in order, as long as its stream may have them in flight."""
+        """Frames of an earlier life, each stream's in order, as long as its stream may have them in
+        flight.
+        """
         waiting: deque[FrameKey] = deque()
         full = set(paused)
         for key in draft.unsent:
@@ -569,7 +794,10 @@ class LogStore:
     # housekeeping
 
     def checkpoint(self, *, shrink: bool = True) -> bool:
-        """Copy the write-ahead log into the file and empty it; False where a reader is in the way. It keeps its space without `shrink`."""
+        """Copy the write-ahead log into the file and empty it; False where a reader is in the way.
+
+        It keeps its space without `shrink`.
+        """
         self._failpoint("checkpointing")
         how = "TRUNCATE" if shrink else "RESTART"
         busy, *_ = self._db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
@@ -579,9 +807,14 @@ class LogStore:
         return not busy
 
     def give_back(self, keep_bytes: int) -> None:
-        """Return a piece of what is free beyond that to the file system. A script: it frees a page a step, `execute` steps once."""
+        """Return a piece of what is free beyond that to the file system.
+
+        A script: it frees a page a step, `execute` steps once.
+        """
         if self.free_bytes() > keep_bytes:
-            self._db.executescript(f"PRAGMA incremental_vacuum({GIVE_BACK_BYTES // self._page_bytes})")
+            self._db.executescript(
+                f"PRAGMA incremental_vacuum({GIVE_BACK_BYTES // self._page_bytes})"
+            )
 
     def free_bytes(self) -> int:
         """Bytes of the file that hold nothing."""

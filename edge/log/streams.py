@@ -1,12 +1,14 @@
 """What the log knows of a stream: how far it was accepted and framed, and under which epochs. Pure.
 
-A *position* numbers the readings of a stream from 1 for as long as the log lives; an epoch covers a range of positions, and a reading
-keeps for ever the (epoch, seq) that it was accepted under: `seq = position - base`. So when an old image of the disk is put back, what
-waits in it gets the numbers that it had, or will have, in the other life, and whoever sees both lives can tell that they are the same.
+A *position* numbers the readings of a stream from 1 for as long as the log lives; an epoch covers a
+range of positions, and a reading keeps for ever the (epoch, seq) that it was accepted under: `seq =
+position - base`. So when an old image of the disk is put back, what waits in it gets the numbers
+that it had, or will have, in the other life, and whoever sees both lives can tell that they are the
+same.
 
-That holds because frames are cut by the readings and the bounds alone, never by time. Where the bounds changed between the two lives
-(a slow link, another configuration) the cuts differ, and a frame of one life is not that of the other. `RANGES_MAX` epochs can wait in a
-stream.
+That holds because frames are cut by the readings and the bounds alone, never by time. Where the
+bounds changed between the two lives (a slow link, another configuration) the cuts differ, and a
+frame of one life is not that of the other. `RANGES_MAX` epochs can wait in a stream.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from typing import Any, Final
 import orjson
 
 RANGES_MAX: Final = 64
-"""Epochs that wait in one stream. Each is a start of the machine while nobody took the readings of the one before; with more, those of
-the newest two are counted as one: numbered anew."""
+"""Epochs that wait in one stream. Each is a start of the machine while nobody took the readings of
+the one before; with more, those of the newest two are counted as one: numbered anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,10 @@ class EpochRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """One stream's counters. `base`, `frame` and what follows them belong to the epoch that goes on."""
+    """One stream's counters.
+
+    `base`, `frame` and what follows them belong to the epoch that goes on.
+    """
 
     id: int
     name: str
@@ -64,25 +69,45 @@ class StreamState:
         if not self.older:
             return replace(self, framed=framed, frame=self.frame + 1)
         first, *rest = self.older
-        left = (replace(first, frame=first.frame + 1), *rest) if framed < first.last else tuple(rest)
+        left = (
+            (replace(first, frame=first.frame + 1), *rest) if framed < first.last else tuple(rest)
+        )
         return replace(self, framed=framed, older=left)
 
     def kept_here(self, last: int) -> StreamState:
-        """Readings through `last` came and are not sent. They take no `seq` of those that are, should the stream be sent one day."""
+        """Readings through `last` came and are not sent.
+
+        They take no `seq` of those that are, should the stream be sent one day.
+        """
         return replace(self, last=last, framed=last, base=self.base + last - self.last)
 
     def in_new_epoch(self, ended: int, *, keep_numbers: bool) -> StreamState:
-        """The epoch `ended` is over. What waits keeps its numbers, or is counted anew from the first that does not belong to older ones."""
+        """The epoch `ended` is over.
+
+        What waits keeps its numbers, or is counted anew from the first that does not belong to
+        older ones.
+        """
         begins = max([self.framed, self.base, *(one.last for one in self.older)])
         if begins == self.last:
             return replace(self, base=self.last, frame=0)
         if not keep_numbers or len(self.older) >= RANGES_MAX:
             return replace(self, base=begins, frame=0)
-        return replace(self, base=self.last, frame=0, older=(*self.older, EpochRange(ended, self.base, self.last, self.frame)))
+        return replace(
+            self,
+            base=self.last,
+            frame=0,
+            older=(*self.older, EpochRange(ended, self.base, self.last, self.frame)),
+        )
 
     def older_text(self) -> str:
         """`older` for the table."""
-        return orjson.dumps([[one.epoch, one.base, one.last, one.frame] for one in self.older]).decode() if self.older else ""
+        return (
+            orjson.dumps(
+                [[one.epoch, one.base, one.last, one.frame] for one in self.older]
+            ).decode()
+            if self.older
+            else ""
+        )
 
     def checksum(self) -> int:
         """CRC of the row."""
@@ -92,13 +117,31 @@ class StreamState:
 
     def row(self) -> list[Any]:
         """For the table and the sidecar: the fields in order."""
-        return [self.id, self.name, self.last, self.framed, self.base, self.frame, self.older_text()]
+        return [
+            self.id,
+            self.name,
+            self.last,
+            self.framed,
+            self.base,
+            self.frame,
+            self.older_text(),
+        ]
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> StreamState:
         """The reverse of `row`. Raises ValueError, TypeError."""
         *counts, older = row
         number, name, last, framed, base, frame = counts
-        if not isinstance(name, str) or not all(type(count) is int for count in (number, last, framed, base, frame)):
+        if not isinstance(name, str) or not all(
+            type(count) is int for count in (number, last, framed, base, frame)
+        ):
             raise ValueError(f"not a stream: {row!r}")
-        return cls(number, name, last, framed, base, frame, tuple(EpochRange(*one) for one in orjson.loads(older or "[]")))
+        return cls(
+            number,
+            name,
+            last,
+            framed,
+            base,
+            frame,
+            tuple(EpochRange(*one) for one in orjson.loads(older or "[]")),
+        )

@@ -1,4 +1,6 @@
-"""What the log says of itself, its streams, frames and consumers: small tables, read with their checks and written."""
+"""What the log says of itself, its streams, frames and consumers: small tables, read with their
+checks and written.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,17 @@ from edgewake.edge.log.streams import StreamState
 
 
 def read_identity(db: sqlite3.Connection) -> LogIdentity | None:
-    """None where the log was just made. Raises KeyError, ValueError, TypeError where it is damaged."""
+    """None where the log was just made.
+
+    Raises KeyError, ValueError, TypeError where it is damaged.
+    """
     meta = dict(db.execute("SELECT name, value FROM meta"))
     if not meta:
         return None
     commit = db.execute("SELECT value FROM counters WHERE name = 'commit'").fetchone()[0]
-    where = LogLocation(meta["machine"], int(meta["device"]), int(meta["inode"]), meta.get("boot", ""))
+    where = LogLocation(
+        meta["machine"], int(meta["device"]), int(meta["inode"]), meta.get("boot", "")
+    )
     return LogIdentity(meta["log_id"], int(meta["epoch"]), commit, where)
 
 
@@ -34,7 +41,10 @@ def write_identity(db: sqlite3.Connection, identity: LogIdentity) -> None:
         "inode": where.inode,
         "boot": where.boot,
     }
-    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [(name, str(value)) for name, value in values.items()])
+    db.executemany(
+        "INSERT OR REPLACE INTO meta VALUES (?, ?)",
+        [(name, str(value)) for name, value in values.items()],
+    )
     db.execute("INSERT OR REPLACE INTO counters VALUES ('commit', ?)", (identity.commit,))
 
 
@@ -51,7 +61,9 @@ def write_known(db: sqlite3.Connection, known: Known) -> None:
 def read_streams(db: sqlite3.Connection) -> list[StreamState]:
     """All streams. Raises LogDamagedError where a CRC does not hold."""
     found = []
-    for *row, crc in db.execute("SELECT id, name, last, framed, base, frame, older, crc FROM streams").fetchall():
+    for *row, crc in db.execute(
+        "SELECT id, name, last, framed, base, frame, older, crc FROM streams"
+    ).fetchall():
         stream = StreamState.from_row(row)
         if stream.checksum() != crc:
             raise LogDamagedError(f"counters of stream {stream.name!r} are malformed")
@@ -62,7 +74,11 @@ def read_streams(db: sqlite3.Connection) -> list[StreamState]:
 def write_stream(db: sqlite3.Connection, stream: StreamState) -> None:
     """Inside a transaction."""
     row = (*stream.row(), stream.checksum())
-    db.execute("INSERT OR REPLACE INTO streams (id, name, last, framed, base, frame, older, crc) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    db.execute(
+        "INSERT OR REPLACE INTO streams (id, name, last, framed, base, frame, older, crc) VALUES "
+        "(?, ?, ?, ?, ?, ?, ?, ?)",
+        row,
+    )
 
 
 def read_frames(db: sqlite3.Connection) -> Iterator[tuple[FrameId, Boundary]]:
@@ -77,12 +93,19 @@ def read_frames(db: sqlite3.Connection) -> Iterator[tuple[FrameId, Boundary]]:
 
 def frame_ranges(db: sqlite3.Connection, stream: int) -> list[tuple[int, int]]:
     """First and last position of each frame of a stream that is kept, in order."""
-    query = "SELECT first, first + count - 1 FROM frames WHERE stream = ? AND first <> ? ORDER BY first"
+    query = (
+        "SELECT first, first + count - 1 FROM frames WHERE stream = ? AND first <> ? ORDER BY first"
+    )
     return db.execute(query, (stream, NO_BATCHES)).fetchall()
 
 
 def write_frame(
-    db: sqlite3.Connection, frame: FrameId, boundary: Boundary, gap: str | None, accepted_at: int, copy: bytes | None = None
+    db: sqlite3.Connection,
+    frame: FrameId,
+    boundary: Boundary,
+    gap: str | None,
+    accepted_at: int,
+    copy: bytes | None = None,
 ) -> None:
     """Inside a transaction. `copy`: what is sent, where it is logged a second time."""
     seq, count, first = boundary
@@ -93,7 +116,9 @@ def write_frame(
 
 def read_consumers(db: sqlite3.Connection) -> list[ConsumerState]:
     """All consumers with their states. Raises LogDamagedError where a CRC does not hold."""
-    rows = db.execute("SELECT name, cursor, missed, commit_number, crc, state FROM consumers").fetchall()
+    rows = db.execute(
+        "SELECT name, cursor, missed, commit_number, crc, state FROM consumers"
+    ).fetchall()
     try:
         return [ConsumerState.from_row(row) for row in rows]
     except (TypeError, ValueError) as error:

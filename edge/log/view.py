@@ -1,4 +1,6 @@
-"""A look into the waiting log, read-only, with sqlite-utils (imported here only: it costs 15 MB)."""
+"""A look into the waiting log, read-only, with sqlite-utils (imported here only: it costs 15
+MB).
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,22 @@ from edgewake.protocol.frame_bytes import read
 
 
 def rows(directory: Path, limit: int) -> Iterator[str]:
-    """JSON lines: frames that wait for their acknowledgement, then batches that wait to be framed. What cannot be read is said in its
-    place. Raises LocalError.
+    """JSON lines: frames that wait for their acknowledgement, then batches that wait to be framed.
+
+    What cannot be read is said in its place. Raises LocalError.
     """
     with reading(directory) as connection:
         db = Database(connection)
         names = {row["id"]: row["name"] for row in db["streams"].rows}
         found = [*db["frames"].rows_where(order_by="epoch, frame, stream", limit=limit)]
-        found += db["batches"].rows_where(order_by="commit_number, stream, first", limit=max(0, limit - len(found)))
+        found += db["batches"].rows_where(
+            order_by="commit_number, stream, first", limit=max(0, limit - len(found))
+        )
     for row in found:
         stream = row.pop("stream")
-        yield orjson.dumps({"stream": names.get(stream, stream)} | _readable(row), default=repr).decode()
+        yield orjson.dumps(
+            {"stream": names.get(stream, stream)} | _readable(row), default=repr
+        ).decode()
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
@@ -35,6 +42,9 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
     if said is None:
         return row | {"kind": kind}
     try:
-        return row | {"kind": kind, name: orjson.loads(said if kind == "batch" else encode(read(said)))}
+        return row | {
+            "kind": kind,
+            name: orjson.loads(said if kind == "batch" else encode(read(said))),
+        }
     except (ValueError, TypeError, Rejected) as error:
         return row | {"kind": kind, "damaged": str(error)}

@@ -1,10 +1,13 @@
-"""What others have left for the writer's next turn, and when that turn is due. No thread, no lock, no clock, no I/O.
+"""What others have left for the writer's next turn, and when that turn is due.
 
-The writer's lock is held around every call. Monotonic seconds are arguments, and so is the store: it is another one after an error. What
-waits for company, and why:
+No thread, no lock, no clock, no I/O.
+
+The writer's lock is held around every call. Monotonic seconds are arguments, and so is the store:
+it is another one after an error. What waits for company, and why:
 
 * readings, a little, by lane: the slower the disk, the more share an fsync;
-* what the cloud acknowledged, what was lost, cursors: an idle device must not pay an fsync for each, nor the cloud get a gap for each.
+* what the cloud acknowledged, what was lost, cursors: an idle device must not pay an fsync for
+  each, nor the cloud get a gap for each.
 """
 
 from __future__ import annotations
@@ -27,23 +30,29 @@ from edgewake.edge.log.work import Commit, FrameKey, Work
 from edgewake.protocol.errors import RejectReason
 
 FREE_LINGER_S: Final = 0.5
-"""Acknowledged frames are deleted with the next commit, or after this time, twice it at most, since nobody is woken for them: an idle
-device does not pay an fsync for each."""
+"""Acknowledged frames are deleted with the next commit, or after this time, twice it at most, since
+nobody is woken for them: an idle device does not pay an fsync for each."""
 LOSS_LINGER_S: Final = 1.0
-"""Losses are said in one gap per stream and reason for so long: a gap takes a frame of its own. Those that a source has passed over go
-with the place that it has then."""
+"""Losses are said in one gap per stream and reason for so long: a gap takes a frame of its own.
+Those that a source has passed over go with the place that it has then."""
 
 
 class Waiting:
     """See the module."""
 
-    def __init__(self, config: LogConfig, lane: Callable[[str], Lane], *, readings_max: int) -> None:
+    def __init__(
+        self, config: LogConfig, lane: Callable[[str], Lane], *, readings_max: int
+    ) -> None:
         self._flags = config.mode.flags
         self._lane = lane
         self._batching = Batching(config.linger_s())
-        frame_linger_s = self._batching.linger_s if self._flags.on_receipt else dict.fromkeys(Lane, 0.0)
+        frame_linger_s = (
+            self._batching.linger_s if self._flags.on_receipt else dict.fromkeys(Lane, 0.0)
+        )
         self.framing = Framing(Filling(frame_linger_s, readings_max=readings_max), lane)
-        self.queues = Queues(readings_max=config.queue_readings_max, bytes_max=config.queue_bytes_max)
+        self.queues = Queues(
+            readings_max=config.queue_readings_max, bytes_max=config.queue_bytes_max
+        )
         self.enough_readings = config.commit_readings_max
         """Readings of one stream that wait for no more."""
         self.sending = False
@@ -71,13 +80,22 @@ class Waiting:
             raise LogBusyError
 
     def check_promise(self, queue: Queue) -> None:
-        """Raises as `check_room`, and LogBusyError where its lane would lose what comes now. What is added next is promised."""
+        """Raises as `check_room`, and LogBusyError where its lane would lose what comes now.
+
+        What is added next is promised.
+        """
         self.check_room(queue)
         if not self.queues.may_promise(queue):
             raise LogBusyError
         queue.is_promised = True
 
-    def add(self, queue: Queue, readings: Iterable[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+    def add(
+        self,
+        queue: Queue,
+        readings: Iterable[Reading],
+        position: tuple[str, str] | None,
+        lost: Mapping[str, int],
+    ) -> None:
         """Readings, the place of their source that follows them, and what was lost up to there.
 
         Losses of the stream wait no longer then: behind that place nobody looks for them again.
@@ -91,7 +109,10 @@ class Waiting:
                 self._lost_since = float("-inf")
 
     def commit(self, commit: Commit, now_s: float) -> Future[None]:
-        """All of this in one transaction; the answer comes when it is durable. Raises as `check_room`."""
+        """All of this in one transaction; the answer comes when it is durable.
+
+        Raises as `check_room`.
+        """
         queues = {stream: self.queues.of(stream, self._lane(stream)) for stream in commit.readings}
         self.check_room(*queues.values())
         for stream, readings in commit.readings.items():
@@ -101,7 +122,9 @@ class Waiting:
             if commit.is_awaited or not self._passed:
                 self._passed_since = float("-inf") if commit.is_awaited else now_s
             before = self._passed.get(commit.consumer)
-            self._passed[commit.consumer] = commit.passed if before is None else before.then(commit.passed)
+            self._passed[commit.consumer] = (
+                commit.passed if before is None else before.then(commit.passed)
+            )
         answer: Future[None] = Future()
         self.answers.append(answer)
         return answer
@@ -142,12 +165,25 @@ class Waiting:
 
     def intake_is_due(self, store: LogStore, now_s: float) -> bool:
         """Has something come that may be logged now?"""
-        has_come = bool(self._positions) or self.queues.is_waiting or self._losses_are_due(now_s) or self._passed_are_due(now_s)
+        has_come = (
+            bool(self._positions)
+            or self.queues.is_waiting
+            or self._losses_are_due(now_s)
+            or self._passed_are_due(now_s)
+        )
         return has_come and self._may_log(store)
 
     def linger_s(self, store: LogStore, waiting_since: dict[Lane, float], now_s: float) -> float:
-        """How long what has come waits for company yet. `waiting_since`: since when each lane has, kept by the caller for one turn."""
-        if self.stopping or self.queues.longest >= self.enough_readings or self.can_frame(store, now_s) or self._freed_is_due(store, now_s):
+        """How long what has come waits for company yet.
+
+        `waiting_since`: since when each lane has, kept by the caller for one turn.
+        """
+        if (
+            self.stopping
+            or self.queues.longest >= self.enough_readings
+            or self.can_frame(store, now_s)
+            or self._freed_is_due(store, now_s)
+        ):
             return 0.0
         for lane in self.queues.waiting_lanes:
             waiting_since.setdefault(lane, now_s)
@@ -155,33 +191,47 @@ class Waiting:
 
     def wants_room(self, store: LogStore) -> bool:
         """Does something wait for room in the window, which an acknowledgement makes?"""
-        return store.has_unframed(self.framing.held_back(store)) or (not self._flags.on_receipt and self.queues.is_waiting)
+        return store.has_unframed(self.framing.held_back(store)) or (
+            not self._flags.on_receipt and self.queues.is_waiting
+        )
 
     def can_frame(self, store: LogStore, now_s: float) -> bool:
         """Is there a frame to be formed?"""
-        return self.sending and store.can_frame(self.framing.held_back(store), self.framing.filling(store, now_s))
+        return self.sending and store.can_frame(
+            self.framing.held_back(store), self.framing.filling(store, now_s)
+        )
 
     def _passed_are_due(self, now_s: float) -> bool:
         """A cursor can wait for company: a consumer that keeps up must not double the commits."""
         return bool(self._passed) and (self.stopping or now_s - self._passed_since >= FREE_LINGER_S)
 
     def _losses_are_due(self, now_s: float) -> bool:
-        """Losses wait for company: a source that loses every second reading must not get a frame for each."""
-        return self._lost_since is not None and (self.stopping or now_s - self._lost_since >= LOSS_LINGER_S)
+        """Losses wait for company: a source that loses every second reading must not get a frame
+        for each.
+        """
+        return self._lost_since is not None and (
+            self.stopping or now_s - self._lost_since >= LOSS_LINGER_S
+        )
 
     def _freed_is_due(self, store: LogStore, now_s: float) -> bool:
         """Deleting can wait for company, unless its room is wanted."""
         if not self._freed:
             return False
-        may_form = store.has_unframed(self.framing.held_back(store) | self.framing.filling(store, now_s))
+        may_form = store.has_unframed(
+            self.framing.held_back(store) | self.framing.filling(store, now_s)
+        )
         is_wanted = may_form or (not self._flags.on_receipt and self.queues.is_waiting)
         return (self.sending and is_wanted) or now_s - self._freed_since >= FREE_LINGER_S
 
     def _may_log(self, store: LogStore) -> bool:
-        """Where readings are logged when they are sent: is somebody sending, and has a stream that waits room in the window?"""
+        """Where readings are logged when they are sent: is somebody sending, and has a stream that
+        waits room in the window?
+        """
         if self._flags.on_receipt or self.stopping or not self.queues.is_waiting:
             return True
-        return self.sending and store.admits_any(self.queues.waiting_streams, self.framing.held_back(store))
+        return self.sending and store.admits_any(
+            self.queues.waiting_streams, self.framing.held_back(store)
+        )
 
     # out
 
@@ -220,7 +270,13 @@ class Waiting:
             return None
         freed, self._freed = self._freed, []
         held_back, filling = self.framing.held_back(store), self.framing.filling(store, now_s)
-        return Work(freed=freed, sending=self.sending, paused=held_back, filling=filling, frame_bytes=self.frame_bytes)
+        return Work(
+            freed=freed,
+            sending=self.sending,
+            paused=held_back,
+            filling=filling,
+            frame_bytes=self.frame_bytes,
+        )
 
     def accepted(self, work: Work, store: LogStore, now_s: float) -> None:
         """The turn's work is durable."""

@@ -1,9 +1,10 @@
 """How much of the write-ahead log's file is in use.
 
-The file is written from its beginning again after each checkpoint and keeps its size: a commit into a file that need not grow is durable in
-a fraction of the time, for the file system has nothing to note of it. So its size does not tell how much of it is there for a reader. The
-salts do (https://sqlite.org/fileformat2.html#walformat): a frame that carries those of the header is in use, one behind the last of them
-is left from an earlier turn.
+The file is written from its beginning again after each checkpoint and keeps its size: a commit into
+a file that need not grow is durable in a fraction of the time, for the file system has nothing to
+note of it. So its size does not tell how much of it is there for a reader. The salts do
+(https://sqlite.org/fileformat2.html#walformat): a frame that carries those of the header is in use,
+one behind the last of them is left from an earlier turn.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class WriteAheadLog:
             frame = os.pread(fd, _FRAME_HEADER_BYTES, _HEADER_BYTES + last * frame_bytes)
         finally:
             os.close(fd)
-        return len(frame) == _FRAME_HEADER_BYTES and frame[_FRAME_SALTS] == header[_SALTS] != self._emptied
+        return (
+            len(frame) == _FRAME_HEADER_BYTES
+            and frame[_FRAME_SALTS] == header[_SALTS] != self._emptied
+        )
 
     def emptied(self) -> None:
         """A checkpoint has copied all of it, and nobody reads it."""

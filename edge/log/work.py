@@ -1,4 +1,7 @@
-"""What the writer and the store hand each other: frames, bounds, and the work of one transaction. Values, no behaviour."""
+"""What the writer and the store hand each other: frames, bounds, and the work of one transaction.
+
+Values, no behaviour.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ class OutFrame:
 
 
 def frame_of(key: FrameKey, payload: bytes, count: int) -> OutFrame:
-    """A frame as its bytes tell it, for these have a CRC and the rest of its row has none. `count` where they tell nothing."""
+    """A frame as its bytes tell it, for these have a CRC and the rest of its row has none.
+
+    `count` where they tell nothing.
+    """
     content_type = content_type_of(payload)
     try:
         frame = read(payload)
@@ -99,19 +105,24 @@ class Work:
     positions: Mapping[str, str] = field(default_factory=dict)
     freed: Sequence[tuple[FrameKey, RejectReason | None]] = ()
     sending: bool = False
-    """May frames be formed? Only while somebody sends them: a backlog that waits makes fuller frames."""
+    """May frames be formed? Only while somebody sends them: a backlog that waits makes fuller
+    frames."""
     paused: frozenset[str] = frozenset()
-    """Streams of which no more frames are formed; those that are out do not count for the window, so that the others have it whole."""
+    """Streams of which no more frames are formed; those that are out do not count for the window,
+    so that the others have it whole."""
     filling: frozenset[str] = frozenset()
     """Streams whose next frame waits for company."""
     frame_bytes: int | None = None
-    """Bytes of the frames formed now, where the link or the broker takes less than the configuration allows."""
+    """Bytes of the frames formed now, where the link or the broker takes less than the
+    configuration allows."""
     lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Readings that never came to the log, by stream and reason; their positions follow those of `readings`."""
+    """Readings that never came to the log, by stream and reason; their positions follow those of
+    `readings`."""
     passed: Mapping[str, Passed] = field(default_factory=dict)
     """What consumers commit, by name."""
     promised: frozenset[str] = frozenset()
-    """Streams of `readings` whose senders hear that these are kept: a lane that came to its quota meanwhile takes them still."""
+    """Streams of `readings` whose senders hear that these are kept: a lane that came to its quota
+    meanwhile takes them still."""
     registered: Sequence[ConsumerState] = ()
     forgotten: Sequence[str] = ()
     """Consumers that come and go."""
@@ -119,7 +130,15 @@ class Work:
     @property
     def empty(self) -> bool:
         """Is there nothing to write?"""
-        return not (self.readings or self.positions or self.freed or self.lost or self.passed or self.registered or self.forgotten)
+        return not (
+            self.readings
+            or self.positions
+            or self.freed
+            or self.lost
+            or self.passed
+            or self.registered
+            or self.forgotten
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,18 @@
-"""The one thread that owns the event log's write connection. Everybody else leaves work here and is told when it is durable.
+"""The one thread that owns the event log's write connection.
+
+Everybody else leaves work here and is told when it is durable.
 
     append ─▶ bounded queue per stream ─┐
     free   ─▶ bounded by the window  ───┼─▶ one transaction (group commit, fsync) ─▶ accepted, frames to send
     sending on/off ─────────────────────┘
 
-One turn takes all that waits, so the slower the disk, the more readings share an fsync. When a turn is due stands in `waiting`, what a
-disk that fails changes in `disk`. Durable first: a reading is accepted when its COMMIT returned, a frame may be sent when its bytes are
-committed. Work that the disk does not take is kept and tried again; queues that fill up refuse meanwhile.
+One turn takes all that waits, so the slower the disk, the more readings share an fsync. When a turn
+is due stands in `waiting`, what a disk that fails changes in `disk`. Durable first: a reading is
+accepted when its COMMIT returned, a frame may be sent when its bytes are committed. Work that the
+disk does not take is kept and tried again; queues that fill up refuse meanwhile.
 
-`close` refuses new work, writes what waits, then closes. Use after close raises LogClosedError. An error nobody foresaw ends the thread
-and is given to `on_failure`.
+`close` refuses new work, writes what waits, then closes. Use after close raises LogClosedError. An
+error nobody foresaw ends the thread and is given to `on_failure`.
 """
 
 from __future__ import annotations
@@ -40,7 +43,11 @@ log = logging.getLogger("edgewake.log")
 
 
 class LogWriter:
-    """Owns the store. `opener` opens it, again after an error, which it gets; `on_done` is called by the thread after each commit."""
+    """Owns the store.
+
+    `opener` opens it, again after an error, which it gets; `on_done` is called by the thread after
+    each commit.
+    """
 
     def __init__(
         self,
@@ -101,7 +108,10 @@ class LogWriter:
             return self._queues.of(stream, self._lane(stream))
 
     def append(self, queue: Queue, reading: Reading) -> int:
-        """Leave one checked reading; its ticket, accepted when `queue.accepted` reaches it. Raises LogBusyError, LogClosedError."""
+        """Leave one checked reading; its ticket, accepted when `queue.accepted` reaches it.
+
+        Raises LogBusyError, LogClosedError.
+        """
         size = size_of(reading)
         with self._lock:
             if self._waiting.stopping:
@@ -126,9 +136,11 @@ class LogWriter:
         lost: Mapping[str, int] | None = None,
         promised: bool = False,
     ) -> int:
-        """Leave readings, the place of their source after them, and losses up to there by reason: one transaction takes all or none.
+        """Leave readings, the place of their source after them, and losses up to there by reason:
+        one transaction takes all or none.
 
-        `promised`: no quota takes them before they are durable; LogBusyError where the lane would lose them.
+        `promised`: no quota takes them before they are durable; LogBusyError where the lane would
+        lose them.
         """
         check = self._waiting.check_promise if promised else self._waiting.check_room
         with self._lock:
@@ -140,7 +152,10 @@ class LogWriter:
             return queue.appended
 
     def commit(self, commit: Commit) -> Future[None]:
-        """Leave what has to become durable together; the answer comes when it is. Raises LogBusyError, LogClosedError."""
+        """Leave what has to become durable together; the answer comes when it is.
+
+        Raises LogBusyError, LogClosedError.
+        """
         with self._lock:
             answer = self._waiting.commit(commit, self._clock.monotonic_s())
             self._wake.notify_all()
@@ -155,7 +170,10 @@ class LogWriter:
         return self._queues.may_promise(self.queue(stream))
 
     def lose(self, queue: Queue, count: int, reason: str) -> None:
-        """Readings of the stream were dropped: a gap says so, with those of a short while. Raises LogClosedError."""
+        """Readings of the stream were dropped: a gap says so, with those of a short while.
+
+        Raises LogClosedError.
+        """
         with self._lock:
             self._waiting.lose(queue, count, reason, self._clock.monotonic_s())
 
@@ -168,7 +186,9 @@ class LogWriter:
         """The cloud acknowledged or refused a frame. At most a window of frames can wait here."""
         with self._lock:
             self._waiting.free(key, rejected, self._clock.monotonic_s())
-            if self._waiting.wants_room(self.store):  # else it is deleted with the next commit, or soon: nothing waits for it
+            if self._waiting.wants_room(
+                self.store
+            ):  # else it is deleted with the next commit, or soon: nothing waits for it
                 self._wake.notify_all()
 
     def set_sending(self, sending: bool) -> None:
@@ -194,7 +214,10 @@ class LogWriter:
             self._wake.notify_all()
 
     def ask(self, question: Question) -> Future[Any]:
-        """Let the writer's thread answer a short question between two turns. Raises LogClosedError."""
+        """Let the writer's thread answer a short question between two turns.
+
+        Raises LogClosedError.
+        """
         answer: Future[Any] = Future()
         with self._lock:
             if self._waiting.stopping:
@@ -204,12 +227,16 @@ class LogWriter:
         return answer
 
     def consumer(self, name: str) -> ConsumerState | None:
-        """A consumer as it will be when all that it has committed is durable; None where the log does not know it. What was left here is
-        done in any case, also in a log that had to be begun anew.
+        """A consumer as it will be when all that it has committed is durable; None where the log
+        does not know it. What was left here is done in any case, also in a log that had to be begun
+        anew.
         """
         with self._lock:
             found = self.store.consumer(name)
-            for passed in (self._held.passed.get(name) if self._held is not None else None, self._waiting.passed(name)):
+            for passed in (
+                self._held.passed.get(name) if self._held is not None else None,
+                self._waiting.passed(name),
+            ):
                 if found is not None and passed is not None:
                     found = found.moved(passed, found.commit)
             return found
@@ -217,13 +244,17 @@ class LogWriter:
     def wait_for_room(self, queue: Queue, timeout_s: float) -> bool:
         """Block until the queue has room; for threads that are not asyncio's."""
         with self._lock:
-            return self._wake.wait_for(lambda: self._waiting.stopping or self._queues.has_room(queue), timeout_s)
+            return self._wake.wait_for(
+                lambda: self._waiting.stopping or self._queues.has_room(queue), timeout_s
+            )
 
     def wait_accepted(self, queue: Queue, ticket: int, timeout_s: float) -> bool:
         """Block until a ticket is accepted."""
         with self._lock:
             return (
-                self._wake.wait_for(lambda: queue.accepted >= ticket or self.state is LogState.CLOSED, timeout_s)
+                self._wake.wait_for(
+                    lambda: queue.accepted >= ticket or self.state is LogState.CLOSED, timeout_s
+                )
                 and queue.accepted >= ticket
             )
 
@@ -259,7 +290,11 @@ class LogWriter:
             self._waiting.stopping = True
             self._disk.state = LogState.CLOSED
             calls, self._calls = self._calls, []
-            waiting = [*(answer for _, answer in calls), *self._answers_of_work, *self._waiting.answers]
+            waiting = [
+                *(answer for _, answer in calls),
+                *self._answers_of_work,
+                *self._waiting.answers,
+            ]
             self._waiting.answers = []
             self._wake.notify_all()
         settle(waiting, LogClosedError())
@@ -280,7 +315,10 @@ class LogWriter:
             self._disk.upkeep()
             return not over
         self._failpoint("received")
-        parts = [Received(name, self.store.last(name) + 1, readings) for name, readings in work.readings.items()]
+        parts = [
+            Received(name, self.store.last(name) + 1, readings)
+            for name, readings in work.readings.items()
+        ]
         if is_new and not self._is_synchronous:
             self._hand_out(parts)
         if self.state is LogState.FULL and not self._make_room():
@@ -290,7 +328,9 @@ class LogWriter:
     def _do(self, work: Work, parts: Sequence[Received]) -> bool:
         done = self._disk.apply(work)
         if done is None:
-            return self._keep_for_later(self._deletions_first(work) if self.state is LogState.FULL else work)
+            return self._keep_for_later(
+                self._deletions_first(work) if self.state is LogState.FULL else work
+            )
         self._accepted(work)
         self._failpoint("accepted")
         if self._is_synchronous:
@@ -299,7 +339,11 @@ class LogWriter:
         settle(answers)
         self._on_done(done.frames)
         if done.dropped:
-            log.warning("the quota cost %d readings", done.dropped, extra={"event": "log.quota", "readings": done.dropped})
+            log.warning(
+                "the quota cost %d readings",
+                done.dropped,
+                extra={"event": "log.quota", "readings": done.dropped},
+            )
         self._disk.keep_short()
         return True
 
@@ -316,7 +360,10 @@ class LogWriter:
             answer.set_exception(error)
 
     def _wait(self) -> None:
-        """Until something is to be done, or for a while; linger a little for company. Holds the lock."""
+        """Until something is to be done, or for a while; linger a little for company.
+
+        Holds the lock.
+        """
         waiting = self._waiting
         if waiting.stopping:
             return
@@ -327,21 +374,33 @@ class LogWriter:
         until_s = self._clock.monotonic_s() + FREE_LINGER_S
         while (now_s := self._clock.monotonic_s()) < until_s:
             sleep_s = waiting.sleep_s(self.store, now_s, until_s)
-            if self._wake.wait_for(self._is_due, timeout=min(FREE_LINGER_S, sleep_s)) or sleep_s >= FREE_LINGER_S:
+            if (
+                self._wake.wait_for(self._is_due, timeout=min(FREE_LINGER_S, sleep_s))
+                or sleep_s >= FREE_LINGER_S
+            ):
                 break
         self._idle = False
-        if waiting.intake_is_due(self.store, self._clock.monotonic_s()) and not self._is_synchronous:
+        if (
+            waiting.intake_is_due(self.store, self._clock.monotonic_s())
+            and not self._is_synchronous
+        ):
             self._linger()
 
     def _is_due(self) -> bool:
         now_s = self._clock.monotonic_s()
-        return bool(self._calls) or self._waiting.is_due(self.store, now_s) or self._disk.salvage_is_due(now_s)
+        return (
+            bool(self._calls)
+            or self._waiting.is_due(self.store, now_s)
+            or self._disk.salvage_is_due(now_s)
+        )
 
     def _linger(self) -> None:
         """Give more readings time to come, by lane. Holds the lock."""
         waiting_since: dict[Lane, float] = {}
         self._waiting.framing.first_came_s = self._clock.monotonic_s()
-        while (wait_s := self._waiting.linger_s(self.store, waiting_since, self._clock.monotonic_s())) > 0:
+        while (
+            wait_s := self._waiting.linger_s(self.store, waiting_since, self._clock.monotonic_s())
+        ) > 0:
             if not self._wake.wait(wait_s):
                 return
 
@@ -351,7 +410,9 @@ class LogWriter:
             return self._held
         if self._disk.is_held_by_reader() and not self._waiting.stopping:
             return None
-        self._held, self._answers_of_work = self._waiting.take(self.store, self._clock.monotonic_s())
+        self._held, self._answers_of_work = self._waiting.take(
+            self.store, self._clock.monotonic_s()
+        )
         return self._held
 
     def _accepted(self, work: Work) -> None:
@@ -384,5 +445,9 @@ class LogWriter:
             self._held = work
             if self._waiting.stopping:
                 lost = sum(map(len, work.readings.values()))
-                log.error("stopped with %d readings that could not be stored", lost, extra={"event": "log.not_stored", "readings": lost})
+                log.error(
+                    "stopped with %d readings that could not be stored",
+                    lost,
+                    extra={"event": "log.not_stored", "readings": lost},
+                )
             return not self._waiting.stopping

@@ -1,4 +1,7 @@
-"""The agent's status as Prometheus reads it (text exposition format 0.0.4). Pure: the status is an argument."""
+"""The agent's status as Prometheus reads it (text exposition format 0.0.4).
+
+Pure: the status is an argument.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +27,78 @@ def _families(status: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[S
     log, sources = status["log"], status.get("sources", {})
     streams = log["streams"]
     yield "up", "gauge", "1 while the agent runs.", [({}, int(status["running"]))]
-    yield "connected", "gauge", "1 while it is connected to the broker.", [({}, int(_is_connected(status)))]
-    yield "backlog_readings", "gauge", "Readings that the cloud does not have yet.", [({}, log["backlog_readings"])]
+    yield (
+        "connected",
+        "gauge",
+        "1 while it is connected to the broker.",
+        [({}, int(_is_connected(status)))],
+    )
+    yield (
+        "backlog_readings",
+        "gauge",
+        "Readings that the cloud does not have yet.",
+        [({}, log["backlog_readings"])],
+    )
     yield "backlog_bytes", "gauge", "Bytes of them in the log.", [({}, log["backlog_bytes"])]
-    yield "oldest_unacked_seconds", "gauge", "Age of the oldest of them; 0 where there is none.", [({}, log["oldest_unacked_s"] or 0)]
-    yield "lost_readings_total", "counter", "Readings given up, by reason.", [({"reason": r}, n) for r, n in log["lost"].items()]
+    yield (
+        "oldest_unacked_seconds",
+        "gauge",
+        "Age of the oldest of them; 0 where there is none.",
+        [({}, log["oldest_unacked_s"] or 0)],
+    )
+    yield (
+        "lost_readings_total",
+        "counter",
+        "Readings given up, by reason.",
+        [({"reason": r}, n) for r, n in log["lost"].items()],
+    )
     one_way = status.get("uplink", {})
-    yield "one_way_sent_total", "counter", "Readings of one_way streams sent.", [({}, one_way.get("one_way_sent", 0))]
-    yield "one_way_dropped_total", "counter", "Readings of one_way streams dropped.", [({}, one_way.get("one_way_dropped", 0))]
-    yield "accepted_readings_total", "counter", "Readings accepted.", [({"stream": s}, of["accepted"]) for s, of in streams.items()]
-    yield "waiting_readings", "gauge", "Readings of a stream that wait.", [({"stream": s}, of["waiting"]) for s, of in streams.items()]
-    yield "source_up", "gauge", "1 while a source runs.", [({"source": s}, int(of["state"] == "running")) for s, of in sources.items()]
-    for name, text in (("taken", "Readings taken."), ("dropped", "Readings dropped at a full queue."), ("failures", "Failures.")):
-        yield f"source_{name}_total", "counter", text, [({"source": s}, of[name]) for s, of in sources.items()]
-    refused: list[Sample] = [({"source": s, "reason": r}, n) for s, of in sources.items() for r, n in of["refused"].items()]
+    yield (
+        "one_way_sent_total",
+        "counter",
+        "Readings of one_way streams sent.",
+        [({}, one_way.get("one_way_sent", 0))],
+    )
+    yield (
+        "one_way_dropped_total",
+        "counter",
+        "Readings of one_way streams dropped.",
+        [({}, one_way.get("one_way_dropped", 0))],
+    )
+    yield (
+        "accepted_readings_total",
+        "counter",
+        "Readings accepted.",
+        [({"stream": s}, of["accepted"]) for s, of in streams.items()],
+    )
+    yield (
+        "waiting_readings",
+        "gauge",
+        "Readings of a stream that wait.",
+        [({"stream": s}, of["waiting"]) for s, of in streams.items()],
+    )
+    yield (
+        "source_up",
+        "gauge",
+        "1 while a source runs.",
+        [({"source": s}, int(of["state"] == "running")) for s, of in sources.items()],
+    )
+    for name, text in (
+        ("taken", "Readings taken."),
+        ("dropped", "Readings dropped at a full queue."),
+        ("failures", "Failures."),
+    ):
+        yield (
+            f"source_{name}_total",
+            "counter",
+            text,
+            [({"source": s}, of[name]) for s, of in sources.items()],
+        )
+    refused: list[Sample] = [
+        ({"source": s, "reason": r}, n)
+        for s, of in sources.items()
+        for r, n in of["refused"].items()
+    ]
     yield "source_refused_total", "counter", "Readings refused, by reason.", refused
 
 

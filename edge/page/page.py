@@ -1,6 +1,9 @@
-"""The agent's page for people: what is measured, what waits, what was lost. Pure: status and latest readings are arguments.
+"""The agent's page for people: what is measured, what waits, what was lost.
 
-It has no script: the browser loads it anew every few seconds. All text in it is escaped, and its policy lets nothing else be loaded.
+Pure: status and latest readings are arguments.
+
+It has no script: the browser loads it anew every few seconds. All text in it is escaped, and its
+policy lets nothing else be loaded.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ td.n { text-align: right; font-variant-numeric: tabular-nums } .bad { color: #c0
 code { overflow-wrap: anywhere }
 """
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-POLICY: Final = f"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-{_STYLE_HASH}'"
+POLICY: Final = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src "
+    f"'sha256-{_STYLE_HASH}'"
+)
 """Content-Security-Policy."""
 
 
@@ -56,23 +62,38 @@ def _state(status: Mapping[str, Any]) -> str:
         return '<span class="bad">The agent does not run.</span>'
     connection = escape(str(status.get("connection", "?")))
     kind = "good" if connection == "streaming" else "bad"
-    return f'The agent runs; connection: <span class="{kind}">{connection}</span>; log: {escape(str(status.get("log_state", "?")))}'
+    return (
+        f'The agent runs; connection: <span class="{kind}">{connection}</span>; log: '
+        f"{escape(str(status.get('log_state', '?')))}"
+    )
 
 
-def _measured(log: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -> Iterable[tuple[object, ...]]:
-    return [(name, of["accepted"], _values(latest.get(name, {}))) for name, of in log["streams"].items()]
+def _measured(
+    log: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]
+) -> Iterable[tuple[object, ...]]:
+    return [
+        (name, of["accepted"], _values(latest.get(name, {}))) for name, of in log["streams"].items()
+    ]
 
 
 def _values(reading: Mapping[str, Any]) -> str:
     fields = [(name, value) for name, value in reading.items() if name != "t"]
     shown = [f"{name} = {str(value)[:VALUE_CHARS_MAX]}" for name, value in fields[:VALUES_MAX]]
-    at = [datetime.fromtimestamp(reading["t"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC:")] if "t" in reading else []
+    at = (
+        [datetime.fromtimestamp(reading["t"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC:")]
+        if "t" in reading
+        else []
+    )
     return " ".join([*at, ", ".join([*shown, *(["…"] if len(fields) > VALUES_MAX else [])])])
 
 
 def _sources(sources: Mapping[str, Any]) -> Iterable[tuple[object, ...]]:
     for name, of in sources.items():
-        state = of["state"] if of["state"] == "running" or not of["error"] else f"{of['state']}: {of['error']}"
+        state = (
+            of["state"]
+            if of["state"] == "running" or not of["error"]
+            else f"{of['state']}: {of['error']}"
+        )
         yield name, state, of["taken"], of["dropped"], sum(of["refused"].values())
 
 
@@ -80,7 +101,10 @@ def _waits(log: Mapping[str, Any]) -> str:
     oldest = log["oldest_unacked_s"]
     if not log["backlog_readings"]:
         return "Nothing: the cloud has it all."
-    return f"{log['backlog_readings']} readings, {log['backlog_bytes'] / 1024:.1f} KiB, the oldest for {oldest or 0:.0f} s"
+    return (
+        f"{log['backlog_readings']} readings, {log['backlog_bytes'] / 1024:.1f} KiB, the oldest "
+        f"for {oldest or 0:.0f} s"
+    )
 
 
 def _lost(lost: Mapping[str, int]) -> str:
@@ -90,15 +114,28 @@ def _lost(lost: Mapping[str, int]) -> str:
 
 def _one_way(uplink: Mapping[str, Any]) -> str:
     dropped = uplink.get("one_way_dropped", 0)
-    return f'<p id="one_way"><span class="bad">{dropped} readings of one_way streams since the start</span></p>' if dropped else ""
+    return (
+        f'<p id="one_way"><span class="bad">{dropped} readings of one_way streams since the '
+        "start</span></p>"
+        if dropped
+        else ""
+    )
 
 
 def _table(name: str, heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     if not body:
         return ""
-    return f'<table id="{name}"><thead><tr>{"".join(f"<th>{head}</th>" for head in heads)}</tr></thead><tbody>{body}</tbody></table>'
+    return (
+        "<table "
+        f'id="{name}"><thead><tr>{"".join(f"<th>{head}</th>" for head in heads)}</tr></'
+        f"thead><tbody>{body}</tbody></table>"
+    )
 
 
 def _cell(value: object) -> str:
-    return f'<td class="n">{value:,}</td>' if isinstance(value, int) else f"<td>{escape(str(value))}</td>"
+    return (
+        f'<td class="n">{value:,}</td>'
+        if isinstance(value, int)
+        else f"<td>{escape(str(value))}</td>"
+    )

@@ -1,7 +1,8 @@
-"""Serves the agent's page and its metrics, in a process of its own: the agent pays nothing for them, and a dead agent can be looked at.
+"""Serves the agent's page and its metrics, in a process of its own: the agent pays nothing for
+them, and a dead agent can be looked at.
 
-`/` for people, `/metrics` for Prometheus, on the loopback only: from elsewhere through ssh. The log is opened for reading. A name that
-another page's DNS makes of this address is refused (Host).
+`/` for people, `/metrics` for Prometheus, on the loopback only: from elsewhere through ssh. The log
+is opened for reading. A name that another page's DNS makes of this address is refused (Host).
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ log = logging.getLogger("edgewake.agent")
 HOST: Final = "127.0.0.1"
 HTTP_PORT: Final = 80
 REQUEST_S: Final = 5.0
-"""Seconds that a whole request may take to come, and an answer to go: who sends a byte now and then is cut like who sends nothing."""
+"""Seconds that a whole request may take to come, and an answer to go: who sends a byte now and then
+is cut like who sends nothing."""
 REQUESTS_MAX: Final = 8
 """Requests at once; one more is closed."""
 KEPT_S: Final = 1.0
-"""Seconds for which an answer serves all who ask: many browsers read the log no oftener than one."""
+"""Seconds for which an answer serves all who ask: many browsers read the log no oftener than
+one."""
 
 
 class PageServer(ThreadingHTTPServer):
@@ -85,12 +88,16 @@ class PageServer(ThreadingHTTPServer):
 def _names(port: int) -> frozenset[str]:
     """What a browser calls us; the port of http goes without saying (RFC 9110, 7.2)."""
     hosts = (HOST, "localhost")
-    return frozenset({f"{host}:{port}" for host in hosts} | (set(hosts) if port == HTTP_PORT else set()))
+    return frozenset(
+        {f"{host}:{port}" for host in hosts} | (set(hosts) if port == HTTP_PORT else set())
+    )
 
 
 def _page(directory: Path, now_ms: int) -> str:
     status = status_file.read(directory, now_ms=now_ms)
-    return page.render(status, status.get("latest", {}) | latest(directory))  # the log has newer ones than the status, where it has any
+    return page.render(
+        status, status.get("latest", {}) | latest(directory)
+    )  # the log has newer ones than the status, where it has any
 
 
 def _metrics(directory: Path, now_ms: int) -> str:
@@ -159,8 +166,17 @@ class Handler(BaseHTTPRequestHandler):
         body = text.encode()
         self.connection.settimeout(self.timeout)
         self.send_response(status)
-        headers = {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store", "Connection": "close"}
-        safe = {"Content-Security-Policy": page.POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "Connection": "close",
+        }
+        safe = {
+            "Content-Security-Policy": page.POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+        }
         for name, value in (headers | safe).items():
             self.send_header(name, value)
         self.end_headers()

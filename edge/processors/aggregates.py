@@ -1,7 +1,8 @@
 """Aggregates of a field that can be merged: what windows keep instead of the values.
 
-A partial is the list [count, mean, sum of squared differences, min, max, first, last, sum]. Adding is Welford's method and merging Chan's
-(Chan, Golub, LeVeque 1979), so the standard deviation of values far from zero is good too. Numbers are within NUMBER_MAX.
+A partial is the list [count, mean, sum of squared differences, min, max, first, last, sum]. Adding
+is Welford's method and merging Chan's (Chan, Golub, LeVeque 1979), so the standard deviation of
+values far from zero is good too. Numbers are within NUMBER_MAX.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def merged(one: Partial, other: Partial) -> Partial:
     more, its_mean, its_squares, its_low, its_high, _, last, its_sum = other
     total, apart = count + more, its_mean - mean
     return [
-        total, mean + apart * (more / total), squares + its_squares + apart * apart * (count * more / total),
+        total, mean + apart * (more / total),
+        squares + its_squares + apart * apart * (count * more / total),
         min(low, its_low), max(high, its_high), first, last, summed + its_sum,
     ]  # fmt: skip
 
@@ -40,4 +42,5 @@ AGGREGATES: Final[Mapping[str, Callable[[Partial], float]]] = {
     "last": lambda partial: partial[6],
     "stddev": lambda partial: math.sqrt(partial[2] / partial[0]),
 }
-"""Name → what it is of a partial. The standard deviation is that of the values (divided by their count)."""
+"""Name → what it is of a partial. The standard deviation is that of the values (divided by their
+count)."""

@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from edgewake.edge.processors.chain import Chain
-from edgewake.edge.processors.config import AnyProcessor, ChainConfig, DownsampleConfig, StatefulConfig, UnitsConfig, WindowConfig
+from edgewake.edge.processors.config import (
+    AnyProcessor,
+    ChainConfig,
+    DownsampleConfig,
+    StatefulConfig,
+    UnitsConfig,
+    WindowConfig,
+)
 from edgewake.edge.processors.count_window import CountWindow
 from edgewake.edge.processors.deadband import Deadband
 from edgewake.edge.processors.derive import Derive
@@ -42,15 +49,34 @@ def _units(config: UnitsConfig) -> Step:
 def _downsample(config: DownsampleConfig) -> Step:
     every_ms = round(config.every_s * 1000)
     return TimeWindow(
-        config.fields, (config.aggregate,), size_ms=every_ms, every_ms=every_ms, grace_ms=round(config.grace_s * 1000), plain=True
+        config.fields,
+        (config.aggregate,),
+        size_ms=every_ms,
+        every_ms=every_ms,
+        grace_ms=round(config.grace_s * 1000),
+        plain=True,
     )
 
 
 def _window(config: WindowConfig) -> Step:
     if config.size_count is not None:
-        return CountWindow(config.fields, config.aggregates, size=config.size_count, every=config.every_count or config.size_count)
-    size_ms, every_ms = round((config.size_s or 0) * 1000), round((config.every_s or config.size_s or 0) * 1000)
-    return TimeWindow(config.fields, config.aggregates, size_ms=size_ms, every_ms=every_ms, grace_ms=round(config.grace_s * 1000))
+        return CountWindow(
+            config.fields,
+            config.aggregates,
+            size=config.size_count,
+            every=config.every_count or config.size_count,
+        )
+    size_ms, every_ms = (
+        round((config.size_s or 0) * 1000),
+        round((config.every_s or config.size_s or 0) * 1000),
+    )
+    return TimeWindow(
+        config.fields,
+        config.aggregates,
+        size_ms=size_ms,
+        every_ms=every_ms,
+        grace_ms=round(config.grace_s * 1000),
+    )
 
 
 _STEPS: Final[Mapping[str, Callable[[Any], Step]]] = {

@@ -4,8 +4,9 @@
     applied = chain.apply(chain.resume(kept), readings)       # pure
     commit(cursor, applied.state, applied.readings)           # by whoever calls, in one transaction
 
-The state holds that of every processor, how often each had to remark on its input, and a digest of the chain's configuration: the state of
-a chain that was changed meanwhile is not its own, and it begins anew.
+The state holds that of every processor, how often each had to remark on its input, and a digest of
+the chain's configuration: the state of a chain that was changed meanwhile is not its own, and it
+begins anew.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from edgewake.edge.processors.processor import Processor, Remark, State
 from edgewake.protocol.frame import FIELDS_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar
 
 TEXT_CHARS_MAX: Final = 64 * 1024
-"""Characters of all texts of a reading that a chain makes, as of one that a source brings. One with more is left out, with a remark."""
+"""Characters of all texts of a reading that a chain makes, as of one that a source brings. One with
+more is left out, with a remark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,13 @@ class ChainState:
     def encode(self) -> bytes:
         """As JSON."""
         return orjson.dumps(
-            {"digest": self.digest, "states": self.states, "remarks": self.remarks, "in": self.readings_in, "out": self.readings_out}
+            {
+                "digest": self.digest,
+                "states": self.states,
+                "remarks": self.remarks,
+                "in": self.readings_in,
+                "out": self.readings_out,
+            }
         )
 
 
@@ -53,7 +61,9 @@ def decode_state(body: bytes) -> ChainState | None:
         found: Any = orjson.loads(body)
         if not (isinstance(found["states"], list) and isinstance(found["remarks"], list)):
             return None
-        return ChainState(found["digest"], found["states"], found["remarks"], found["in"], found["out"])
+        return ChainState(
+            found["digest"], found["states"], found["remarks"], found["in"], found["out"]
+        )
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
 
@@ -73,53 +83,99 @@ class Chain:
         self.stream = config.stream
         self.into = config.into
         self._processors = processors
-        self._names = [f"{place} {processor.type}" for place, processor in enumerate(config.processor, 1)]
+        self._names = [
+            f"{place} {processor.type}" for place, processor in enumerate(config.processor, 1)
+        ]
         self._digest = sha256(orjson.dumps(config)).hexdigest()[:16]
 
     def begin(self) -> ChainState:
         """The state before the first reading."""
-        return ChainState(self._digest, [processor.initial for processor in self._processors], [{} for _ in self._processors])
+        return ChainState(
+            self._digest,
+            [processor.initial for processor in self._processors],
+            [{} for _ in self._processors],
+        )
 
     def resume(self, kept: bytes | None) -> ChainState:
-        """A kept state, or the first one where there is none, or where it is another configuration's."""
+        """A kept state, or the first one where there is none, or where it is another
+        configuration's.
+        """
         state = None if kept is None else decode_state(kept)
-        if state is None or state.digest != self._digest or not len(state.states) == len(state.remarks) == len(self._processors):
+        if (
+            state is None
+            or state.digest != self._digest
+            or not len(state.states) == len(state.remarks) == len(self._processors)
+        ):
             return self.begin()
         return state
 
     def apply(self, state: ChainState, readings: Sequence[Reading]) -> ChainApplied:
         """The state after these readings, and what was made of them."""
         states, remarks, flowing = [], [], readings
-        for processor, before, said in zip(self._processors, state.states, state.remarks, strict=True):
+        for processor, before, said in zip(
+            self._processors, state.states, state.remarks, strict=True
+        ):
             after, flowing, more = processor.apply(before, flowing)
             states.append(after)
             remarks.append(dict(Counter(said) + more) if more else said)
         made = [(min(max(0, t), TIME_MS_MAX), fields) for t, fields in flowing if _fits(fields)]
         if len(made) < len(flowing):
-            remarks[-1] = dict(Counter(remarks[-1]) + Counter({Remark.TOO_LARGE: len(flowing) - len(made)}))
+            remarks[-1] = dict(
+                Counter(remarks[-1]) + Counter({Remark.TOO_LARGE: len(flowing) - len(made)})
+            )
         return ChainApplied(
-            ChainState(state.digest, states, remarks, state.readings_in + len(readings), state.readings_out + len(made)), made
+            ChainState(
+                state.digest,
+                states,
+                remarks,
+                state.readings_in + len(readings),
+                state.readings_out + len(made),
+            ),
+            made,
         )
 
     def kept(self, state: ChainState, bytes_max: int) -> tuple[ChainState, bytes]:
-        """The state and its bytes. Where these are more than `bytes_max`, the largest of its parts forget something, with a remark."""
+        """The state and its bytes.
+
+        Where these are more than `bytes_max`, the largest of its parts forget something, with a
+        remark.
+        """
         first = self.begin().states
         while len(body := state.encode()) > bytes_max and state.states != first:
             states, remarks = list(state.states), list(state.remarks)
-            sizes = [len(orjson.dumps(each)) if each != least else 0 for each, least in zip(states, first, strict=True)]
+            sizes = [
+                len(orjson.dumps(each)) if each != least else 0
+                for each, least in zip(states, first, strict=True)
+            ]
             largest = sizes.index(max(sizes))
             states[largest] = self._processors[largest].reduced(states[largest])
-            remarks[largest] = dict(Counter(remarks[largest]) + Counter({Remark.STATE_FORGOTTEN: 1}))
+            remarks[largest] = dict(
+                Counter(remarks[largest]) + Counter({Remark.STATE_FORGOTTEN: 1})
+            )
             state = replace(state, states=states, remarks=remarks)
         return state, body
 
     def counts(self, state: ChainState) -> dict[str, Any]:
         """For the status: exact, as they are part of the state."""
-        said = {name: dict(remarks) for name, remarks in zip(self._names, state.remarks, strict=True) if remarks}
-        return {"stream": self.stream, "into": self.into, "in": state.readings_in, "out": state.readings_out, "remarks": said}
+        said = {
+            name: dict(remarks)
+            for name, remarks in zip(self._names, state.remarks, strict=True)
+            if remarks
+        }
+        return {
+            "stream": self.stream,
+            "into": self.into,
+            "in": state.readings_in,
+            "out": state.readings_out,
+            "remarks": said,
+        }
 
 
 def _fits(fields: Mapping[str, Scalar]) -> bool:
     """May this be a reading? Its names and numbers are good; it can only have become too large."""
     texts = [len(value) for value in fields.values() if isinstance(value, str)]
-    return 0 < len(fields) <= FIELDS_MAX and max(texts, default=0) <= STRING_CHARS_MAX and sum(texts) <= TEXT_CHARS_MAX
+    return (
+        0 < len(fields) <= FIELDS_MAX
+        and max(texts, default=0) <= STRING_CHARS_MAX
+        and sum(texts) <= TEXT_CHARS_MAX
+    )

@@ -12,7 +12,8 @@ from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
 FIELDS_MAX: Final = 32
 """Fields that one processor works on: each has a state. More are refused."""
 PANES_MAX: Final = 100
-"""Panes of a sliding window, its size divided by its step: they are the state, which is written at every commit. More are refused."""
+"""Panes of a sliding window, its size divided by its step: they are the state, which is written at
+every commit. More are refused."""
 PROCESSORS_MAX: Final = 20
 """Processors in a chain: what each reading passes. More are refused."""
 SEQUENCE_MAX: Final = 16
@@ -24,7 +25,10 @@ assert set(AggregateName.__args__) == set(AGGREGATES)  # type: ignore[attr-defin
 
 def _field(name: str) -> str:
     if not is_field(name):
-        raise ValueError("expected 1-64 of A-Z a-z 0-9 _, no digit first, and no name of the envelope (t, seq, device, …)")
+        raise ValueError(
+            "expected 1-64 of A-Z a-z 0-9 _, no digit first, and no name of the envelope (t, seq, "
+            "device, …)"
+        )
     return name
 
 
@@ -35,7 +39,9 @@ def _stream(name: str) -> str:
 
 
 def _expression(text: str) -> str:
-    from edgewake.edge.processors.expression import parse  # a device that processes nothing needs none
+    from edgewake.edge.processors.expression import (
+        parse,
+    )  # a device that processes nothing needs none
 
     parse(text)
     return text
@@ -60,7 +66,9 @@ class ProcessorConfig(ConfigTable):
 
     @property
     def behind_s(self) -> float:
-        """Seconds of event time by which what it makes may lie before the reading that completed it."""
+        """Seconds of event time by which what it makes may lie before the reading that completed
+        it.
+        """
         return 0.0
 
 
@@ -68,11 +76,11 @@ class StatefulConfig(ProcessorConfig):
     """What every processor with a state has."""
 
     by: FieldName | None = None
-    """A field for each of whose values the processor has a state of its own, such as the vehicle's name on a gateway. None: one state for
-    all."""
+    """A field for each of whose values the processor has a state of its own, such as the vehicle's
+    name on a gateway. None: one state for all."""
     keys_max: int = key(default=100, ge=1, le=10_000)
-    """Values of `by` that are remembered; beyond, the state of the one unused longest is given up, counted. Each is in the state, which
-    is written at every commit."""
+    """Values of `by` that are remembered; beyond, the state of the one unused longest is given up,
+    counted. Each is in the state, which is written at every commit."""
 
 
 class FilterConfig(ProcessorConfig):
@@ -80,8 +88,8 @@ class FilterConfig(ProcessorConfig):
 
     type: Literal["filter"]
     where: ExpressionText
-    """The condition, e.g. `speed_kmh > 3 AND NOT (gear = 'P')`. One that is neither true nor false, for a field is missing, holds the
-    reading back."""
+    """The condition, e.g. `speed_kmh > 3 AND NOT (gear = 'P')`. One that is neither true nor false,
+    for a field is missing, holds the reading back."""
 
 
 class SelectConfig(ProcessorConfig):
@@ -179,7 +187,9 @@ class SmoothConfig(StatefulConfig):
 
 
 class DownsampleConfig(StatefulConfig):
-    """One reading for each stretch of event time, with the mean (or another aggregate) of each field under its own name."""
+    """One reading for each stretch of event time, with the mean (or another aggregate) of each
+    field under its own name.
+    """
 
     type: Literal["downsample"]
     fields: FieldNames
@@ -189,11 +199,15 @@ class DownsampleConfig(StatefulConfig):
     aggregate: AggregateName = "mean"
     """What becomes of each field."""
     grace_s: float = key(default=0.0, ge=0, le=86400)
-    """Seconds that a stretch waits for readings that come out of order; later ones are left out, counted."""
+    """Seconds that a stretch waits for readings that come out of order; later ones are left out,
+    counted."""
 
     def __post_init__(self) -> None:
         if self.by in self.fields:
-            raise ValueError(f"fields: {self.by!r} is what `by` tells apart, and is there in any case: expected without it")
+            raise ValueError(
+                f"fields: {self.by!r} is what `by` tells apart, and is there in any case: "
+                "expected without it"
+            )
         _check_grace(self.grace_s, self.every_s)
 
     @property
@@ -203,7 +217,9 @@ class DownsampleConfig(StatefulConfig):
 
 
 class LttbConfig(StatefulConfig):
-    """One reading of each stretch of event time, the one that keeps the curve's shape (largest triangle three buckets)."""
+    """One reading of each stretch of event time, the one that keeps the curve's shape (largest
+    triangle three buckets).
+    """
 
     type: Literal["lttb"]
     field: FieldName
@@ -222,7 +238,8 @@ class WindowConfig(StatefulConfig):
 
     type: Literal["window"]
     fields: FieldNames
-    """The fields that are aggregated, as `<field>_<aggregate>`; `readings` counts the window's readings."""
+    """The fields that are aggregated, as `<field>_<aggregate>`; `readings` counts the window's
+    readings."""
     aggregates: Annotated[tuple[AggregateName, ...], Length(1)] = ("mean", "min", "max")
     """What becomes of each field."""
     size_s: float | None = key(default=None, ge=0.01, le=7 * 86400)
@@ -234,7 +251,8 @@ class WindowConfig(StatefulConfig):
     every_count: int | None = key(default=None, ge=1, le=1_000_000)
     """Readings from one window to the next; none: `size_count`."""
     grace_s: float = key(default=0.0, ge=0, le=86400)
-    """Seconds of event time that a window waits for readings that come out of order; later ones are left out, counted."""
+    """Seconds of event time that a window waits for readings that come out of order; later ones are
+    left out, counted."""
 
     def __post_init__(self) -> None:
         for field in self.fields:
@@ -245,7 +263,9 @@ class WindowConfig(StatefulConfig):
         if self.size_s is not None:
             if self.every_count is not None:
                 raise ValueError("every_count belongs to size_count")
-            _check_panes(round(self.size_s * 1000), round((self.every_s or self.size_s) * 1000), "s")
+            _check_panes(
+                round(self.size_s * 1000), round((self.every_s or self.size_s) * 1000), "s"
+            )
             _check_grace(self.grace_s, self.every_s or self.size_s)
         elif self.size_count is not None:
             if self.every_s is not None or self.grace_s:
@@ -254,14 +274,18 @@ class WindowConfig(StatefulConfig):
 
     @property
     def behind_s(self) -> float:
-        """A window of time waits for its end, and is stamped with the start; one by count with its last reading."""
+        """A window of time waits for its end, and is stamped with the start; one by count with its
+        last reading.
+        """
         return 0.0 if self.size_s is None else self.size_s + self.grace_s
 
 
 def _check_made(name: str) -> None:
     """The bridge refuses a frame with such a name, and all that is in it."""
     if not is_field(name):
-        raise ValueError(f"it would make a field {name!r}: expected at most {FIELD_CHARS_MAX} characters")
+        raise ValueError(
+            f"it would make a field {name!r}: expected at most {FIELD_CHARS_MAX} characters"
+        )
 
 
 def _check_panes(size: int, every: int, unit: str) -> None:
@@ -271,7 +295,10 @@ def _check_panes(size: int, every: int, unit: str) -> None:
 
 def _check_grace(grace_s: float, every_s: float) -> None:
     if grace_s > PANES_MAX * every_s:
-        raise ValueError(f"grace_s: expected at most {PANES_MAX} times the step of the windows, which stay open meanwhile")
+        raise ValueError(
+            f"grace_s: expected at most {PANES_MAX} times the step of the windows, which stay "
+            "open meanwhile"
+        )
 
 
 class RuleConfig(StatefulConfig):
@@ -283,7 +310,8 @@ class RuleConfig(StatefulConfig):
     when: ExpressionText
     """The condition."""
     clear: ExpressionText | None = None
-    """What ends it, e.g. `temperature < 75` to `temperature > 80`; none: as soon as `when` is false."""
+    """What ends it, e.g. `temperature < 75` to `temperature > 80`; none: as soon as `when` is
+    false."""
     for_s: float = key(default=0.0, ge=0, le=7 * 86400)
     """Seconds of event time that it must hold."""
     for_count: int = key(default=1, ge=1, le=1_000_000)
@@ -319,7 +347,8 @@ class AbsenceConfig(ConfigTable):
     into: StreamName
     """The stream of its alerts; other absence rules may share it."""
     after_s: float = key(ge=0.1, le=7 * 86400)
-    """Seconds of silence, by the monotonic clock of the device; after its start they are counted anew."""
+    """Seconds of silence, by the monotonic clock of the device; after its start they are counted
+    anew."""
     lane: Lane = Lane.URGENT
     """Of its alerts."""
     send: bool = True
@@ -327,10 +356,13 @@ class AbsenceConfig(ConfigTable):
 
 
 class ChainConfig(ConfigTable):
-    """Processors in order: each reading of `stream` passes them, and what comes out is accepted as a reading of `into`."""
+    """Processors in order: each reading of `stream` passes them, and what comes out is accepted as
+    a reading of `into`.
+    """
 
     stream: StreamName
-    """The stream that is processed: of a source, or of another chain. Its readings are sent too, but where it has `send = false`."""
+    """The stream that is processed: of a source, or of another chain. Its readings are sent too,
+    but where it has `send = false`."""
     into: StreamName
     """The stream that it makes; nobody else's."""
     lane: Lane = Lane.NORMAL

@@ -1,6 +1,7 @@
 """Windows by count: tumbling (`size_count` readings), or sliding (one every `every_count`).
 
-Every reading counts, whatever its time; a window that is not full yet makes none. What a window makes has the time of its last reading.
+Every reading counts, whatever its time; a window that is not full yet makes none. What a window
+makes has the time of its last reading.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from edgewake.edge.processors.processor import State, Stepped
 class CountWindow:
     """The step. Its state: {"full": panes, "open": the pane that is being filled}."""
 
-    def __init__(self, fields: Sequence[str], aggregates: Sequence[str], *, size: int, every: int) -> None:
+    def __init__(
+        self, fields: Sequence[str], aggregates: Sequence[str], *, size: int, every: int
+    ) -> None:
         """`size` is a multiple of `every`."""
         self._fields = fields
         self._aggregates = aggregates
@@ -32,4 +35,8 @@ class CountWindow:
         after = {"full": full if self._width > 1 else [], "open": panes.empty()}
         if len(full) < self._width:
             return Stepped(after, (), remarks)
-        return Stepped(after, ((t, panes.summary(panes.joined(full), self._fields, self._aggregates)),), remarks)
+        return Stepped(
+            after,
+            ((t, panes.summary(panes.joined(full), self._fields, self._aggregates)),),
+            remarks,
+        )

@@ -1,8 +1,10 @@
-"""Deadband, or report by exception: a reading goes on when it differs enough from the last one that went on.
+"""Deadband, or report by exception: a reading goes on when it differs enough from the last one that
+went on.
 
-It does where one of the fields differs by more than `delta` and more than `percent` of the last value, where one is no number any more or
-was none and is unequal, where `max_s` has passed since the last one, and where the time goes backwards (with a remark), for then nobody
-knows how long nothing went on. A slow drift goes on as soon as it has left the band.
+It does where one of the fields differs by more than `delta` and more than `percent` of the last
+value, where one is no number any more or was none and is unequal, where `max_s` has passed since
+the last one, and where the time goes backwards (with a remark), for then nobody knows how long
+nothing went on. A slow drift goes on as soon as it has left the band.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ class Deadband:
         if t < last_t:
             return Stepped([t, watched], (reading,), (Remark.BACKWARDS,))
         is_due = self._max_ms is not None and t - last_t >= self._max_ms
-        if is_due or any(self._differs(last.get(name), watched.get(name)) for name in watched.keys() | last.keys()):
+        if is_due or any(
+            self._differs(last.get(name), watched.get(name))
+            for name in watched.keys() | last.keys()
+        ):
             return Stepped([t, watched], (reading,))
         return Stepped(state)
 

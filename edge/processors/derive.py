@@ -1,7 +1,8 @@
 """Derive: new fields from expressions over those that are there.
 
-All of them see the reading as it came, none sees another's result; a field of that name is replaced. An expression without a value (a field
-is missing, a division by zero) gives null, with a remark.
+All of them see the reading as it came, none sees another's result; a field of that name is
+replaced. An expression without a value (a field is missing, a division by zero) gives null, with a
+remark.
 """
 
 from __future__ import annotations
@@ -23,4 +24,8 @@ class Derive:
     def step(self, state: State, reading: Reading) -> Stepped:
         t, fields = reading
         derived = {name: evaluate(reading) for name, evaluate in self._fields.items()}
-        return Stepped(state, ((t, {**fields, **derived}),), [Remark.NULL for value in derived.values() if value is None])
+        return Stepped(
+            state,
+            ((t, {**fields, **derived}),),
+            [Remark.NULL for value in derived.values() if value is None],
+        )

@@ -1,14 +1,16 @@
 """Expressions over a reading's fields: `speed_kmh / 3.6`, `temperature > 80 AND NOT door = 'open'`.
 
-The text is parsed once into a checked tree of the operators and functions listed here; nothing else of it is ever run. Its length, nesting
-and number of parts are bounded, so what one reading costs is known before the first one comes. The language is SQL's:
+The text is parsed once into a checked tree of the operators and functions listed here; nothing else
+of it is ever run. Its length, nesting and number of parts are bounded, so what one reading costs is
+known before the first one comes. The language is SQL's:
 
-    OR  AND  NOT   = <> < <= > >=   IS [NOT] NULL   [NOT] IN (…)   [NOT] BETWEEN x AND y   + - * / %   TRUE FALSE NULL 1.5 'it''s'
+    OR  AND  NOT   = <> < <= > >= IS [NOT] NULL [NOT] IN (…) [NOT] BETWEEN x AND y + - * / % TRUE
+                   FALSE NULL 1.5 'it''s'
     abs ceil coalesce exp floor greatest if least length ln lower pow round sqrt upper
 
-A name is a field, or `t`, the event time in ms. NULL is what is missing, of another type than the operator takes, or no finite number (a
-division by zero); an operator that is given NULL gives NULL, but for AND, OR, IS NULL, coalesce and if, as in SQL. Numbers are 64-bit
-floats.
+A name is a field, or `t`, the event time in ms. NULL is what is missing, of another type than the
+operator takes, or no finite number (a division by zero); an operator that is given NULL gives NULL,
+but for AND, OR, IS NULL, coalesce and if, as in SQL. Numbers are 64-bit floats.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ TEXT_CHARS_MAX: Final = 2000
 DEPTH_MAX: Final = 30
 """Nesting; deeper ones are refused, for parsing and evaluating recurse over it."""
 PARTS_MAX: Final = 200
-"""Names, constants, operators and functions: the cost of one evaluation, about 0.1 µs each, 2 µs of `round`. More are refused."""
+"""Names, constants, operators and functions: the cost of one evaluation, about 0.1 µs each, 2 µs of
+`round`. More are refused."""
 ROUND_DIGITS_MAX: Final = 15
-"""Digits behind the point, or before it, that `round` is told at most: a float has no more. Beyond counts as so many."""
+"""Digits behind the point, or before it, that `round` is told at most: a float has no more. Beyond
+counts as so many."""
 
 
 class ExpressionError(ValueError):
@@ -73,11 +77,14 @@ def parse(text: str) -> Expression:
 
 
 def compiled(text: str) -> Evaluate:
-    """An expression as a function of a reading, which never raises; raises ExpressionError now where the text is none."""
+    """An expression as a function of a reading, which never raises; raises ExpressionError now
+    where the text is none.
+    """
     return _compile(parse(text))
 
 
-# Values --------------------------------------------------------------------------------------------------------------------------
+# Values
+# --------------------------------------------------------------------------------------------------
 
 
 def is_number(value: Scalar) -> bool:
@@ -106,7 +113,9 @@ def _of_texts(function: Callable[[str], Scalar]) -> Callable[..., Scalar]:
 
 
 def _alike(one: Scalar, other: Scalar) -> bool:
-    return (is_number(one) and is_number(other)) or (one.__class__ is other.__class__ and one is not None)
+    return (is_number(one) and is_number(other)) or (
+        one.__class__ is other.__class__ and one is not None
+    )
 
 
 def _compared(compare: Callable[..., bool]) -> Callable[..., Scalar]:
@@ -154,7 +163,11 @@ def _if(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
 
 def _round(value: float, digits: float = 0.0) -> float:
     """Half away from zero, as SQL and the access servers; Python's own rounds half to even."""
-    from decimal import ROUND_HALF_UP, Decimal, InvalidOperation  # a device pays for it when it rounds
+    from decimal import (
+        ROUND_HALF_UP,
+        Decimal,
+        InvalidOperation,
+    )  # a device pays for it when it rounds
 
     places = int(min(max(digits, -ROUND_DIGITS_MAX), ROUND_DIGITS_MAX))
     try:
@@ -209,7 +222,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "sqrt": Function(_of_numbers(math.sqrt), 1, 1),
     "upper": Function(_of_texts(str.upper), 1, 1),
 }
-CALLABLE: Final = frozenset(name for name in FUNCTIONS if name.isalpha()) - {"and", "or", "not", "in", "between", "negative"}
+CALLABLE: Final = frozenset(name for name in FUNCTIONS if name.isalpha()) - {
+    "and",
+    "or",
+    "not",
+    "in",
+    "between",
+    "negative",
+}
 """Those that are written with parentheses."""
 
 
@@ -222,7 +242,9 @@ def _compile(tree: Expression) -> Evaluate:
         case Name(name):
             return lambda reading: reading[1].get(name)
         case Call(function, arguments):
-            return _compile_call(FUNCTIONS[function].apply, [_compile(argument) for argument in arguments])
+            return _compile_call(
+                FUNCTIONS[function].apply, [_compile(argument) for argument in arguments]
+            )
 
 
 def _compile_call(apply: Callable[..., Scalar], inner: Sequence[Evaluate]) -> Evaluate:
@@ -235,13 +257,24 @@ def _compile_call(apply: Callable[..., Scalar], inner: Sequence[Evaluate]) -> Ev
     return lambda reading: apply(*[evaluate(reading) for evaluate in inner])
 
 
-# Text → tree ---------------------------------------------------------------------------------------------------------------------
+# Text → tree
+# --------------------------------------------------------------------------------------------------
 
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<text>'(?:[^']|'')*')|(?P<word>[A-Za-z_]\w*)"
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<text>'(?:[^']|'')*')|"
+    r"(?P<word>[A-Za-z_]\w*)"
     r"|(?P<sign><>|!=|<=|>=|==|[-+*/%=<>(),])|(?P<end>$))"
 )
-_COMPARISONS: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_COMPARISONS: Final = {
+    "=": "=",
+    "==": "=",
+    "<>": "<>",
+    "!=": "<>",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _WORDS: Final = frozenset({"and", "or", "not", "is", "in", "between", *_CONSTANTS})
 
@@ -258,7 +291,9 @@ def _tokens(text: str) -> Iterator[_Token]:
     while True:
         found = _TOKEN.match(text, at)
         if found is None:
-            raise ExpressionError(f"character {at + 1}: {text[at:].strip()[:20]!r} is not a part of an expression")
+            raise ExpressionError(
+                f"character {at + 1}: {text[at:].strip()[:20]!r} is not a part of an expression"
+            )
         kind = str(found.lastgroup)
         yield _Token(kind, found[kind], found.start(kind))
         if kind == "end":
@@ -304,7 +339,9 @@ class _Parser:
     def _part(self, tree: Expression) -> Expression:
         self._parts += 1
         if self._parts > PARTS_MAX:
-            raise ExpressionError(f"more than {PARTS_MAX} names, constants, operators and functions")
+            raise ExpressionError(
+                f"more than {PARTS_MAX} names, constants, operators and functions"
+            )
         return tree
 
     def _call(self, function: str, *arguments: Expression) -> Expression:
@@ -379,7 +416,13 @@ class _Parser:
             return tree
         if token.kind in {"number", "text"}:
             self._next += 1
-            return self._part(Constant(_number(token) if token.kind == "number" else token.text[1:-1].replace("''", "'")))
+            return self._part(
+                Constant(
+                    _number(token)
+                    if token.kind == "number"
+                    else token.text[1:-1].replace("''", "'")
+                )
+            )
         if token.kind != "word" or token.text.lower() in _WORDS - set(_CONSTANTS):
             raise self._expected("a field, a constant or a function")
         self._next += 1
@@ -388,20 +431,32 @@ class _Parser:
         if self._token.text == "(":
             return self._function(token)
         if token.text != "t" and not is_field(token.text):
-            raise ExpressionError(f"character {token.at + 1}: {token.text[:40]!r} is not a name of a field")
+            raise ExpressionError(
+                f"character {token.at + 1}: {token.text[:40]!r} is not a name of a field"
+            )
         return self._part(Name(token.text))
 
     def _function(self, token: _Token) -> Expression:
         name = token.text.lower()
         if name not in CALLABLE:
             close = get_close_matches(name, CALLABLE, n=1)
-            expected = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(sorted(CALLABLE))}"
-            raise ExpressionError(f"character {token.at + 1}: {name[:40]!r} is not a function: {expected}")
+            expected = (
+                f"did you mean {close[0]}?"
+                if close
+                else f"expected one of {', '.join(sorted(CALLABLE))}"
+            )
+            raise ExpressionError(
+                f"character {token.at + 1}: {name[:40]!r} is not a function: {expected}"
+            )
         arguments = self._list()
         takes = FUNCTIONS[name]
         if not takes.least <= len(arguments) <= takes.most:
-            count = str(takes.least) if takes.least == takes.most else f"{takes.least} to {takes.most}"
-            raise ExpressionError(f"character {token.at + 1}: {name} takes {count} arguments, found {len(arguments)}")
+            count = (
+                str(takes.least) if takes.least == takes.most else f"{takes.least} to {takes.most}"
+            )
+            raise ExpressionError(
+                f"character {token.at + 1}: {name} takes {count} arguments, found {len(arguments)}"
+            )
         return self._call(name, *arguments)
 
     def _list(self) -> list[Expression]:

@@ -1,6 +1,7 @@
 """Filter: readings for which a condition is true go on.
 
-A condition that is neither true nor false (a field is missing or has another type) holds its reading back, with a remark.
+A condition that is neither true nor false (a field is missing or has another type) holds its
+reading back, with a remark.
 """
 
 from __future__ import annotations

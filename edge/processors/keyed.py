@@ -1,7 +1,9 @@
-"""A step with a state of its own for each value of a field, e.g. one per `vehicle` on a gateway that speaks for many.
+"""A step with a state of its own for each value of a field, e.g. one per `vehicle` on a gateway
+that speaks for many.
 
-What is made of a reading carries the value too. At most `keys_max` values are remembered: one more, and the state of the one that was
-unused longest is given up, with a remark. A reading without the field belongs to the value null.
+What is made of a reading carries the value too. At most `keys_max` values are remembered: one more,
+and the state of the one that was unused longest is given up, with a remark. A reading without the
+field belongs to the value null.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from edgewake.edge.processors.processor import Applied, Remark, State, Step, ste
 from edgewake.protocol.frame import Scalar
 
 KEY_CHARS_MAX: Final = 256
-"""Characters of a text that is a key: they are in the state, which is written often. A reading with a longer one is left out, with a
-remark."""
+"""Characters of a text that is a key: they are in the state, which is written often. A reading with
+a longer one is left out, with a remark."""
 
 
 class Keyed:
@@ -40,7 +42,9 @@ class Keyed:
                 remarks[Remark.KEY_REFUSED] += 1
                 continue
             key = _key(value)
-            states[key], made, said = stepped(self._step, states.pop(key, self._step.initial), reading)
+            states[key], made, said = stepped(
+                self._step, states.pop(key, self._step.initial), reading
+            )
             remarks.update(said)
             out += [(t, {self._by: value, **fields}) for t, fields in made]
             if len(states) > self._keys_max:
@@ -55,4 +59,8 @@ class Keyed:
 
 def _key(value: Scalar) -> str:
     """As JSON, so that "1" and 1 are two; 1 and 1.0 are one."""
-    return orjson.dumps(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value).decode()
+    return orjson.dumps(
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        else value
+    ).decode()

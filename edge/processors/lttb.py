@@ -1,11 +1,14 @@
-"""Downsampling that keeps the shape of a curve: largest triangle three buckets, one reading of each bucket.
+"""Downsampling that keeps the shape of a curve: largest triangle three buckets, one reading of each
+bucket.
 
-Of a bucket that reading goes on which forms the largest triangle with the one chosen before it and with the mean of the bucket after it
-(Sveinn Steinarsson, "Downsampling Time Series for Visual Representation", 2013), so peaks stay peaks. A bucket is `every_s` of event time;
-therefore a choice is made when the bucket after it is over. Chosen readings keep all their fields.
+Of a bucket that reading goes on which forms the largest triangle with the one chosen before it and
+with the mean of the bucket after it (Sveinn Steinarsson, "Downsampling Time Series for Visual
+Representation", 2013), so peaks stay peaks. A bucket is `every_s` of event time; therefore a choice
+is made when the bucket after it is over. Chosen readings keep all their fields.
 
-A bucket ends at the first reading of another one, also where the time goes backwards, or when it holds BUCKET_READINGS_MAX, or texts of
-BUCKET_CHARS_MAX (a remark). A reading whose field is no number is left out, with a remark.
+A bucket ends at the first reading of another one, also where the time goes backwards, or when it
+holds BUCKET_READINGS_MAX, or texts of BUCKET_CHARS_MAX (a remark). A reading whose field is no
+number is left out, with a remark.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from edgewake.edge.processors.processor import Remark, State, Stepped, no_number
 from edgewake.protocol.frame import Scalar
 
 BUCKET_READINGS_MAX: Final = 200
-"""Readings that wait in a bucket, of which there are two; they are in the state. A bucket with more is closed early."""
+"""Readings that wait in a bucket, of which there are two; they are in the state. A bucket with more
+is closed early."""
 
 
 BUCKET_CHARS_MAX: Final = 64 * 1024
@@ -28,8 +32,8 @@ BUCKET_CHARS_MAX: Final = 64 * 1024
 
 
 class Lttb:
-    """The step. Its state: {"chosen": [t, value] of the last choice, "full": readings of the full bucket, "open": those of the one being
-    filled, "chars": of their texts}.
+    """The step. Its state: {"chosen": [t, value] of the last choice, "full": readings of the full
+    bucket, "open": those of the one being filled, "chars": of their texts}.
     """
 
     initial: State = None
@@ -48,16 +52,27 @@ class Lttb:
             return Stepped({"chosen": [t, value], "full": [], "open": [], "chars": 0}, (reading,))
         chars, before = _chars(fields), state.get("chars", 0)  # earlier versions did not count them
         is_full = len(state["open"]) == BUCKET_READINGS_MAX or before > BUCKET_CHARS_MAX
-        if not state["open"] or (not is_full and t // self._every_ms == state["open"][-1][0] // self._every_ms):
+        if not state["open"] or (
+            not is_full and t // self._every_ms == state["open"][-1][0] // self._every_ms
+        ):
             return Stepped(state | {"open": [*state["open"], row], "chars": before + chars})
         remarks = (Remark.BUCKET_FULL,) if is_full else ()
         if not state["full"]:
-            return Stepped(state | {"full": state["open"], "open": [row], "chars": chars}, (), remarks)
+            return Stepped(
+                state | {"full": state["open"], "open": [row], "chars": chars}, (), remarks
+            )
         t_chosen, chosen = self._choose(state["chosen"], state["full"], state["open"])
-        after = {"chosen": [t_chosen, number(chosen[self._field])], "full": state["open"], "open": [row], "chars": chars}
+        after = {
+            "chosen": [t_chosen, number(chosen[self._field])],
+            "full": state["open"],
+            "open": [row],
+            "chars": chars,
+        }
         return Stepped(after, ((t_chosen, chosen),), remarks)
 
-    def _choose(self, before: Sequence[float], bucket: Sequence[Reading], after: Sequence[Reading]) -> Reading:
+    def _choose(
+        self, before: Sequence[float], bucket: Sequence[Reading], after: Sequence[Reading]
+    ) -> Reading:
         """Times are relative to `before`, so that their products keep their digits."""
         origin, height = before
         x = fsum(t - origin for t, _ in after) / len(after)

@@ -1,6 +1,9 @@
-"""A pane: the part of the input that windows are put together of. A window of a minute that moves every ten seconds has six of them.
+"""A pane: the part of the input that windows are put together of.
 
-A pane is {"readings": how many, "fields": field → partial (see `aggregates`)}. Nothing but its partials is kept of a reading.
+A window of a minute that moves every ten seconds has six of them.
+
+A pane is {"readings": how many, "fields": field → partial (see `aggregates`)}. Nothing but its
+partials is kept of a reading.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ def empty() -> Pane:
 
 
 def add(pane: Pane, watched: Sequence[str], fields: Mapping[str, Scalar]) -> tuple[Pane, list[str]]:
-    """The pane with one more reading, and the remarks on fields that are no numbers and count as not there."""
+    """The pane with one more reading, and the remarks on fields that are no numbers and count as
+    not there.
+    """
     partials: dict[str, Partial] = dict(pane["fields"])
     remarks = []
     for name in watched:
@@ -43,8 +48,11 @@ def joined(panes: Sequence[Pane]) -> Pane:
     return {"readings": readings, "fields": partials}
 
 
-def summary(pane: Pane, watched: Sequence[str], aggregates: Sequence[str], *, plain: bool = False) -> dict[str, Scalar]:
-    """What is sent of a window: `readings`, and `<field>_<aggregate>`, null where the field never had a number.
+def summary(
+    pane: Pane, watched: Sequence[str], aggregates: Sequence[str], *, plain: bool = False
+) -> dict[str, Scalar]:
+    """What is sent of a window: `readings`, and `<field>_<aggregate>`, null where the field never
+    had a number.
 
     `plain`: the one aggregate under the field's own name, and nothing else.
     """
@@ -52,5 +60,7 @@ def summary(pane: Pane, watched: Sequence[str], aggregates: Sequence[str], *, pl
     for name in watched:
         partial = pane["fields"].get(name)
         for aggregate in aggregates:
-            values[name if plain else f"{name}_{aggregate}"] = None if partial is None else AGGREGATES[aggregate](partial)
+            values[name if plain else f"{name}_{aggregate}"] = (
+                None if partial is None else AGGREGATES[aggregate](partial)
+            )
     return values

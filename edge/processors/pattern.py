@@ -1,11 +1,13 @@
-"""Pattern rule: raises an alert when conditions came true one after the other, within a time: a door that opened, then cold, then a stop.
+"""Pattern rule: raises an alert when conditions came true one after the other, within a time: a
+door that opened, then cold, then a stop.
 
-Each condition needs a reading of its own; readings between them do not matter. It makes one reading for each match, with `rule`, `active`
-true, `since_ms` (the first condition's time) and the fields of the reading that completed it; then it begins anew, so no reading is in two
-matches of one rule.
+Each condition needs a reading of its own; readings between them do not matter. It makes one reading
+for each match, with `rule`, `active` true, `since_ms` (the first condition's time) and the fields
+of the reading that completed it; then it begins anew, so no reading is in two matches of one rule.
 
-What is remembered of beginnings is said in protocol/succession.py. A condition that is neither true nor false is not met, with a remark.
-Where the time goes backwards, beginnings that are in the future are given up, with a remark.
+What is remembered of beginnings is said in protocol/succession.py. A condition that is neither true
+nor false is not met, with a remark. Where the time goes backwards, beginnings that are in the
+future are given up, with a remark.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from edgewake.protocol import succession
 
 
 class Pattern:
-    """The step. Its state: for 1, 2, … conditions met, when the latest such beginning was, or null."""
+    """The step. Its state: for 1, 2, … conditions met, when the latest such beginning was, or
+    null.
+    """
 
     def __init__(self, config: PatternConfig) -> None:
         self._name = config.name
@@ -33,5 +37,9 @@ class Pattern:
         if any(began is not None and began > t for began in state):
             remarks.append(Remark.BACKWARDS)
         began, since = succession.step(state, t, met, self._within_ms)
-        alerts = () if since is None else ((t, {**fields, "rule": self._name, "active": True, "since_ms": since}),)
+        alerts = (
+            ()
+            if since is None
+            else ((t, {**fields, "rule": self._name, "active": True, "since_ms": since}),)
+        )
         return Stepped(began, alerts, remarks)

@@ -1,9 +1,10 @@
 """Chains at work: read what the log received, let it pass the processors, commit what came of it.
 
-Each chain is a consumer of the log. Its cursor, its state and the readings that it made become durable in one transaction, so after a kill
-at any moment it goes on as if there had been none: no reading is processed twice or left out, and none that it made is there twice. It is
-given readings while they are being written; what it makes of them is written after them. What the log could not give it (it was too far
-behind, or they were lost before) is counted.
+Each chain is a consumer of the log. Its cursor, its state and the readings that it made become
+durable in one transaction, so after a kill at any moment it goes on as if there had been none: no
+reading is processed twice or left out, and none that it made is there twice. It is given readings
+while they are being written; what it makes of them is written after them. What the log could not
+give it (it was too far behind, or they were lost before) is counted.
 
 A chain that is no longer in the configuration is forgotten: the log keeps nothing for it.
 """
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("edgewake.processing")
 
 READ_READINGS: Final = 500
-"""Readings that a chain takes at once: some milliseconds for which the agent's loop does nothing else."""
+"""Readings that a chain takes at once: some milliseconds for which the agent's loop does nothing
+else."""
 
 
 class ChainTask:
@@ -46,8 +48,13 @@ class ChainTask:
         self._consumer: Consumer | None = None
 
     async def open(self) -> Consumer:
-        """From now on the log keeps what the chain has not read. Raises LogClosedError, sqlite3.Error."""
-        self._consumer = await self._events.consumer(name_of(self._chain.into), [self._chain.stream])
+        """From now on the log keeps what the chain has not read.
+
+        Raises LogClosedError, sqlite3.Error.
+        """
+        self._consumer = await self._events.consumer(
+            name_of(self._chain.into), [self._chain.stream]
+        )
         return self._consumer
 
     async def run(self) -> None:
@@ -58,7 +65,8 @@ class ChainTask:
                 await self._process(consumer)
             except LogRenewedError:
                 log.warning(
-                    "chain %s: the event log was damaged: it goes on with the state that could be saved", self._chain.into,
+                    "chain %s: the event log was damaged: it goes on with the state that could be "
+                    "saved", self._chain.into,
                     extra={"event": "chain.log_renewed", "chain": self._chain.into},
                 )  # fmt: skip
 
@@ -82,7 +90,9 @@ class ChainTask:
             await asyncio.sleep(0)  # all of the above may have found everything at hand
 
     def _sound(self, made: list[Reading]) -> list[Reading]:
-        """Without what the stream does not take, which is said: it would take what is beside it along."""
+        """Without what the stream does not take, which is said: it would take what is beside it
+        along.
+        """
         if self._chain.into != REQUESTS:
             return made
         from edgewake.protocol.request import check_request  # a device pays for it when it asks
@@ -92,7 +102,12 @@ class ChainTask:
             try:
                 check_request(reading[1])
             except Rejected as error:
-                log.error("chain %s: %s", self._chain.into, error.detail, extra={"event": "chain.refused", "chain": self._chain.into})
+                log.error(
+                    "chain %s: %s",
+                    self._chain.into,
+                    error.detail,
+                    extra={"event": "chain.refused", "chain": self._chain.into},
+                )
                 self._events.stream(REQUESTS).lose(1, LossReason.REFUSED)
             else:
                 sound.append(reading)
@@ -110,8 +125,10 @@ class ChainTask:
     def _miss(self, item: Missed) -> None:
         self._missed += item.count
         log.warning(
-            "chain %s: %d readings of %s are missing in its input: %s", self._chain.into, item.count, item.stream, item.reason,
-            extra={"event": "chain.missed", "chain": self._chain.into, "count": item.count, "reason": item.reason},
+            "chain %s: %d readings of %s are missing in its input: %s", self._chain.into,
+            item.count, item.stream, item.reason,
+            extra={"event": "chain.missed", "chain": self._chain.into, "count": item.count,
+                "reason": item.reason},
         )  # fmt: skip
 
     def counts(self) -> dict[str, Any]:
@@ -127,11 +144,16 @@ class Processing:
         self.chains = {config.into: ChainTask(_built(config), events) for config in configs}
 
     async def forget_others(self) -> None:
-        """Let go of what chains that are no longer configured had kept. Raises LogClosedError, sqlite3.Error."""
+        """Let go of what chains that are no longer configured had kept.
+
+        Raises LogClosedError, sqlite3.Error.
+        """
         await forget_others(self._events, PREFIX, [name_of(into) for into in self.chains])
 
     async def open(self) -> None:
-        """Before the first reading comes: what is not sent is kept for those only who are known then. Raises as `forget_others`."""
+        """Before the first reading comes: what is not sent is kept for those only who are known
+        then. Raises as `forget_others`.
+        """
         for chain in self.chains.values():
             await chain.open()
 

@@ -1,11 +1,13 @@
 """The port of a processor: a pure function (state, readings) → (state, readings, remarks).
 
-A processor keeps nothing between two calls; all that it remembers is its state, a small JSON value that is committed together with the
-readings it made and with the cursor of those it read. So its output depends on its input alone: not on how the input was cut into
-batches, not on the clock of the machine, not on when it was killed. A state that went through JSON is the same state.
+A processor keeps nothing between two calls; all that it remembers is its state, a small JSON value
+that is committed together with the readings it made and with the cursor of those it read. So its
+output depends on its input alone: not on how the input was cut into batches, not on the clock of
+the machine, not on when it was killed. A state that went through JSON is the same state.
 
-What a processor cannot use (a field that is missing or no number, a time that goes backwards) harms nothing: each processor states its
-rule, and a remark counts how often it was applied. The counts are part of the chain's state, so they are exact too.
+What a processor cannot use (a field that is missing or no number, a time that goes backwards) harms
+nothing: each processor states its rule, and a remark counts how often it was applied. The counts
+are part of the chain's state, so they are exact too.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from edgewake.edge.processors.expression import is_number
 from edgewake.protocol.frame import Scalar
 
 State: TypeAlias = Any
-"""JSON: null, true, false, texts, finite numbers, lists, and objects with texts as keys. Never changed in place."""
+"""JSON: null, true, false, texts, finite numbers, lists, and objects with texts as keys. Never
+changed in place."""
 
 NUMBER_MAX: Final = 1e140
-"""Largest magnitude that is measured with; beyond it a value is no number: squares and sums of smaller ones stay finite, and JSON can carry
-them."""
+"""Largest magnitude that is measured with; beyond it a value is no number: squares and sums of
+smaller ones stay finite, and JSON can carry them."""
 
 
 class Remark:
@@ -48,14 +51,15 @@ class Remark:
     KEY_FORGOTTEN = "key_forgotten"
     """More values of `by` than are kept: the state of the one unused longest was given up."""
     FAILED = "failed"
-    """The processor raised: a fault of ours. The reading was left out and the state is as before it, so that it harms nothing else."""
+    """The processor raised: a fault of ours. The reading was left out and the state is as before
+    it, so that it harms nothing else."""
     TOO_LARGE = "too_large"
     """What was made has more fields or longer texts than a reading may have, and was left out."""
     KEY_REFUSED = "key_refused"
     """A value of `by` too long to be kept: the reading was left out."""
     STATE_FORGOTTEN = "state_forgotten"
-    """What the chain remembers had become too large to be kept: the largest state was given up; of one with `by` that of the values unused
-    longest."""
+    """What the chain remembers had become too large to be kept: the largest state was given up; of
+    one with `by` that of the values unused longest."""
 
 
 class Stepped(NamedTuple):

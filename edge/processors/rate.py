@@ -1,7 +1,8 @@
 """Rate: how fast a field grows, from two readings, as a field beside the others.
 
-It is null, with a remark, in the first reading, where a value is no number, and where the time does not advance; the next rate is from that
-reading on, so a clock that is set costs one value. A counter (`counter = true`) that falls has begun anew: null too.
+It is null, with a remark, in the first reading, where a value is no number, and where the time does
+not advance; the next rate is from that reading on, so a clock that is set costs one value. A
+counter (`counter = true`) that falls has begun anew: null too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Rate:
             return self._without([t, value], reading, Remark.BACKWARDS)
         if self._is_counter and value < last:
             return self._without([t, value], reading, Remark.RESTARTED)
-        return Stepped([t, value], ((t, {**fields, self._name: (value - last) / (t - last_t) * self._per_ms}),))
+        return Stepped(
+            [t, value], ((t, {**fields, self._name: (value - last) / (t - last_t) * self._per_ms}),)
+        )
 
     def _without(self, state: State, reading: Reading, *remarks: str) -> Stepped:
         t, fields = reading

@@ -1,11 +1,14 @@
-"""Threshold rule: raises an alert when a condition has held long enough, and clears it when it is over.
+"""Threshold rule: raises an alert when a condition has held long enough, and clears it when it is
+over.
 
-It makes two readings per alert: `active` true when `when` has held for `for_s` of event time and `for_count` readings, `active` false when
-`clear` (by default: not `when`) is true. Each carries `rule`, `since_ms` (when the condition began to hold) and the fields of the reading
-that decided. Between `when` and `clear` nothing happens: that is the hysteresis that keeps a value at the threshold from ringing.
+It makes two readings per alert: `active` true when `when` has held for `for_s` of event time and
+`for_count` readings, `active` false when `clear` (by default: not `when`) is true. Each carries
+`rule`, `since_ms` (when the condition began to hold) and the fields of the reading that decided.
+Between `when` and `clear` nothing happens: that is the hysteresis that keeps a value at the
+threshold from ringing.
 
-A condition that is neither true nor false changes nothing, with a remark. Where the time goes backwards while a condition holds, the
-waiting begins anew.
+A condition that is neither true nor false changes nothing, with a remark. Where the time goes
+backwards while a condition holds, the waiting begins anew.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from edgewake.protocol.threshold import IDLE, Held, step
 
 
 class Rule:
-    """The step. Its state: {"active": …, "since": when the condition began to hold or null, "count": readings for which it has held}."""
+    """The step. Its state: {"active": …, "since": when the condition began to hold or null,
+    "count": readings for which it has held}.
+    """
 
     def __init__(self, config: RuleConfig) -> None:
         self._name = config.name
@@ -37,11 +42,19 @@ class Rule:
             return Stepped(state, (), (Remark.UNKNOWN,))
         before = Held(**state)
         held, is_backwards = step(
-            before, reading[0], is_met=found is not (before.active and self._clear is None), for_ms=self._for_ms, for_count=self._for_count
+            before,
+            reading[0],
+            is_met=found is not (before.active and self._clear is None),
+            for_ms=self._for_ms,
+            for_count=self._for_count,
         )
         alerts: tuple[Reading, ...] = ()
         if held.active != before.active:
-            alerts = (self._alert(reading, active=held.active, since=held.since if held.active else before.since),)
+            alerts = (
+                self._alert(
+                    reading, active=held.active, since=held.since if held.active else before.since
+                ),
+            )
         return Stepped(asdict(held), alerts, (Remark.BACKWARDS,) if is_backwards else ())
 
     def _alert(self, reading: Reading, *, active: bool, since: int | None) -> Reading:

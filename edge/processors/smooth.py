@@ -1,8 +1,9 @@
 """Smooth: a field's noise taken out, under the same name.
 
-`exponential`: a value's weight halves with every `half_life_s` of event time that passes, so uneven intervals do no harm. `mean` and
-`median`: of the last `count` values; the median takes out single spikes. A value that is no number goes on as it is, with a remark, and
-changes nothing. Where the time goes backwards (a remark) no time has passed for that one reading.
+`exponential`: a value's weight halves with every `half_life_s` of event time that passes, so uneven
+intervals do no harm. `mean` and `median`: of the last `count` values; the median takes out single
+spikes. A value that is no number goes on as it is, with a remark, and changes nothing. Where the
+time goes backwards (a remark) no time has passed for that one reading.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def _median(values: Sequence[float]) -> float:
     return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-_OF_LAST: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {"mean": _mean, "median": _median}
+_OF_LAST: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "mean": _mean,
+    "median": _median,
+}
 
 
 class Smooth:

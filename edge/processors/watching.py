@@ -1,7 +1,7 @@
 """Absence rules at work: each is a consumer that begins at the end, and has a timer of its own.
 
-Cursor, state and alert commit together, so an alert that was raised is raised once, also over a kill. What was received before the agent
-began to watch is not heard again.
+Cursor, state and alert commit together, so an alert that was raised is raised once, also over a
+kill. What was received before the agent began to watch is not heard again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from edgewake.protocol.clock import Clock
 log = logging.getLogger("edgewake.processing")
 
 PAUSE_S: Final = 1.0
-"""Between two looks at a stream that speaks: who only asks whether it is there needs no look at each reading. A quarter of `after_s` where
-that is less."""
+"""Between two looks at a stream that speaks: who only asks whether it is there needs no look at
+each reading. A quarter of `after_s` where that is less."""
 
 
 class Watcher:
@@ -39,7 +39,9 @@ class Watcher:
 
     async def run(self) -> None:
         """Until cancelled or until the log is closed. Raises LogClosedError, sqlite3.Error."""
-        consumer = await self._events.consumer(PREFIX + self._config.name, [self._config.stream], at_end=True)
+        consumer = await self._events.consumer(
+            PREFIX + self._config.name, [self._config.stream], at_end=True
+        )
         while True:
             try:
                 await self._watch(consumer)
@@ -50,7 +52,9 @@ class Watcher:
                 )  # fmt: skip
 
     async def _watch(self, consumer: Consumer) -> None:
-        self._state = absence.resumed(consumer.state, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms())
+        self._state = absence.resumed(
+            consumer.state, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms()
+        )
         reading = asyncio.ensure_future(consumer.read())
         try:
             while True:
@@ -67,7 +71,10 @@ class Watcher:
             await asyncio.wait({reading})
 
     async def _wait(self, reading: asyncio.Future[Chunk], seconds: float | None) -> None:
-        """For a chunk, or so long. The read is not cancelled: what it had taken from memory would be passed by."""
+        """For a chunk, or so long.
+
+        The read is not cancelled: what it had taken from memory would be passed by.
+        """
         if seconds is None:
             await asyncio.wait({reading})
         elif seconds > 0:
@@ -80,26 +87,42 @@ class Watcher:
 
     async def _heard(self, consumer: Consumer, chunk: Chunk) -> None:
         was_active = self._state.active
-        state, alerts = absence.heard(self._config, self._state, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms())
+        state, alerts = absence.heard(
+            self._config, self._state, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms()
+        )
         await consumer.commit(
-            chunk.cursor, state=state.encode() if was_active else None, derived={self._config.into: alerts} if alerts else None, wait=False
+            chunk.cursor,
+            state=state.encode() if was_active else None,
+            derived={self._config.into: alerts} if alerts else None,
+            wait=False,
         )
         self._state = state
 
     async def _silent(self, consumer: Consumer) -> None:
-        state, alerts = absence.silent(self._config, self._state, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms())
+        state, alerts = absence.silent(
+            self._config, self._state, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms()
+        )
         if alerts:
-            await consumer.commit({}, state=state.encode(), derived={self._config.into: alerts}, wait=False)
+            await consumer.commit(
+                {}, state=state.encode(), derived={self._config.into: alerts}, wait=False
+            )
             self._raised += 1
             log.warning(
-                "absence %s: nothing of %s for %g s", self._config.name, self._config.stream, self._config.after_s,
-                extra={"event": "absence.raised", "absence": self._config.name, "stream": self._config.stream},
+                "absence %s: nothing of %s for %g s", self._config.name, self._config.stream,
+                self._config.after_s,
+                extra={"event": "absence.raised", "absence": self._config.name,
+                    "stream": self._config.stream},
             )  # fmt: skip
         self._state = state
 
     def counts(self) -> dict[str, Any]:
         """For the status; `raised` since the start."""
-        return {"stream": self._config.stream, "into": self._config.into, "active": self._state.active, "raised": self._raised}
+        return {
+            "stream": self._config.stream,
+            "into": self._config.into,
+            "active": self._state.active,
+            "raised": self._raised,
+        }
 
 
 class Watching:
@@ -110,7 +133,10 @@ class Watching:
         self.watchers = {config.name: Watcher(config, events, clock) for config in configs}
 
     async def forget_others(self) -> None:
-        """Let go of what rules that are no longer configured had kept. Raises LogClosedError, sqlite3.Error."""
+        """Let go of what rules that are no longer configured had kept.
+
+        Raises LogClosedError, sqlite3.Error.
+        """
         await forget_others(self._events, PREFIX, [PREFIX + name for name in self.watchers])
 
     def counts(self) -> dict[str, Any]:

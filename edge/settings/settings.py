@@ -1,11 +1,13 @@
-"""Settings: what the cloud set of this device's configuration, on trial until they have proven good. Pure, but for the file.
+"""Settings: what the cloud set of this device's configuration, on trial until they have proven
+good. Pure, but for the file.
 
     good ─ pushed ─▶ trial (not begun) ─ start ─▶ trial (begun) ─┬─ healthy in time ──▶ good
       ▲                                                          └─ else, or it died ─▶ failed: the last good ones again
       └──────────────────────────────────────────────────────────────────────────────────┘
 
-The device's own file says what it is: its identity, its broker, its keys, what the cloud may do. What is set replaces whole tables of it
-(`SETTABLE`). A trial whose life ended before it was proven good is over, whatever ended it: the next start takes the last good ones.
+The device's own file says what it is: its identity, its broker, its keys, what the cloud may do.
+What is set replaces whole tables of it (`SETTABLE`). A trial whose life ended before it was proven
+good is over, whatever ended it: the next start takes the last good ones.
 """
 
 from __future__ import annotations
@@ -67,7 +69,10 @@ class SettingsState:
     @property
     def latest(self) -> int:
         """The greatest version that came."""
-        return max((one.version for one in (self.good, self.trial, self.failed) if one is not None), default=0)
+        return max(
+            (one.version for one in (self.good, self.trial, self.failed) if one is not None),
+            default=0,
+        )
 
     def pushed(self, new: Version) -> SettingsState:
         """To be tried by the next life."""
@@ -77,7 +82,11 @@ class SettingsState:
         """A life begins."""
         if self.trial is None:
             return self
-        return self.given_up("the agent ended before they had proven good") if self.is_begun else replace(self, is_begun=True)
+        return (
+            self.given_up("the agent ended before they had proven good")
+            if self.is_begun
+            else replace(self, is_begun=True)
+        )
 
     def proven(self) -> SettingsState:
         """The trial is good."""
@@ -89,16 +98,27 @@ class SettingsState:
 
 
 def merged(own: Mapping[str, Any], text: str, where: str) -> AgentConfig:
-    """The device's own values with what was set. Raises ConfigError, which names what may not be set and what is wrong."""
-    from edgewake.protocol.config import parse, values_of  # with pydantic: for the first stage of a life, and settings_check
+    """The device's own values with what was set.
+
+    Raises ConfigError, which names what may not be set and what is wrong.
+    """
+    from edgewake.protocol.config import (
+        parse,
+        values_of,
+    )  # with pydantic: for the first stage of a life, and settings_check
 
     wanted = values_of(text, where)
     forbidden = [name for name in wanted if name not in SETTABLE]
     for table, keys in KEPT.items():
         inside = wanted.get(table)
-        forbidden += [f"{table}.{key}" for key in keys if isinstance(inside, dict) and key in inside]
+        forbidden += [
+            f"{table}.{key}" for key in keys if isinstance(inside, dict) and key in inside
+        ]
     if forbidden:
-        raise ConfigError(f"{where}: may not be set from afar: {', '.join(sorted(forbidden))}; may be: {', '.join(SETTABLE)}")
+        raise ConfigError(
+            f"{where}: may not be set from afar: {', '.join(sorted(forbidden))}; may be: "
+            f"{', '.join(SETTABLE)}"
+        )
     for table, keys in KEPT.items():
         kept = {key: own[table][key] for key in keys if key in own.get(table, {})}
         if kept and table in wanted:
@@ -114,18 +134,30 @@ def _version(found: Mapping[str, Any]) -> Version:
 class SettingsFile:
     """The file in the agent's data folder, and the device's own values."""
 
-    def __init__(self, own: Mapping[str, Any], data_dir: Path, started: SettingsState | None = None) -> None:
-        """`started`: with what the life that runs was begun, where `start` was called by its first stage."""
+    def __init__(
+        self, own: Mapping[str, Any], data_dir: Path, started: SettingsState | None = None
+    ) -> None:
+        """`started`: with what the life that runs was begun, where `start` was called by its first
+        stage.
+        """
         self.own = own
         self.started = started
         self._path = data_dir / FILE_NAME
 
     def read(self) -> SettingsState:
-        """What is there; nothing where there is no file. Raises ConfigError where it cannot be read."""
+        """What is there; nothing where there is no file.
+
+        Raises ConfigError where it cannot be read.
+        """
         try:
             found = orjson.loads(self._path.read_bytes())
-            versions = {name: _version(found[name]) if found[name] else None for name in ("good", "trial", "failed")}
-            return SettingsState(**versions, is_begun=bool(found["is_begun"]), why=str(found["why"]))
+            versions = {
+                name: _version(found[name]) if found[name] else None
+                for name in ("good", "trial", "failed")
+            }
+            return SettingsState(
+                **versions, is_begun=bool(found["is_begun"]), why=str(found["why"])
+            )
         except FileNotFoundError:
             return SettingsState()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -137,9 +169,11 @@ class SettingsFile:
         durable_file.replace(self._path, orjson.dumps(asdict(state)))
 
     def start(self) -> AgentConfig:
-        """The configuration of the life that begins now. What cannot be used is given up: a device that cannot be reached is worth less
-        than one that measures as its own file says. So is one that waits for room on its disk: what cannot be written is decided again by
-        the next start. Raises ConfigError where that file is wrong.
+        """The configuration of the life that begins now.
+
+        What cannot be used is given up: a device that cannot be reached is worth less than one that
+        measures as its own file says. So is one that waits for room on its disk: what cannot be
+        written is decided again by the next start. Raises ConfigError where that file is wrong.
         """
         before = self._read_or_set_aside()
         state = before.started()
@@ -148,12 +182,25 @@ class SettingsFile:
             try:
                 config = merged(self.own, state.used.text, f"settings of version {state.version}")
             except ConfigError as error:
-                log.error("settings cannot be used: %s", error, extra={"event": "settings.given_up", "version": state.version})
-                state = state.given_up(str(error)) if state.trial else SettingsState(failed=state.good, why=str(error))
+                log.error(
+                    "settings cannot be used: %s",
+                    error,
+                    extra={"event": "settings.given_up", "version": state.version},
+                )
+                state = (
+                    state.given_up(str(error))
+                    if state.trial
+                    else SettingsState(failed=state.good, why=str(error))
+                )
         if state != before and not self._is_written(state) and state.trial is not None:
-            state, config = SettingsState(good=before.good), None  # that it was begun is not durable: it would be tried again and again
+            state, config = (
+                SettingsState(good=before.good),
+                None,
+            )  # that it was begun is not durable: it would be tried again and again
             if before.good is not None:
-                config = merged(self.own, before.good.text, f"settings of version {before.good.version}")
+                config = merged(
+                    self.own, before.good.text, f"settings of version {before.good.version}"
+                )
         self.started = state
         return config or merged(self.own, "", "the agent's configuration")
 
@@ -161,7 +208,11 @@ class SettingsFile:
         try:
             self.write(state)
         except OSError as error:
-            log.error("what became of settings cannot be kept yet: %s", error, extra={"event": "settings.not_kept"})
+            log.error(
+                "what became of settings cannot be kept yet: %s",
+                error,
+                extra={"event": "settings.not_kept"},
+            )
             return False
         return True
 

@@ -1,6 +1,8 @@
-"""Settings that were pushed, checked in a process of its own: `python -m edgewake.edge.settings.settings_check`.
+"""Settings that were pushed, checked in a process of its own: `python -m
+edgewake.edge.settings.settings_check`.
 
-Checking takes pydantic, a third of an agent's memory, which the running agent would keep until its next life (`edgewake.edge.life`).
+Checking takes pydantic, a third of an agent's memory, which the running agent would keep until its
+next life (`edgewake.edge.life`).
 """
 
 from __future__ import annotations
@@ -28,13 +30,20 @@ async def fault_in(own: Mapping[str, Any], text: str, where: str) -> str | None:
 
     argv = [sys.executable, "-P", "-m", "edgewake.edge.settings.settings_check"]
     try:
-        ended = await run(Program(argv, OUTPUT_BYTES_MAX, stdin=pickle.dumps((own, text, where))), timeout_s=CHECK_S)
+        ended = await run(
+            Program(argv, OUTPUT_BYTES_MAX, stdin=pickle.dumps((own, text, where))),
+            timeout_s=CHECK_S,
+        )
     except OSError as error:
         return f"{where}: cannot be checked now: {error}"
     if ended.code == 0:
         return None
     said = ended.output.decode("utf-8", "replace")
-    return said if ended.code == _WRONG else f"{where}: cannot be checked now: {_how(ended.code)} {said[-200:]}".strip()
+    return (
+        said
+        if ended.code == _WRONG
+        else f"{where}: cannot be checked now: {_how(ended.code)} {said[-200:]}".strip()
+    )
 
 
 def _how(code: int | None) -> str:

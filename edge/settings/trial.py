@@ -1,4 +1,6 @@
-"""The shell around `settings`: takes new ones, restarts the agent with them, watches them, and answers what became of them."""
+"""The shell around `settings`: takes new ones, restarts the agent with them, watches them, and
+answers what became of them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class Trial:
         restart: Callable[[], None],
         say: Callable[[Answer], None],
     ) -> None:
-        """`restart` ends this life and begins another; `say` sends a reading, so that there is one for the cloud to acknowledge.
+        """`restart` ends this life and begins another; `say` sends a reading, so that there is one
+        for the cloud to acknowledge.
 
         Raises ConfigError where the file cannot be read.
         """
@@ -63,13 +66,19 @@ class Trial:
         if state.trial is not None and state.trial.id == settings.id:
             return None
         if settings.version <= state.latest:
-            return self._answer(settings, AnswerState.REFUSED, f"version {settings.version}: expected one after {state.latest}")
+            return self._answer(
+                settings,
+                AnswerState.REFUSED,
+                f"version {settings.version}: expected one after {state.latest}",
+            )
         return None
 
     async def apply(self, settings: Settings) -> Answer | None:
-        """Refuse them or restart with them, or, in the life that tries them, say what became of them. None: this life ends.
+        """Refuse them or restart with them, or, in the life that tries them, say what became of
+        them. None: this life ends.
 
-        Others than those on trial (whose message the log may have lost) have their turn when that is over.
+        Others than those on trial (whose message the log may have lost) have their turn when that
+        is over.
         """
         if self._state.trial is not None:
             await self._ended.wait()
@@ -82,10 +91,18 @@ class Trial:
         if fault is not None:
             return self._answer(settings, AnswerState.REFUSED, fault)
         try:
-            await self._write(self._state.pushed(Version(settings.id, settings.version, settings.text)))
+            await self._write(
+                self._state.pushed(Version(settings.id, settings.version, settings.text))
+            )
         except OSError as error:  # a full disk must not end the agent, again and again
-            return self._answer(settings, AnswerState.FAILED, f"version {settings.version} cannot be kept: {error}")
-        log.info("settings of version %d are tried", settings.version, extra={"event": "settings.tried", "version": settings.version})
+            return self._answer(
+                settings, AnswerState.FAILED, f"version {settings.version} cannot be kept: {error}"
+            )
+        log.info(
+            "settings of version %d are tried",
+            settings.version,
+            extra={"event": "settings.tried", "version": settings.version},
+        )
         self._restart()
         return None
 
@@ -94,30 +111,49 @@ class Trial:
         trial = self._state.trial
         if trial is None:
             return
-        self._say(Answer(id=trial.id, kind=DownKind.SETTINGS, state=AnswerState.TRYING, version=trial.version))
+        self._say(
+            Answer(
+                id=trial.id, kind=DownKind.SETTINGS, state=AnswerState.TRYING, version=trial.version
+            )
+        )
         if await self._proves_good():
             await self._note(self._state.proven())
-            log.info("settings of version %d are good", trial.version, extra={"event": "settings.good", "version": trial.version})
+            log.info(
+                "settings of version %d are good",
+                trial.version,
+                extra={"event": "settings.good", "version": trial.version},
+            )
         else:
             await self.give_up(f"the cloud acknowledged nothing within {self._health_s:g} s")
         self._ended.set()
 
     async def give_up(self, why: str) -> None:
         """Back to the last good ones."""
-        log.error("settings of version %d are given up: %s", self.version, why, extra={"event": "settings.given_up", "why": why})
+        log.error(
+            "settings of version %d are given up: %s",
+            self.version,
+            why,
+            extra={"event": "settings.given_up", "why": why},
+        )
         self._gave_up = True
         await self._note(self._state.given_up(why))
         self._restart()
 
     async def _note(self, state: SettingsState) -> None:
-        """Write it, as soon as the disk takes it: an agent that ended here would find the same disk after its next start."""
+        """Write it, as soon as the disk takes it: an agent that ended here would find the same disk
+        after its next start.
+        """
         is_said = False
         while True:
             try:
                 return await self._write(state)
             except OSError as error:
                 if not is_said:
-                    log.error("what became of settings cannot be kept yet: %s", error, extra={"event": "settings.not_kept"})
+                    log.error(
+                        "what became of settings cannot be kept yet: %s",
+                        error,
+                        extra={"event": "settings.not_kept"},
+                    )
                 is_said = True
             await self._clock.sleep(NOTE_AGAIN_S)
 
@@ -134,4 +170,10 @@ class Trial:
         return True
 
     def _answer(self, settings: Settings, state: AnswerState, detail: str = "") -> Answer:
-        return Answer(id=settings.id, kind=DownKind.SETTINGS, state=state, detail=detail, version=self._state.version)
+        return Answer(
+            id=settings.id,
+            kind=DownKind.SETTINGS,
+            state=state,
+            detail=detail,
+            version=self._state.version,
+        )

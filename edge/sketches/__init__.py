@@ -1,1 +1,4 @@
-"""Sketches that are made on the device. `windows` decides, `sketching` commits, `maker` is the child process that holds them."""
+"""Sketches that are made on the device.
+
+`windows` decides, `sketching` commits, `maker` is the child process that holds them.
+"""

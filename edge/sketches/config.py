@@ -25,13 +25,15 @@ def _kinds(kinds: tuple[SketchKind, ...]) -> tuple[SketchKind, ...]:
 
 
 class SketchConfig(ConfigTable):
-    """Summaries of a stream's fields, sent in place of its readings or beside them, as readings of `device_sketches`."""
+    """Summaries of a stream's fields, sent in place of its readings or beside them, as readings of
+    `device_sketches`.
+    """
 
     stream: StreamName
     """The stream, of a source or a chain; with `send = false`, or `beside`."""
     beside: bool = False
-    """Is the stream sent as well? Its sketches then answer for the device alone (`edgewake summary --devices @DEVICE`), so that no reading
-    counts twice."""
+    """Is the stream sent as well? Its sketches then answer for the device alone (`edgewake summary
+    --devices @DEVICE`), so that no reading counts twice."""
     fields: Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX), Check(distinct)]
     """The fields that are summed up, each by itself."""
     kinds: Annotated[tuple[SketchKind, ...], Length(1), Check(_kinds)] = (
@@ -40,12 +42,14 @@ class SketchConfig(ConfigTable):
         SketchKind.KLL,
         SketchKind.TOP,
     )
-    """numbers: count, mean, variance, sum, least, most; hll, theta: how many different values; kll: quantiles; top: frequent values;
-    count_min: how often a value occurred."""
+    """numbers: count, mean, variance, sum, least, most; hll, theta: how many different values; kll:
+    quantiles; top: frequent values; count_min: how often a value occurred."""
     window_s: int = key(default=60, ge=1, le=DAY_S)
-    """Seconds of event time that one sketch sums up; a part of a day. Until it is over its readings stay in the log."""
+    """Seconds of event time that one sketch sums up; a part of a day. Until it is over its readings
+    stay in the log."""
     grace_s: float = key(default=0.0, ge=0, le=DAY_S)
-    """Seconds of event time that a window waits for readings that come out of order; later ones are left out, counted."""
+    """Seconds of event time that a window waits for readings that come out of order; later ones are
+    left out, counted."""
     lane: Lane = Lane.NORMAL
     """Of `device_sketches`; the same for all."""
 
@@ -53,4 +57,6 @@ class SketchConfig(ConfigTable):
         if DAY_S % self.window_s:
             raise ValueError("window_s: expected a part of a day, such as 60, 900 or 3600")
         if self.grace_s > OPEN_MAX * self.window_s:
-            raise ValueError(f"grace_s: expected at most {OPEN_MAX} windows, which stay open meanwhile")
+            raise ValueError(
+                f"grace_s: expected at most {OPEN_MAX} windows, which stay open meanwhile"
+            )

@@ -1,7 +1,10 @@
-"""A sketch of each kind while it is filled. Runs in the child process; Apache DataSketches is imported where a kind needs it.
+"""A sketch of each kind while it is filled.
 
-Values come in the order of the log and are taken in blocks of one size, so the same readings give the same bytes however they were cut.
-KLL is the exception: beyond a few hundred values it draws lots, and its bytes differ within its bound.
+Runs in the child process; Apache DataSketches is imported where a kind needs it.
+
+Values come in the order of the log and are taken in blocks of one size, so the same readings give
+the same bytes however they were cut. KLL is the exception: beyond a few hundred values it draws
+lots, and its bytes differ within its bound.
 """
 
 from __future__ import annotations
@@ -11,16 +14,26 @@ from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
 from edgewake.protocol.count_min import DEPTH, CountMin, places
-from edgewake.protocol.sketch import HLL_LOG2_BUCKETS, KLL_K, SKETCH_BYTES_MAX, THETA_LOG2_ENTRIES, Numbers, SketchKind, item_text
+from edgewake.protocol.sketch import (
+    HLL_LOG2_BUCKETS,
+    KLL_K,
+    SKETCH_BYTES_MAX,
+    THETA_LOG2_ENTRIES,
+    Numbers,
+    SketchKind,
+    item_text,
+)
 
 BLOCK: Final = 256
-"""Numbers that are summed up at once: exact figures depend on how they are grouped, in the last digits."""
+"""Numbers that are summed up at once: exact figures depend on how they are grouped, in the last
+digits."""
 COUNT_MIN_WIDTH: Final = 256
 """Cells of a row: what a frame's text holds."""
 TOP_LOG2: Final = 6
 """Of frequent items: up to 48 values; fewer where they are long."""
 TEXT_BYTES_MAX: Final = 256
-"""Bytes of a text that is counted: the cloud counts longer ones by their beginning and a hash, and a device had better not."""
+"""Bytes of a text that is counted: the cloud counts longer ones by their beginning and a hash, and
+a device had better not."""
 
 Value = float | int | str | bool
 
@@ -47,7 +60,11 @@ def numbers_of(values: Sequence[Value]) -> list[float]:
 def texts_of(values: Sequence[Value]) -> list[str]:
     """Their texts, but for those that are too long."""
     texts = map(item_text, values)
-    return [text for text in texts if len(text) * 4 <= TEXT_BYTES_MAX or len(text.encode()) <= TEXT_BYTES_MAX]
+    return [
+        text
+        for text in texts
+        if len(text) * 4 <= TEXT_BYTES_MAX or len(text.encode()) <= TEXT_BYTES_MAX
+    ]
 
 
 class FilledNumbers:
@@ -116,7 +133,9 @@ class FilledCountMin:
     def add(self, values: Sequence[Value]) -> None:
         texts = texts_of(values)
         self.readings += len(texts)
-        for place in chain.from_iterable(map(places, texts, repeat(DEPTH), repeat(COUNT_MIN_WIDTH))):
+        for place in chain.from_iterable(
+            map(places, texts, repeat(DEPTH), repeat(COUNT_MIN_WIDTH))
+        ):
             self._cells[place] += 1
 
     def data(self) -> bytes:
@@ -126,7 +145,10 @@ class FilledCountMin:
 def _hll() -> Filled:
     from datasketches import hll_sketch, tgt_hll_type
 
-    return FilledTexts(hll_sketch(HLL_LOG2_BUCKETS, tgt_hll_type.HLL_8), lambda sketch: bytes(sketch.serialize_compact()))
+    return FilledTexts(
+        hll_sketch(HLL_LOG2_BUCKETS, tgt_hll_type.HLL_8),
+        lambda sketch: bytes(sketch.serialize_compact()),
+    )
 
 
 def _theta() -> Filled:

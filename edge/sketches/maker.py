@@ -1,10 +1,13 @@
-"""The child process that holds the sketches of one stream: `python -m edgewake.edge.sketches.maker KIND…`.
+"""The child process that holds the sketches of one stream: `python -m edgewake.edge.sketches.maker
+KIND…`.
 
-Apache DataSketches needs NumPy, which weighs half as much as the agent; here it costs only who has sketches, and a fault of native code
-ends this process and no other. It reads messages on standard input, each a length of four bytes and JSON, and ends with it:
+Apache DataSketches needs NumPy, which weighs half as much as the agent; here it costs only who has
+sketches, and a fault of native code ends this process and no other. It reads messages on standard
+input, each a length of four bytes and JSON, and ends with it:
 
     {"values": [[window, field, [value, …]], …]}      no answer
-    {"over": window}                                  {"sketches": [[field, kind, readings, base64], …]}, in the order of fields and kinds
+    {"over": window}                                  {"sketches": [[field, kind, readings, base64],
+                                                      …]}, in the order of fields and kinds
 """
 
 from __future__ import annotations
@@ -24,7 +27,11 @@ from edgewake.protocol.sketch import SketchKind
 class Maker:
     """All open windows."""
 
-    def __init__(self, kinds: Sequence[SketchKind], makers: Mapping[SketchKind, Callable[[], Filled]] = MAKERS) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[SketchKind],
+        makers: Mapping[SketchKind, Callable[[], Filled]] = MAKERS,
+    ) -> None:
         self._makers = {kind: makers[kind] for kind in kinds}
         self._windows: dict[int, dict[str, dict[SketchKind, Filled]]] = {}
 

@@ -1,4 +1,6 @@
-"""What the agent and its child that makes sketches both know of their pipes: a message is its length and so many bytes of JSON."""
+"""What the agent and its child that makes sketches both know of their pipes: a message is its
+length and so many bytes of JSON.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Sketches at work: a consumer reads a stream, a child process fills the sketches, and what a window held is sent when it is over.
+"""Sketches at work: a consumer reads a stream, a child process fills the sketches, and what a
+window held is sent when it is over.
 
-Cursor, state and sketches of a window commit together, and the cursor stands before the first reading of what is still open. So when
-the child dies, or the agent, the sketches are made again from the log: nothing is left out, nothing is in one twice. The price is that the
-log keeps the readings of open windows, within `log.consumer_bytes`; what had to go is counted as missed.
+Cursor, state and sketches of a window commit together, and the cursor stands before the first
+reading of what is still open. So when the child dies, or the agent, the sketches are made again
+from the log: nothing is left out, nothing is in one twice. The price is that the log keeps the
+readings of open windows, within `log.consumer_bytes`; what had to go is counted as missed.
 """
 
 from __future__ import annotations
@@ -44,11 +46,14 @@ OWN_KINDS: Final = frozenset({SketchKind.NUMBERS, SketchKind.COUNT_MIN})
 class Sketcher:
     """One stream's sketches."""
 
-    def __init__(self, config: SketchConfig, events: EventLog, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, config: SketchConfig, events: EventLog, clock: Clock, rng: random.Random
+    ) -> None:
         """Raises LocalError where a kind needs a library that is not there."""
         if not OWN_KINDS.issuperset(config.kinds) and find_spec("datasketches") is None:
             raise LocalError(
-                f"sketch of {config.stream!r}: hll, theta, kll and top need the library of the extra `edgewake[edge-sketches]`"
+                f"sketch of {config.stream!r}: hll, theta, kll and top need the library of the "
+                "extra `edgewake[edge-sketches]`"
             )
         self._config = config
         self._events = events
@@ -106,41 +111,72 @@ class Sketcher:
                             values.setdefault((placed.window, field), []).append(value)
         await maker.take([(*where, some) for where, some in values.items()])
 
-    async def _send(self, consumer: Consumer, maker: Workshop, before: windows.Windows, over: Sequence[int]) -> None:
+    async def _send(
+        self, consumer: Consumer, maker: Workshop, before: windows.Windows, over: Sequence[int]
+    ) -> None:
         """What is over, with the cursor of what is not."""
         made: list[Reading] = []
         for window in over:
             start, end = before.span_ms(window)
             for field, kind, readings, sketch in await maker.over(window):
                 one = DeviceSketch(
-                    self._config.stream, field, SketchKind(kind), start, end, readings, b64decode(sketch), self._config.beside
+                    self._config.stream,
+                    field,
+                    SketchKind(kind),
+                    start,
+                    end,
+                    readings,
+                    b64decode(sketch),
+                    self._config.beside,
                 )
                 made.append((start, one.fields()))
         cursor = {self._config.stream: self._windows.needed_from - 1}
-        await consumer.commit(cursor, state=self._windows.encode(), derived={STREAM: made} if made else None)
+        await consumer.commit(
+            cursor, state=self._windows.encode(), derived={STREAM: made} if made else None
+        )
         self._made += len(made)
 
     def _resumed(self, kept: bytes | None) -> windows.Windows:
-        return windows.resumed(kept, size_ms=self._config.window_s * 1000, grace_ms=round(self._config.grace_s * 1000))
+        return windows.resumed(
+            kept, size_ms=self._config.window_s * 1000, grace_ms=round(self._config.grace_s * 1000)
+        )
 
     def _say(self, event: str, text: str) -> None:
-        log.warning("sketch of %s: %s", self._config.stream, text, extra={"event": f"sketch.{event}", "stream": self._config.stream})
+        log.warning(
+            "sketch of %s: %s",
+            self._config.stream,
+            text,
+            extra={"event": f"sketch.{event}", "stream": self._config.stream},
+        )
 
     def counts(self) -> dict[str, Any]:
-        """For the status: `counted` and `late` since the sketches began, the rest since the agent did."""
+        """For the status: `counted` and `late` since the sketches began, the rest since the agent
+        did.
+        """
         exact = {"counted": self._windows.counted, "late": self._windows.late}
-        return {**exact, "made": self._made, "missed": self._missed, "restarts": self._restarts, "pid": self.pid}
+        return {
+            **exact,
+            "made": self._made,
+            "missed": self._missed,
+            "restarts": self._restarts,
+            "pid": self.pid,
+        }
 
 
 class Sketching:
     """All sketches of an agent."""
 
-    def __init__(self, configs: Sequence[SketchConfig], events: EventLog, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, configs: Sequence[SketchConfig], events: EventLog, clock: Clock, rng: random.Random
+    ) -> None:
         self._events = events
         self.sketchers = {config.stream: Sketcher(config, events, clock, rng) for config in configs}
 
     async def forget_others(self) -> None:
-        """Let go of what sketches that are no longer configured had kept. Raises LogClosedError, sqlite3.Error."""
+        """Let go of what sketches that are no longer configured had kept.
+
+        Raises LogClosedError, sqlite3.Error.
+        """
         await forget_others(self._events, PREFIX, [PREFIX + stream for stream in self.sketchers])
 
     async def open(self) -> None:

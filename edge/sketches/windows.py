@@ -1,11 +1,13 @@
 """Which window a reading belongs to, when one is over, and how far the log may forget. Pure.
 
-The sketches themselves are in another process and in no state: after a crash they are made again from the readings of the windows that were
-open, which the log still holds. So the cursor that is committed with a window's sketches stands before the first reading of those that are
-still open, and `through` says up to where readings were counted: what is read a second time fills the sketches and nothing else.
+The sketches themselves are in another process and in no state: after a crash they are made again
+from the readings of the windows that were open, which the log still holds. So the cursor that is
+committed with a window's sketches stands before the first reading of those that are still open, and
+`through` says up to where readings were counted: what is read a second time fills the sketches and
+nothing else.
 
-Windows are closed by readings alone, as those of chains are (see `edgewake.edge.processors.time_window`), so that the sketches are the same
-after every crash.
+Windows are closed by readings alone, as those of chains are (see
+`edgewake.edge.processors.time_window`), so that the sketches are the same after every crash.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Any, Final
 import orjson
 
 LATE_RUN_MAX: Final = 10
-"""Late readings in a row that are taken for stragglers. One more, and the clock was set back: the windows begin anew."""
+"""Late readings in a row that are taken for stragglers. One more, and the clock was set back: the
+windows begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,15 @@ class Windows:
             return fresh._counted(number, position, t)
         if self.late_run < LATE_RUN_MAX:
             return replace(fresh, late_run=self.late_run + 1, late=self.late + 1), Placed(None, ())
-        return replace(fresh, first={}, turns=self.turns + 1)._begun(number, position, t), Placed(number, tuple(sorted(self.first)))
+        return replace(fresh, first={}, turns=self.turns + 1)._begun(number, position, t), Placed(
+            number, tuple(sorted(self.first))
+        )
 
     def _begun(self, number: int, position: int, t: int) -> Windows:
         closed = (t - self.grace_ms) // self.size_ms - 1
-        return replace(self, closed=closed, head=t, late_run=0, counted=self.counted + 1)._with(number, position)
+        return replace(self, closed=closed, head=t, late_run=0, counted=self.counted + 1)._with(
+            number, position
+        )
 
     def _counted(self, number: int, position: int, t: int) -> tuple[Windows, Placed]:
         assert self.closed is not None
@@ -78,17 +85,25 @@ class Windows:
         closed = max(self.closed, (head - self.grace_ms) // self.size_ms - 1)
         over = tuple(sorted(one for one in self.first if one <= closed))
         kept = {one: at for one, at in self.first.items() if one > closed}
-        after = replace(self, closed=closed, head=head, late_run=0, counted=self.counted + 1, first=kept)
+        after = replace(
+            self, closed=closed, head=head, late_run=0, counted=self.counted + 1, first=kept
+        )
         return after._with(number, position), Placed(number, over)
 
     def _with(self, number: int, position: int) -> Windows:
-        return self if number in self.first else replace(self, first={**self.first, number: position})
+        return (
+            self if number in self.first else replace(self, first={**self.first, number: position})
+        )
 
     def span_ms(self, window: int) -> tuple[int, int]:
-        """What a window's sketches are labelled with. A window that comes again because the clock was set back begins so many ms later: in
-        the cloud a sketch with the same label would take the place of the first one.
+        """What a window's sketches are labelled with.
+
+        A window that comes again because the clock was set back begins so many ms later: in the
+        cloud a sketch with the same label would take the place of the first one.
         """
-        return window * self.size_ms + min(self.turns, self.size_ms - 1), (window + 1) * self.size_ms
+        return window * self.size_ms + min(self.turns, self.size_ms - 1), (
+            window + 1
+        ) * self.size_ms
 
     @property
     def needed_from(self) -> int:
@@ -97,11 +112,24 @@ class Windows:
 
     def encode(self) -> bytes:
         """To be committed with a cursor before `needed_from`: what is open is read again."""
-        return orjson.dumps([self.size_ms, self.closed, self.head, self.through, self.late_run, self.late, self.counted, self.turns])
+        return orjson.dumps(
+            [
+                self.size_ms,
+                self.closed,
+                self.head,
+                self.through,
+                self.late_run,
+                self.late,
+                self.counted,
+                self.turns,
+            ]
+        )
 
 
 def resumed(kept: bytes | None, *, size_ms: int, grace_ms: int) -> Windows:
-    """As committed; from the beginning where the windows have another size now, or the state cannot be read."""
+    """As committed; from the beginning where the windows have another size now, or the state cannot
+    be read.
+    """
     try:
         found: Any = orjson.loads(kept or b"null")
         size, *rest = found

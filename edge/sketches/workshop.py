@@ -16,7 +16,8 @@ from edgewake.protocol.errors import LocalError
 from edgewake.protocol.sketch import SketchKind
 
 PATIENCE_S: Final = 60.0
-"""For the child to take values, and to answer: it imports NumPy first, which takes a small device seconds. Longer, and it hangs."""
+"""For the child to take values, and to answer: it imports NumPy first, which takes a small device
+seconds. Longer, and it hangs."""
 ANSWER_BYTES_MAX: Final = 4 << 20
 """Of one window: sixteen fields of seven kinds are far below."""
 MODULE: Final = "edgewake.edge.sketches.maker"
@@ -47,7 +48,9 @@ class Workshop:
                 (size,) = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))
                 if size > ANSWER_BYTES_MAX:
                     raise MakerGone(f"the maker of sketches answers {size} bytes")
-                found: Mapping[str, Any] = orjson.loads(await self._process.stdout.readexactly(size))
+                found: Mapping[str, Any] = orjson.loads(
+                    await self._process.stdout.readexactly(size)
+                )
         return [tuple(one) for one in found["sketches"]]
 
     async def _say(self, message: Mapping[str, Any]) -> None:
@@ -63,7 +66,13 @@ class Workshop:
 def _gone() -> Any:
     try:
         yield
-    except (OSError, EOFError, asyncio.IncompleteReadError, TimeoutError, orjson.JSONDecodeError) as error:
+    except (
+        OSError,
+        EOFError,
+        asyncio.IncompleteReadError,
+        TimeoutError,
+        orjson.JSONDecodeError,
+    ) as error:
         raise MakerGone(f"the maker of sketches is gone: {type(error).__name__}") from error
 
 

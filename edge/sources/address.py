@@ -1,4 +1,6 @@
-"""Connections of sources: a name is resolved in a thread that nobody waits for, TLS checks the other side, and each step has a time."""
+"""Connections of sources: a name is resolved in a thread that nobody waits for, TLS checks the
+other side, and each step has a time.
+"""
 
 from __future__ import annotations
 
@@ -50,15 +52,25 @@ async def connected(
 
 async def resolved(host: str, port: int) -> list[str]:
     """Addresses of a name, in the order of preference. Raises OSError."""
-    found = await in_daemon_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), name="resolve")
+    found = await in_daemon_thread(
+        lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), name="resolve"
+    )
     return [str(address[0]) for *_, address in found]
 
 
-async def _open(host: str, port: int, tls: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open(
+    host: str, port: int, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     problem: OSError = OSError("no address")
     for address in await resolved(host, port):
         try:
-            return await asyncio.open_connection(address, port, ssl=tls, server_hostname=None if tls is None else host, limit=BUFFER_BYTES)
+            return await asyncio.open_connection(
+                address,
+                port,
+                ssl=tls,
+                server_hostname=None if tls is None else host,
+                limit=BUFFER_BYTES,
+            )
         except OSError as error:
             problem = error
     raise problem

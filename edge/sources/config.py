@@ -1,8 +1,9 @@
 """What every source's configuration has, and how a kind of source is found by its `type`.
 
-A kind is a class of configuration that makes its source. Those that come with Edgewake are listed in `BUILT_IN`; any installed package adds
-its own by an entry point of the group `edgewake.sources`. A kind is imported when a configuration names it and never before: a small device
-pays for what it has.
+A kind is a class of configuration that makes its source. Those that come with Edgewake are listed
+in `BUILT_IN`; any installed package adds its own by an entry point of the group `edgewake.sources`.
+A kind is imported when a configuration names it and never before: a small device pays for what it
+has.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "modbus_tcp": "edgewake.edge.sources.modbus_tcp:ModbusTcpConfig",
     "subscription": "edgewake.edge.sources.subscription:SubscriptionConfig",
 }
-"""`type` → where its configuration is. No entry point of another package takes one of these names."""
+"""`type` → where its configuration is. No entry point of another package takes one of these
+names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class SourceContext:
     device: str
     clock: Clock
     position: Callable[[str], str | None]
-    """How far the source of this name had read when its last readings were accepted; None: never read. Does not block."""
+    """How far the source of this name had read when its last readings were accepted; None: never
+    read. Does not block."""
     feeds: Feeds | None = None
     """The way to streams of others; None: there is none."""
 
@@ -70,7 +73,10 @@ def _zone(name: str) -> str:
 def _declared(fields: dict[str, FieldType]) -> dict[str, FieldType]:
     for name in fields:
         if name != ALL and not is_field(name):
-            raise ValueError(f"{name!r} is no name of a field: expected one as it is here, such as `DS18B20_1`, or *")
+            raise ValueError(
+                f"{name!r} is no name of a field: expected one as it is here, such as "
+                "`DS18B20_1`, or *"
+            )
     return fields
 
 
@@ -78,23 +84,30 @@ class TimeConfig(ConfigTable):
     """When a reading of this source happened."""
 
     field: str = ""
-    """Field that holds the time; one inside of others by names joined with dots, e.g. `data.ts`. `auto`: the first of ts, time, timestamp,
-    tst, last_seen, … that holds what can only be a time; the status says which. Empty: `t`, or the time when it came."""
+    """Field that holds the time; one inside of others by names joined with dots, e.g. `data.ts`.
+    `auto`: the first of ts, time, timestamp, tst, last_seen, … that holds what can only be a time;
+    the status says which. Empty: `t`, or the time when it came."""
     format: str = AUTO
-    """auto: a number by its size, text by ISO 8601; s, ms, us, ns: a number of these since 1970; iso; or a pattern of strptime, such as
-    `%d.%m.%Y %H:%M:%S`."""
+    """auto: a number by its size, text by ISO 8601; s, ms, us, ns: a number of these since 1970;
+    iso; or a pattern of strptime, such as `%d.%m.%Y %H:%M:%S`."""
     zone: Annotated[str, Check(_zone)] = "UTC"
     """Zone of times that do not say theirs, e.g. `Europe/Berlin`."""
     unreadable: Literal["now", "refuse"] = "now"
-    """What happens where the field is missing or holds no time. now: the reading is of the time when it came, counted; refuse: it is
-    refused."""
+    """What happens where the field is missing or holds no time. now: the reading is of the time
+    when it came, counted; refuse: it is refused."""
     other_units: Literal["convert", "refuse"] = "convert"
-    """What happens to a `t` that can only be seconds, micro- or nanoseconds. convert: it is made ms, counted; refuse: the reading is
-    refused."""
+    """What happens to a `t` that can only be seconds, micro- or nanoseconds. convert: it is made
+    ms, counted; refuse: the reading is refused."""
 
     def rule(self) -> TimeRule:
         """What the intake applies."""
-        return TimeRule(self.field, self.format, zone_of(self.zone), self.other_units == "convert", self.unreadable == "refuse")
+        return TimeRule(
+            self.field,
+            self.format,
+            zone_of(self.zone),
+            self.other_units == "convert",
+            self.unreadable == "refuse",
+        )
 
 
 class SourceConfig(ConfigTable):
@@ -105,22 +118,25 @@ class SourceConfig(ConfigTable):
     stream: StreamName
     """Name of the stream: 1-64 of a-z 0-9 _, a letter first."""
     lane: Lane = Lane.NORMAL
-    """urgent: sent first, and its part of the window is its own; bulk: fewest commits, sent last, the first to go at the quota."""
+    """urgent: sent first, and its part of the window is its own; bulk: fewest commits, sent last,
+    the first to go at the quota."""
     mode: Mode = Mode.ACK
     """ack: logged and kept until the cloud has it; one_way: never logged, may be lost."""
     send: bool = True
-    """false: the stream stays on the device, for chains that send less instead. It is kept until they have read it, up to
-    `log.consumer_bytes`."""
+    """false: the stream stays on the device, for chains that send less instead. It is kept until
+    they have read it, up to `log.consumer_bytes`."""
     policy: Policy | None = None
-    """What happens when its queue is full. block: the source waits, and whoever sends to it feels it; drop_newest: readings are dropped,
-    counted, and said by a gap. None: as is usual for this kind."""
+    """What happens when its queue is full. block: the source waits, and whoever sends to it feels
+    it; drop_newest: readings are dropped, counted, and said by a gap. None: as is usual for this
+    kind."""
     queue_bytes_max: int | None = key(default=None, ge=64 << 10)
-    """Bytes of memory that its stream's readings may take before they are durable; one call of the source may exceed it by what it brings.
-    None: as much as `log.queue_bytes_max` leaves it."""
+    """Bytes of memory that its stream's readings may take before they are durable; one call of the
+    source may exceed it by what it brings. None: as much as `log.queue_bytes_max` leaves it."""
     fields: Annotated[dict[str, FieldType], Check(_declared)] = key(default_factory=dict)
-    """Types of fields: number, string or boolean, `*` for all that are not named, e.g. `{ temperature = "number" }`. A number may come
-    as text then, with a unit or without (`21.5 °C`), as ON and OFF, or as true. A field that is not declared has the type of its first
-    value. A value that is none of its field's type is null, and stands beside it as text in `<field>_odd`."""
+    """Types of fields: number, string or boolean, `*` for all that are not named, e.g. `{
+    temperature = "number" }`. A number may come as text then, with a unit or without (`21.5 °C`),
+    as ON and OFF, or as true. A field that is not declared has the type of its first value. A value
+    that is none of its field's type is null, and stands beside it as text in `<field>_odd`."""
     time: TimeConfig = TimeConfig()
 
     def source(self, context: SourceContext) -> Source:
@@ -147,15 +163,23 @@ def kind(name: str) -> type[SourceConfig]:
     path = BUILT_IN.get(name)
     entry = EntryPoint(name, path, GROUP) if path else kinds().get(name)
     if entry is None:
-        raise ValueError(f"no kind of source is called {name!r}: known are {', '.join(sorted(kinds()))}")
+        raise ValueError(
+            f"no kind of source is called {name!r}: known are {', '.join(sorted(kinds()))}"
+        )
     try:
         found = entry.load()
     except ModuleNotFoundError as error:
-        raise ValueError(f"sources of type {name!r} need the Python module {error.name!r}: {_install(name)}") from error
+        raise ValueError(
+            f"sources of type {name!r} need the Python module {error.name!r}: {_install(name)}"
+        ) from error
     except Exception as error:  # whatever a package does when it is imported
-        raise ValueError(f"sources of type {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"sources of type {name!r} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, SourceConfig)):
-        raise ValueError(f"{entry.value}: expected a subclass of edgewake.edge.sources.config.SourceConfig")
+        raise ValueError(
+            f"{entry.value}: expected a subclass of edgewake.edge.sources.config.SourceConfig"
+        )
     return found
 
 
@@ -166,7 +190,11 @@ EXTRAS: Final[Mapping[str, str]] = {"modbus_tcp": "edge-modbus"}
 
 
 def _install(name: str) -> str:
-    return f"pip install 'edgewake[{EXTRAS.get(name, EXTRA)}]'" if name in BUILT_IN else "its package was not installed completely"
+    return (
+        f"pip install 'edgewake[{EXTRAS.get(name, EXTRA)}]'"
+        if name in BUILT_IN
+        else "its package was not installed completely"
+    )
 
 
 class _ByType:

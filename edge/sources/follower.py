@@ -1,8 +1,8 @@
 """Reads the files of a rotated log. Blocking: it runs in a thread of its source.
 
-`edgewake.edge.sources.rotation` says which files, `FilePositions` is what the log keeps of it. A file that was renamed stays open: its
-writer may add lines until it has noticed. Only regular files are read; a FIFO or a terminal is refused before it is opened, since opening
-it would wait.
+`edgewake.edge.sources.rotation` says which files, `FilePositions` is what the log keeps of it. A
+file that was renamed stays open: its writer may add lines until it has noticed. Only regular files
+are read; a FIFO or a terminal is refused before it is opened, since opening it would wait.
 """
 
 from __future__ import annotations
@@ -17,13 +17,24 @@ from typing import Any, Final
 import orjson
 
 from edgewake.edge.sources.lines import Line, LineSplitter
-from edgewake.edge.sources.rotation import KNOWN_MAX, PACKED, PROOF_BYTES, Follow, Known, LastLook, Seen, is_rotated_name, plan
+from edgewake.edge.sources.rotation import (
+    KNOWN_MAX,
+    PACKED,
+    PROOF_BYTES,
+    Follow,
+    Known,
+    LastLook,
+    Seen,
+    is_rotated_name,
+    plan,
+)
 from edgewake.protocol.errors import LocalError
 
 CHUNK_BYTES: Final = 64 * 1024
 """Read at once; one transaction takes the lines of it."""
 LOOK_S: Final = 1.0
-"""Time between two looks at the directory while there is something to read; else each poll looks."""
+"""Time between two looks at the directory while there is something to read; else each poll
+looks."""
 QUIET_S: Final = 5.0
 """A rotated file without growth for so long ends: its last line counts, also without an end."""
 CLOSE_S: Final = 60.0
@@ -44,15 +55,21 @@ class FilePositions:
     def encode(self) -> str:
         """As the log keeps it."""
         foreign = {} if self.foreign_ns is None else {"foreign_ns": self.foreign_ns}
-        return orjson.dumps({"since_ns": self.since_ns, **foreign, "files": [asdict(each) for each in self.files]}).decode()
+        return orjson.dumps(
+            {"since_ns": self.since_ns, **foreign, "files": [asdict(each) for each in self.files]}
+        ).decode()
 
     @classmethod
     def decode(cls, text: str) -> FilePositions:
-        """Read what `encode` wrote, or what the first version did: one file without `files` around it."""
+        """Read what `encode` wrote, or what the first version did: one file without `files` around
+        it.
+        """
         body: dict[str, Any] = orjson.loads(text)
         if "files" not in body:
             return cls(0, (Known(**body),))
-        return cls(body["since_ns"], tuple(Known(**each) for each in body["files"]), body.get("foreign_ns"))
+        return cls(
+            body["since_ns"], tuple(Known(**each) for each in body["files"]), body.get("foreign_ns")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +135,9 @@ class Follower:
     """Follows one file by name. Every method may block."""
 
     def __init__(self, path: Path, *, at_end: bool, position: FilePositions | None) -> None:
-        """`position`: what was taken before; None: the file was never read, and is begun `at_end` or at its beginning."""
+        """`position`: what was taken before; None: the file was never read, and is begun `at_end`
+        or at its beginning.
+        """
         self._path = path
         self._known = {each.identity: each for each in position.files} if position else {}
         self._since_ns = position.since_ns if position else 0
@@ -133,7 +152,10 @@ class Follower:
         """Files that were begun anew because other bytes stood where we had read."""
 
     def read(self, now_s: float) -> Taken | None:
-        """The next lines, oldest file first; None where there is nothing now. Raises OSError, LocalError."""
+        """The next lines, oldest file first; None where there is nothing now.
+
+        Raises OSError, LocalError.
+        """
         if now_s - self._look_s >= LOOK_S:
             self._look(now_s)
         taken = self._read_open(now_s)
@@ -148,7 +170,12 @@ class Follower:
             if lines is None:
                 self._forget(file)
                 continue
-            if not lines and not file.is_current and not file.is_over and now_s - file.grown_s >= QUIET_S:
+            if (
+                not lines
+                and not file.is_current
+                and not file.is_over
+                and now_s - file.grown_s >= QUIET_S
+            ):
                 lines = file.finish()
                 self._remember(file.known())
             if lines:
@@ -195,11 +222,17 @@ class Follower:
         last = LastLook(self._since_ns, self._foreign_ns)
         follows = plan(tuple(self._known.values()), last, seen, self._path.name, self._checksum)
         followed = {follow.file.identity for follow in follows}
-        foreign = [each for each in seen if each.identity not in followed and is_rotated_name(each.name, self._path.name)]
+        foreign = [
+            each
+            for each in seen
+            if each.identity not in followed and is_rotated_name(each.name, self._path.name)
+        ]
         self._foreign_ns = max((each.mtime_ns for each in foreign), default=0)
         for follow in follows:
             self._follow(follow, now_s)
-        current = {follow.file.identity for follow in follows if follow.file.name == self._path.name}
+        current = {
+            follow.file.identity for follow in follows if follow.file.name == self._path.name
+        }
         for identity, file in self._open.items():
             file.is_current = identity in current
         self._close_left(now_s)
@@ -219,13 +252,22 @@ class Follower:
             except FileNotFoundError:
                 continue
             if stat.S_ISREG(status.st_mode):
-                found.append(Seen(entry.name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+                found.append(
+                    Seen(
+                        entry.name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+                    )
+                )
             elif entry.name == self._path.name:
-                raise LocalError(f"{self._path} is not a regular file: file_tail follows files; a pipe can be read by json_lines")
+                raise LocalError(
+                    f"{self._path} is not a regular file: file_tail follows files; a pipe can be "
+                    "read by json_lines"
+                )
         return found
 
     def _begin(self, seen: list[Seen]) -> None:
-        """The first time: what was rotated before is not ours; the current file is begun where it was asked for."""
+        """The first time: what was rotated before is not ours; the current file is begun where it
+        was asked for.
+        """
         self._is_first = False
         for file in seen:
             if file.name != self._path.name:
@@ -236,9 +278,16 @@ class Follower:
                 os.close(fd)
 
     def _since_of_first_version(self, seen: list[Seen]) -> int:
-        """A position that says nothing of other files: those changed before the one it names were read long ago."""
+        """A position that says nothing of other files: those changed before the one it names were
+        read long ago.
+        """
         named = [file.mtime_ns for file in seen if file.identity in self._known]
-        return max(named, default=max((file.mtime_ns + 1 for file in seen if file.name != self._path.name), default=1))
+        return max(
+            named,
+            default=max(
+                (file.mtime_ns + 1 for file in seen if file.name != self._path.name), default=1
+            ),
+        )
 
     def _follow(self, follow: Follow, now_s: float) -> None:
         identity = follow.file.identity
@@ -275,7 +324,9 @@ class Follower:
     def _open_fd(self, file: Seen) -> int | None:
         """O_NONBLOCK: whatever stands there by now, opening it does not wait."""
         try:
-            fd = os.open(self._path.with_name(file.name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = os.open(
+                self._path.with_name(file.name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            )
         except (FileNotFoundError, PermissionError):
             return None
         status = os.fstat(fd)
@@ -297,7 +348,9 @@ class Follower:
 
 
 def _line_end(fd: int, size: int) -> int:
-    """The end of the last whole line of a file that is begun at its end: half a line would be a bad one when it is complete."""
+    """The end of the last whole line of a file that is begun at its end: half a line would be a bad
+    one when it is complete.
+    """
     begin = max(0, size - CHUNK_BYTES)
     found = os.pread(fd, size - begin, begin).rfind(b"\n")
     return size if found < 0 and begin else begin + found + 1

@@ -1,4 +1,7 @@
-"""Reports of gpsd (its JSON protocol, TPV and SKY) to fields. Pure. Everything else that it says gives no reading."""
+"""Reports of gpsd (its JSON protocol, TPV and SKY) to fields.
+
+Pure. Everything else that it says gives no reading.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from edgewake.protocol.json_text import parse
 WATCH: Final = '?WATCH={"enable":true,"json":true}\n'
 """What a client says first."""
 POSITION: Final[Mapping[str, str]] = {
-    "lat": "position_lat", "lon": "position_lon", "altHAE": "altitude_m", "speed": "speed_m_s", "track": "course_deg", "climb": "climb_m_s",
+    "lat": "position_lat", "lon": "position_lon", "altHAE": "altitude_m", "speed": "speed_m_s",
+    "track": "course_deg", "climb": "climb_m_s",
     "mode": "fix_mode", "eph": "position_error_m",
 }  # fmt: skip
 """Names of TPV → ours."""
@@ -24,7 +28,10 @@ SKY: Final[Mapping[str, str]] = {"nSat": "satellites", "uSat": "satellites_used"
 
 
 def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
-    """The fields of a report, `t` among them; None where it is none that gives a reading. Raises Rejected."""
+    """The fields of a report, `t` among them; None where it is none that gives a reading.
+
+    Raises Rejected.
+    """
     try:
         body = parse(line)
     except orjson.JSONDecodeError as error:
@@ -34,10 +41,14 @@ def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
     names = {"TPV": POSITION, "SKY": SKY}.get(str(body.get("class")))
     if names is None:
         return None
-    found: dict[str, Any] = {ours: body[theirs] for theirs, ours in names.items() if body.get(theirs) is not None}
+    found: dict[str, Any] = {
+        ours: body[theirs] for theirs, ours in names.items() if body.get(theirs) is not None
+    }
     if not found:
         return None
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in found.values()):
+    if not all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in found.values()
+    ):
         raise Rejected(RejectReason.FIELD_TYPE, "expected numbers")
     return {"report": str(body["class"]), **found, **_time(body)}
 

@@ -1,8 +1,9 @@
 """Metrics of the machine the agent runs on, by psutil: one reading per interval.
 
-Fields: cpu_percent, memory_percent, memory_used_mib, disk_percent, load_1m, process_count, and net_sent_bytes_s, net_recv_bytes_s,
-rates from the counters of two readings (null in the first one, and after a counter began anew). disk_percent is null while that disk is not
-there. A thread measures: a disk that does not answer holds up nothing else.
+Fields: cpu_percent, memory_percent, memory_used_mib, disk_percent, load_1m, process_count, and
+net_sent_bytes_s, net_recv_bytes_s, rates from the counters of two readings (null in the first one,
+and after a counter began anew). disk_percent is null while that disk is not there. A thread
+measures: a disk that does not answer holds up nothing else.
 """
 
 from __future__ import annotations
@@ -84,8 +85,12 @@ class HostMetrics:
             "memory_used_mib": round(memory.used / (1 << 20), 1),
             "disk_percent": self._disk_percent(),
             "load_1m": round(os.getloadavg()[0], 2),
-            "net_sent_bytes_s": None if network is None else self._sent.of(network.bytes_sent, now_s),
-            "net_recv_bytes_s": None if network is None else self._received.of(network.bytes_recv, now_s),
+            "net_sent_bytes_s": None
+            if network is None
+            else self._sent.of(network.bytes_sent, now_s),
+            "net_recv_bytes_s": None
+            if network is None
+            else self._received.of(network.bytes_recv, now_s),
             "process_count": len(psutil.pids()),
         }
 
@@ -94,7 +99,12 @@ class HostMetrics:
             percent: float = psutil.disk_usage(str(self._config.disk_path)).percent
         except OSError as error:
             if not self._disk_is_missing:
-                log.warning("%s cannot be measured: %s", self._config.disk_path, error, extra={"event": "source.disk_missing"})
+                log.warning(
+                    "%s cannot be measured: %s",
+                    self._config.disk_path,
+                    error,
+                    extra={"event": "source.disk_missing"},
+                )
             self._disk_is_missing = True
             return None
         self._disk_is_missing = False

@@ -1,10 +1,12 @@
-"""One HTTP/1.1 request of the agent: redirects, headers, time and bytes are bounded, and nothing is read ahead of whoever asks for it.
+"""One HTTP/1.1 request of the agent: redirects, headers, time and bytes are bounded, and nothing is
+read ahead of whoever asks for it.
 
     async with answer(Request(parse_url("https://example.org/now")), tls) as got:
         async for piece in got.pieces(silence_s=30): …
 
-The protocol is `h11`. Content codings are not asked for and not taken, so no small answer becomes a large one. Redirects are followed
-REDIRECTS_MAX times, never from https to http, and credentials stay with the host that they were meant for.
+The protocol is `h11`. Content codings are not asked for and not taken, so no small answer becomes a
+large one. Redirects are followed REDIRECTS_MAX times, never from https to http, and credentials
+stay with the host that they were meant for.
 """
 
 from __future__ import annotations
@@ -32,12 +34,16 @@ ANSWER_S: Final = 30.0
 REDIRECT: Final = frozenset({301, 302, 303, 307, 308})
 USER_AGENT: Final = "edgewake-agent"
 RETRY_AFTER_MAX_S: Final = 3600.0
-"""Seconds that a server's Retry-After counts at most: one that says a year by mistake is asked again within the hour."""
+"""Seconds that a server's Retry-After counts at most: one that says a year by mistake is asked
+again within the hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`headers`: name → value, sent as they are; `secret`: those that no other host gets. Without a `body` it is a GET, else a POST."""
+    """`headers`: name → value, sent as they are; `secret`: those that no other host gets.
+
+    Without a `body` it is a GET, else a POST.
+    """
 
     url: SplitResult
     headers: tuple[tuple[str, str], ...] = ()
@@ -52,7 +58,10 @@ def parse_url(text: str, *schemes: str) -> SplitResult:
         raise ValueError("expected ASCII without spaces: encode the rest with %")
     url = urlsplit(text)
     if url.scheme not in schemes:
-        raise ValueError(f"expected an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}")
+        raise ValueError(
+            "expected an address that begins with "
+            f"{' or '.join(f'{scheme}://' for scheme in schemes)}"
+        )
     if not url.hostname:
         raise ValueError("expected an address with a host")
     if url.username is not None:
@@ -82,17 +91,29 @@ def redirected(request: Request, location: str) -> Request:
     try:
         url = parse_url(urljoin(request.url.geturl(), location))
     except ValueError as error:
-        raise RemoteError(f"{request.url.geturl()}: a redirect that leads nowhere: {error}") from error
+        raise RemoteError(
+            f"{request.url.geturl()}: a redirect that leads nowhere: {error}"
+        ) from error
     if request.url.scheme == "https" and url.scheme != "https":
         raise RemoteError(f"{request.url.geturl()}: a redirect from https to http is not followed")
-    same = (url.scheme, url.hostname, port_of(url)) == (request.url.scheme, request.url.hostname, port_of(request.url))
+    same = (url.scheme, url.hostname, port_of(url)) == (
+        request.url.scheme,
+        request.url.hostname,
+        port_of(request.url),
+    )
     return replace(request, url=url, secret=request.secret if same else ())
 
 
 class Answer:
     """The head of an answer, and its body in pieces."""
 
-    def __init__(self, status: int, headers: dict[str, str], protocol: h11.Connection, reader: asyncio.StreamReader) -> None:
+    def __init__(
+        self,
+        status: int,
+        headers: dict[str, str],
+        protocol: h11.Connection,
+        reader: asyncio.StreamReader,
+    ) -> None:
         self.status = status
         self.headers = headers
         """Names in lower case; of several with one name the last."""
@@ -100,7 +121,10 @@ class Answer:
         self._reader = reader
 
     async def pieces(self, *, silence_s: float) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises Unavailable when nothing comes for so long or it ends early."""
+        """The body as it comes.
+
+        Raises Unavailable when nothing comes for so long or it ends early.
+        """
         while True:
             event = await _next(self._protocol, self._reader, silence_s, "nothing came")
             if isinstance(event, h11.Data):
@@ -123,39 +147,65 @@ class Answer:
 
 
 def not_as_wanted(request: Request, got: Answer, now_ms: int, more: str = "") -> Unavailable:
-    """The error of an answer that is not what was asked for; it tells how long the server asks to wait (Retry-After)."""
+    """The error of an answer that is not what was asked for; it tells how long the server asks to
+    wait (Retry-After).
+    """
     wait_s = retry_after_s(got.headers.get("retry-after", ""), now_ms, max_s=RETRY_AFTER_MAX_S)
     return Unavailable(f"{request.url.geturl()}: HTTP {got.status}{more}", retry_after_s=wait_s)
 
 
 @asynccontextmanager
 async def answer(request: Request, tls: ssl.SSLContext | None) -> AsyncIterator[Answer]:
-    """Ask, follow redirects, and give what is no redirect. `tls`: for https. Raises Unavailable, RemoteError."""
+    """Ask, follow redirects, and give what is no redirect.
+
+    `tls`: for https. Raises Unavailable, RemoteError.
+    """
     for _ in range(REDIRECTS_MAX + 1):
         url = request.url
-        async with connected(url.hostname or "", port_of(url), tls=tls if url.scheme == "https" else None) as (reader, writer):
+        async with connected(
+            url.hostname or "", port_of(url), tls=tls if url.scheme == "https" else None
+        ) as (reader, writer):
             got = await ask(request, reader, writer)
             location = got.headers.get("location")
             if got.status not in REDIRECT or location is None:
                 if got.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
-                    raise RemoteError(f"{url.geturl()}: an answer in a coding that was not asked for")
+                    raise RemoteError(
+                        f"{url.geturl()}: an answer in a coding that was not asked for"
+                    )
                 yield got
                 return
         request = redirected(request, location)
     raise RemoteError(f"{request.url.geturl()}: more than {REDIRECTS_MAX} redirects")
 
 
-async def ask(request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
+async def ask(
+    request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> Answer:
     """Ask once, on a connection that was made for this. Raises Unavailable, RemoteError."""
     protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
-    headers = [("Host", host_of(request.url)), ("User-Agent", USER_AGENT), ("Accept-Encoding", "identity"), ("Connection", "close")]
+    headers = [
+        ("Host", host_of(request.url)),
+        ("User-Agent", USER_AGENT),
+        ("Accept-Encoding", "identity"),
+        ("Connection", "close"),
+    ]
     headers += [] if request.body is None else [("Content-Length", str(len(request.body)))]
-    encoded = [(name.encode(), value.encode()) for name, value in (*headers, *request.headers, *request.secret)]
+    encoded = [
+        (name.encode(), value.encode())
+        for name, value in (*headers, *request.headers, *request.secret)
+    ]
     try:
         method = "GET" if request.body is None else "POST"
-        sent = protocol.send(h11.Request(method=method, target=target_of(request.url), headers=encoded)) or b""
+        sent = (
+            protocol.send(
+                h11.Request(method=method, target=target_of(request.url), headers=encoded)
+            )
+            or b""
+        )
     except h11.LocalProtocolError as error:
-        raise RemoteError(f"{request.url.geturl()}: a header that cannot be sent: {error}") from error
+        raise RemoteError(
+            f"{request.url.geturl()}: a header that cannot be sent: {error}"
+        ) from error
     sent += protocol.send(h11.Data(request.body)) or b"" if request.body else b""
     writer.write(sent + (protocol.send(h11.EndOfMessage()) or b""))
     try:
@@ -170,13 +220,17 @@ async def _head(url: SplitResult, protocol: h11.Connection, reader: asyncio.Stre
     while True:
         event = await _next(protocol, reader, ANSWER_S, "no answer")
         if isinstance(event, h11.Response):
-            named = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+            named = {
+                name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers
+            }
             return Answer(event.status_code, named, protocol, reader)
         if isinstance(event, h11.ConnectionClosed | h11.EndOfMessage):
             raise Unavailable(f"{url.geturl()}: closed without an answer")
 
 
-async def _next(protocol: h11.Connection, reader: asyncio.StreamReader, time_s: float, what: str) -> h11.Event:
+async def _next(
+    protocol: h11.Connection, reader: asyncio.StreamReader, time_s: float, what: str
+) -> h11.Event:
     """The next event. Raises Unavailable, RemoteError."""
     data = None
     try:
@@ -185,7 +239,11 @@ async def _next(protocol: h11.Connection, reader: asyncio.StreamReader, time_s: 
                 data = await reader.read(BUFFER_BYTES)
                 protocol.receive_data(data)
     except h11.RemoteProtocolError as error:
-        raise Unavailable("closed in the middle of an answer") if data == b"" else RemoteError(f"no HTTP/1.1: {error}") from error
+        raise (
+            Unavailable("closed in the middle of an answer")
+            if data == b""
+            else RemoteError(f"no HTTP/1.1: {error}")
+        ) from error
     except TimeoutError as error:
         raise Unavailable(f"{what} for {time_s:.0f} s") from error
     assert not isinstance(event, type)

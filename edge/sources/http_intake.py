@@ -1,14 +1,16 @@
-"""Takes readings by HTTP from programs that send: `POST /` with one JSON object, a list of them, or lines.
+"""Takes readings by HTTP from programs that send: `POST /` with one JSON object, a list of them, or
+lines.
 
 What is answered within TAKE_S is true and stays true:
 
-    200  the readings are durable; it says how many were taken, and which were refused and why
-    202  they are taken and not durable yet: with `Prefer: respond-async` (RFC 7240), in mode one_way, or while the disk is slow
-    422  none was a reading
+    200  the readings are durable; it says how many were taken, and which were refused and why 202
+    they are taken and not durable yet: with `Prefer: respond-async` (RFC 7240), in mode one_way, or
+    while the disk is slow 422  none was a reading
     503  none was taken, and none of them will be: send them again
 
-A request with an `Idempotency-Key` is taken once, also when it is sent again after a crash: the last keys are kept in the log with the
-readings. Who heard 202, or nothing at all, may send it again and hears 200 when all is durable.
+A request with an `Idempotency-Key` is taken once, also when it is sent again after a crash: the
+last keys are kept in the log with the readings. Who heard 202, or nothing at all, may send it again
+and hears 200 when all is durable.
 """
 
 from __future__ import annotations
@@ -45,9 +47,12 @@ BUFFER_BYTES: Final = 64 * 1024
 REQUEST_S: Final = 15.0
 """Seconds that a request may take to come; a connection without one is closed after as long."""
 TAKE_S: Final = 1.5
-"""Seconds that a request waits for room and for its commit: a sender's own patience is seldom less than two."""
+"""Seconds that a request waits for room and for its commit: a sender's own patience is seldom less
+than two."""
 NO_ROOM: Final = "the device has no room now; nothing of this was taken: send it again"
-OTHER_BODY: Final = "this Idempotency-Key came with another body before: expected a new key for what is new"
+OTHER_BODY: Final = (
+    "this Idempotency-Key came with another body before: expected a new key for what is new"
+)
 REFUSALS_MAX: Final = 20
 """Refused items that an answer names; all are counted."""
 
@@ -112,10 +117,17 @@ class HttpIntake:
                 writer.transport.abort()
 
         server = await asyncio.start_server(
-            serve, self._config.host, self._config.port, limit=BUFFER_BYTES, family=socket.AF_UNSPEC, reuse_address=True
+            serve,
+            self._config.host,
+            self._config.port,
+            limit=BUFFER_BYTES,
+            family=socket.AF_UNSPEC,
+            reuse_address=True,
         )
         try:
-            await asyncio.Event().wait()  # `serve_forever` would wait, cancelled, for the connections that it has (from Python 3.12 on)
+            # `serve_forever` would wait, cancelled, for the connections that it has (from Python
+            # 3.12 on)
+            await asyncio.Event().wait()
         finally:
             server.close()
             for task in tuple(self._connections):
@@ -170,7 +182,9 @@ class HttpIntake:
             request.said = 200, counts
 
     async def _put(self, intake: Intake, request: Taking, readings: Sequence[Reading]) -> bool:
-        """Pass on, with the key, in one transaction: all or nothing, and no key without its readings. False: said already."""
+        """Pass on, with the key, in one transaction: all or nothing, and no key without its
+        readings. False: said already.
+        """
         key = request.asked.key
         while True:
             keys, position = self._keys, None
@@ -210,7 +224,10 @@ class Taking:
         self._refused.append((at, why, count))
 
     def count(self, intake: Intake) -> None:
-        """They are lost: the sender hears that they will never be taken. One that hears 503 has them still."""
+        """They are lost: the sender hears that they will never be taken.
+
+        One that hears 503 has them still.
+        """
         for _, why, count in self._refused:
             intake.refuse(why.reason, why.detail, count)
 
@@ -218,15 +235,24 @@ class Taking:
     def refused(self) -> dict[str, object]:
         """How many, and the first of them, for the answer."""
         named = [
-            {"item": at, "status": 422, "reason": why.reason.value, "detail": why.detail} for at, why, _ in self._refused[:REFUSALS_MAX]
+            {"item": at, "status": 422, "reason": why.reason.value, "detail": why.detail}
+            for at, why, _ in self._refused[:REFUSALS_MAX]
         ]
-        return {"refused": sum(count for _, _, count in self._refused)} | ({"refusals": named} if named else {})
+        return {"refused": sum(count for _, _, count in self._refused)} | (
+            {"refusals": named} if named else {}
+        )
 
 
 class Connection:
     """One sender."""
 
-    def __init__(self, source: HttpIntake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str | None) -> None:
+    def __init__(
+        self,
+        source: HttpIntake,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        token: str | None,
+    ) -> None:
         self._source = source
         self._reader = reader
         self._writer = writer
@@ -234,14 +260,22 @@ class Connection:
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
 
     async def serve(self, intake: Intake) -> None:
-        """Requests one after the other. Raises OSError, TimeoutError, h11.ProtocolError where there is no talking with the sender."""
+        """Requests one after the other.
+
+        Raises OSError, TimeoutError, h11.ProtocolError where there is no talking with the sender.
+        """
         while True:
             async with asyncio.timeout(REQUEST_S):
                 request = await self._next()
                 if not isinstance(request, h11.Request):
                     return
-                headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
-                asked = wanted(request.method.decode(), request.target.decode("latin-1"), headers, self._token)
+                headers = {
+                    name.decode("latin-1"): value.decode("latin-1")
+                    for name, value in request.headers
+                }
+                asked = wanted(
+                    request.method.decode(), request.target.decode("latin-1"), headers, self._token
+                )
                 body = await self._body() if isinstance(asked, Wanted) else asked
             if isinstance(asked, Wanted) and isinstance(body, bytes):
                 await self._answer(*await self._source.take(intake, asked, body))
@@ -282,7 +316,11 @@ class Connection:
         if status >= 400 and status not in (422, 503):
             headers.append(("Connection", "close"))
         encoded = [(name.encode(), value.encode()) for name, value in headers]
-        for event in (h11.Response(status_code=status, headers=encoded), h11.Data(data=body), h11.EndOfMessage()):
+        for event in (
+            h11.Response(status_code=status, headers=encoded),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
             self._writer.write(self._protocol.send(event) or b"")
         async with asyncio.timeout(REQUEST_S):
             await self._writer.drain()

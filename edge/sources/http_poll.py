@@ -1,8 +1,10 @@
-"""Asks a web server at intervals and takes the JSON that it answers: an object, a list of objects, lines, or a list inside an object.
+"""Asks a web server at intervals and takes the JSON that it answers: an object, a list of objects,
+lines, or a list inside an object.
 
-An answer with an ETag is asked for only when it has changed; the tag is kept in the log with the readings, so nothing is taken twice across
-restarts. Without one every answer counts. A server that does not answer well is asked again after the back-off of every source, and not
-before it wants to be (Retry-After).
+An answer with an ETag is asked for only when it has changed; the tag is kept in the log with the
+readings, so nothing is taken twice across restarts. Without one every answer counts. A server that
+does not answer well is asked again after the back-off of every source, and not before it wants to
+be (Retry-After).
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class HttpPollConfig(WebConfig):
     interval_s: float = key(default=60.0, ge=0.1, le=86_400)
     """Seconds from one question to the next; questions that are overdue are left out."""
     items: str = key(default="", max_length=200)
-    """Where the readings are in the answer: names joined by dots, e.g. `data.values`. Empty: the answer itself."""
+    """Where the readings are in the answer: names joined by dots, e.g. `data.values`. Empty: the
+    answer itself."""
     answer_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of an answer. A longer one is not taken, and the source waits as after any failure."""
 
@@ -74,7 +77,9 @@ class HttpPoll:
             intake.refuse(error.reason, error.detail)
             return
         changed = tag != self._tag
-        await intake.put(readings, position=(self._config.position_name(), tag) if changed else None)
+        await intake.put(
+            readings, position=(self._config.position_name(), tag) if changed else None
+        )
         self._tag = tag
 
 

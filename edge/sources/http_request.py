@@ -1,7 +1,8 @@
 """What a request to the HTTP intake asks for, decided from its head alone. Pure.
 
-`POST /` with `application/json` (an object or a list of them) or `application/x-ndjson` (lines). Pages in a browser of the device are kept
-out: they say `Origin`, or would have to ask before they send JSON (Fetch, section 4.9).
+`POST /` with `application/json` (an object or a list of them) or `application/x-ndjson` (lines).
+Pages in a browser of the device are kept out: they say `Origin`, or would have to ask before they
+send JSON (Fetch, section 4.9).
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Refusal:
     why: str
 
 
-def wanted(method: str, path: str, headers: Mapping[str, str], token: str | None) -> Wanted | Refusal:
+def wanted(
+    method: str, path: str, headers: Mapping[str, str], token: str | None
+) -> Wanted | Refusal:
     """What a request asks for. `headers`: names in lower case; `token`: what it has to show."""
     if path.partition("?")[0] != "/":
         return Refusal(404, "readings are posted to /")
@@ -51,7 +54,9 @@ def wanted(method: str, path: str, headers: Mapping[str, str], token: str | None
     key = headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= KEY_CHARS_MAX:
         return Refusal(400, f"Idempotency-Key: expected 1 to {KEY_CHARS_MAX} characters")
-    preferred = {each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(",")}  # RFC 7240, section 2
+    preferred = {
+        each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(",")
+    }  # RFC 7240, section 2
     return Wanted("respond-async" in preferred, key)
 
 

@@ -1,6 +1,8 @@
-"""The readings in a JSON document that somebody else made: one object, a list of them, lines of them, or a list inside an object.
+"""The readings in a JSON document that somebody else made: one object, a list of them, lines of
+them, or a list inside an object.
 
-`found` is pure; `checked` gives every other task its turn while it checks, since a document may hold thousands.
+`found` is pure; `checked` gives every other task its turn while it checks, since a document may
+hold thousands.
 """
 
 from __future__ import annotations
@@ -23,12 +25,18 @@ DOCUMENT_BYTES_MAX: Final = 1 << 20
 ITEMS_MAX: Final = 10_000
 """Readings of one document; they are put in one transaction. The others are refused, counted."""
 SLICE: Final = 500
-"""Readings that are checked in one turn of the loop: less than a millisecond where all are alike, a few where each has to be looked at."""
+"""Readings that are checked in one turn of the loop: less than a millisecond where all are alike, a
+few where each has to be looked at."""
 
 
 def found(document: bytes, path: str = "") -> Sequence[Any]:
-    """What may be readings in it, in order. `path`: names of objects, joined by dots, that lead to them. Raises Rejected."""
-    document = document.removeprefix(BOM_UTF8)  # some programs write one, and a parser may pass over it (RFC 8259, section 8.1)
+    """What may be readings in it, in order.
+
+    `path`: names of objects, joined by dots, that lead to them. Raises Rejected.
+    """
+    document = document.removeprefix(
+        BOM_UTF8
+    )  # some programs write one, and a parser may pass over it (RFC 8259, section 8.1)
     try:
         body = parse(document)
     except orjson.JSONDecodeError as error:
@@ -47,8 +55,11 @@ Refuse: TypeAlias = Callable[[int, Rejected, int], None]
 """Is told the number of an item, from 0, why it was refused, and for how many that holds."""
 
 
-async def checked(intake: Intake, items: Sequence[Any], refuse: Refuse | None = None) -> Sequence[Reading]:
-    """The readings among them, in order; the others are refused: counted by the intake, or told to `refuse` in place of that.
+async def checked(
+    intake: Intake, items: Sequence[Any], refuse: Refuse | None = None
+) -> Sequence[Reading]:
+    """The readings among them, in order; the others are refused: counted by the intake, or told to
+    `refuse` in place of that.
 
     An item is an object, or a line of JSON as bytes.
     """
@@ -58,7 +69,10 @@ async def checked(intake: Intake, items: Sequence[Any], refuse: Refuse | None = 
         parts.append(_checked(intake, items[at : min(at + SLICE, ITEMS_MAX)], at, refuse))
         await asyncio.sleep(0)
     if len(items) > ITEMS_MAX:
-        why = Rejected(RejectReason.OVERSIZE, f"a document of {len(items)} readings: expected at most {ITEMS_MAX}")
+        why = Rejected(
+            RejectReason.OVERSIZE,
+            f"a document of {len(items)} readings: expected at most {ITEMS_MAX}",
+        )
         refuse(ITEMS_MAX, why, len(items) - ITEMS_MAX)
     return Pile([part for part in parts if part])
 

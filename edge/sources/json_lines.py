@@ -1,8 +1,10 @@
-"""JSON objects on standard input, one a line: `{"t": 1790000000000, "speed_kmh": 51.2}`; `t` (ms since 1970) may be missing.
+"""JSON objects on standard input, one a line: `{"t": 1790000000000, "speed_kmh": 51.2}`; `t` (ms
+since 1970) may be missing.
 
-A thread reads, because standard input may be a file, a pipe or a terminal and only a thread can wait for each of them. When the log's queue
-is full it stops reading, so that the sender of a pipe waits. A bad line is refused, counted and said; the next one is read. What was read
-when the source is stopped is passed on still: nobody could read it again.
+A thread reads, because standard input may be a file, a pipe or a terminal and only a thread can
+wait for each of them. When the log's queue is full it stops reading, so that the sender of a pipe
+waits. A bad line is refused, counted and said; the next one is read. What was read when the source
+is stopped is passed on still: nobody could read it again.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ log = logging.getLogger("edgewake.source")
 CHUNK_BYTES: Final = 64 * 1024
 """Read at once; what one turn of the loop handles."""
 PAUSES_S: Final[Mapping[Lane, float]] = {Lane.URGENT: 0.0, Lane.NORMAL: 0.1, Lane.BULK: 0.2}
-"""Time between two reads of a pipe: lines that come one by one wait there, a part of what their lane waits for its commit, and cost one
-turn together: at a hundred a second enough of them to be checked by whole columns. One that comes alone, or a pipe that is full, is read at
-once."""
+"""Time between two reads of a pipe: lines that come one by one wait there, a part of what their
+lane waits for its commit, and cost one turn together: at a hundred a second enough of them to be
+checked by whole columns. One that comes alone, or a pipe that is full, is read at once."""
 CHUNKS_WAITING_MAX: Final = 2
 """Chunks between the reading thread and the loop. At the bound the thread waits."""
 
@@ -78,10 +80,15 @@ class JsonLines:
         finally:
             if stopper >= 0:
                 os.close(stopper)
-        log.info("standard input ended", extra={"event": "source.ended", "source": intake.name, "taken": intake.taken})
+        log.info(
+            "standard input ended",
+            extra={"event": "source.ended", "source": intake.name, "taken": intake.taken},
+        )
 
     def _read(self, chunks: Chunks, stop: int) -> None:
-        """In a thread of its own; ends with the input, with the loop, or when the other end of `stop` is closed. Then it says so."""
+        """In a thread of its own; ends with the input, with the loop, or when the other end of
+        `stop` is closed. Then it says so.
+        """
         poll = select.poll()
         for fd in (self._fd, stop):
             poll.register(fd, select.POLLIN)
@@ -96,8 +103,9 @@ class JsonLines:
 
 
 class Chunks:
-    """From the reading thread to the loop that it was made in: a turn of the loop and a lock for each. Asking for the coroutine of a queue
-    instead takes four turns, which is what a device spends on most when lines come one by one.
+    """From the reading thread to the loop that it was made in: a turn of the loop and a lock for
+    each. Asking for the coroutine of a queue instead takes four turns, which is what a device
+    spends on most when lines come one by one.
     """
 
     def __init__(self) -> None:

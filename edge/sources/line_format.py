@@ -1,4 +1,6 @@
-"""How a line becomes a reading, the same for files, serial ports and connections: JSON, text, NMEA 0183, or what gpsd says."""
+"""How a line becomes a reading, the same for files, serial ports and connections: JSON, text, NMEA
+0183, or what gpsd says.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,12 @@ PARSERS: Final[Mapping[LineFormat, Callable[[bytes], Mapping[str, Scalar] | None
 }
 
 
-def readings_of(intake: Intake, line_format: LineFormat, lines: Sequence[Line]) -> Sequence[Reading]:
-    """The readings in lines; what is wrong is refused and counted, what says nothing that is known is left out."""
+def readings_of(
+    intake: Intake, line_format: LineFormat, lines: Sequence[Line]
+) -> Sequence[Reading]:
+    """The readings in lines; what is wrong is refused and counted, what says nothing that is known
+    is left out.
+    """
     if line_format is LineFormat.JSON:
         return readings_of_objects(intake, lines)
     found = (_reading(intake, line_format, line) for line in lines)

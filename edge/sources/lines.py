@@ -1,7 +1,8 @@
 """Bytes to lines, bounded. Pure.
 
-A byte order mark before the first line is no part of it, and neither are NUL bytes before a line: a writer that does not append goes on at
-its old place in a file that `copytruncate` has emptied, and leaves a hole before its next line.
+A byte order mark before the first line is no part of it, and neither are NUL bytes before a line: a
+writer that does not append goes on at its old place in a file that `copytruncate` has emptied, and
+leaves a hole before its next line.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ EXTRA_BYTES: Final = len(BOM_UTF8) + 1
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line without its end. `end` counts the bytes read with it and all before, since the splitter began."""
+    """A line without its end.
+
+    `end` counts the bytes read with it and all before, since the splitter began.
+    """
 
     text: bytes
     end: int
@@ -55,7 +59,9 @@ class LineSplitter:
         return [] if line is None else [line]
 
     def _finish(self, piece: bytes) -> Line | None:
-        text = (bytes(self._rest) + piece if self._rest else piece).removesuffix(b"\r").lstrip(b"\0")
+        text = (
+            (bytes(self._rest) + piece if self._rest else piece).removesuffix(b"\r").lstrip(b"\0")
+        )
         if self._is_first:
             self._is_first, text = False, text.removeprefix(BOM_UTF8)
         too_long = self._skipping or len(text) > self._bound

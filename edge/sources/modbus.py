@@ -1,4 +1,7 @@
-"""Registers of Modbus to numbers. Pure. (Modbus Application Protocol V1.1b3, section 4.4: registers are 16 bits, high byte first.)"""
+"""Registers of Modbus to numbers.
+
+Pure. (Modbus Application Protocol V1.1b3, section 4.4: registers are 16 bits, high byte first.)
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,15 @@ class NumberType(StrEnum):
 
 
 FORMATS: Final = {
-    NumberType.INT16: ">h", NumberType.UINT16: ">H", NumberType.INT32: ">i", NumberType.UINT32: ">I", NumberType.FLOAT32: ">f",
+    NumberType.INT16: ">h", NumberType.UINT16: ">H", NumberType.INT32: ">i",
+    NumberType.UINT32: ">I", NumberType.FLOAT32: ">f",
     NumberType.INT64: ">q", NumberType.FLOAT64: ">d",
 }  # fmt: skip
 REGISTERS_MAX: Final = 120
 """Registers of one question; the protocol allows 125."""
 GAP_MAX: Final = 8
-"""Registers that nobody asked for and that are read over, because one question is cheaper than two."""
+"""Registers that nobody asked for and that are read over, because one question is cheaper than
+two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,11 @@ class Point:
     @property
     def count(self) -> int:
         """Registers, or bits, that it takes."""
-        return 1 if self.table in (Table.COIL, Table.DISCRETE) else struct.calcsize(FORMATS[self.type]) // 2
+        return (
+            1
+            if self.table in (Table.COIL, Table.DISCRETE)
+            else struct.calcsize(FORMATS[self.type]) // 2
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +79,18 @@ class Block:
 
 
 def blocks(points: Sequence[Point], gap_max: int = GAP_MAX) -> list[Block]:
-    """The fewest questions that bring all points, without reading far over what nobody asked for."""
+    """The fewest questions that bring all points, without reading far over what nobody asked
+    for.
+    """
     found: list[Block] = []
     for point in sorted(points, key=lambda each: (each.table, each.address)):
         end = point.address + point.count
         last = found[-1] if found else None
-        near = last is not None and last.table is point.table and point.address - (last.address + last.count) <= gap_max
+        near = (
+            last is not None
+            and last.table is point.table
+            and point.address - (last.address + last.count) <= gap_max
+        )
         if last is not None and near and end - last.address <= REGISTERS_MAX:
             count = max(last.count, end - last.address)
             found[-1] = Block(last.table, last.address, count, (*last.points, point))
@@ -85,19 +100,28 @@ def blocks(points: Sequence[Point], gap_max: int = GAP_MAX) -> list[Block]:
 
 
 def without_gaps(block: Block) -> list[Block]:
-    """Questions for the same points that ask for nothing else: a device may not have what stands between them."""
+    """Questions for the same points that ask for nothing else: a device may not have what stands
+    between them.
+    """
     return blocks(block.points, gap_max=0)
 
 
 def value_of(point: Point, block: Block, registers: Sequence[int]) -> float | int | None:
-    """A point's value from its block's registers; None where it is no number (NaN, infinite). Raises ValueError where they are too few."""
+    """A point's value from its block's registers; None where it is no number (NaN, infinite).
+
+    Raises ValueError where they are too few.
+    """
     at = point.address - block.address
     words = list(registers[at : at + point.count])
     if len(words) < point.count or not all(0 <= word <= 0xFFFF for word in words):
-        raise ValueError(f"{point.name}: the device answered {len(registers)} registers of {block.count}")
+        raise ValueError(
+            f"{point.name}: the device answered {len(registers)} registers of {block.count}"
+        )
     if point.low_word_first:
         words.reverse()
-    value: int | float = struct.unpack(FORMATS[point.type], struct.pack(f">{len(words)}H", *words))[0]
+    value: int | float = struct.unpack(FORMATS[point.type], struct.pack(f">{len(words)}H", *words))[
+        0
+    ]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if point.scale == 1 and point.offset == 0:

@@ -1,7 +1,9 @@
-"""Asks a Modbus TCP device for registers at intervals, by pymodbus: one reading each time, with all of its values.
+"""Asks a Modbus TCP device for registers at intervals, by pymodbus: one reading each time, with all
+of its values.
 
-A device that does not answer, or says that a register is not there, fails the source: it is said with the device's reason, and asked again
-later. One value that is no number is null and the others stand.
+A device that does not answer, or says that a register is not there, fails the source: it is said
+with the device's reason, and asked again later. One value that is no number is null and the others
+stand.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from edgewake.edge.intake import Intake
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.address import resolved
 from edgewake.edge.sources.config import SourceConfig, SourceContext
-from edgewake.edge.sources.modbus import Block, NumberType, Point, Table, blocks, value_of, without_gaps
+from edgewake.edge.sources.modbus import (
+    Block,
+    NumberType,
+    Point,
+    Table,
+    blocks,
+    value_of,
+    without_gaps,
+)
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frame import Scalar
 from edgewake.protocol.names import is_field
@@ -53,11 +63,22 @@ class PointConfig(ConfigTable):
 
     def __post_init__(self) -> None:
         if self.address + self.point().count > ADDRESSES:
-            raise ValueError(f"address: a {self.type} at {self.address} ends behind the last register, {ADDRESSES - 1}")
+            raise ValueError(
+                f"address: a {self.type} at {self.address} ends behind the last register, "
+                f"{ADDRESSES - 1}"
+            )
 
     def point(self) -> Point:
         """As a value."""
-        return Point(self.name, self.table, self.address, self.type, self.scale, self.offset, self.low_word_first)
+        return Point(
+            self.name,
+            self.table,
+            self.address,
+            self.type,
+            self.scale,
+            self.offset,
+            self.low_word_first,
+        )
 
 
 class ModbusTcpConfig(SourceConfig):
@@ -90,7 +111,10 @@ class ModbusTcpConfig(SourceConfig):
 
 
 class NoSuchAddress(Unavailable):
-    """The device says that it has not all of these registers. It may be one that nobody asked for and that was read over."""
+    """The device says that it has not all of these registers.
+
+    It may be one that nobody asked for and that was read over.
+    """
 
     CODE: Final = 2
     """ILLEGAL DATA ADDRESS (Modbus Application Protocol V1.1b3, section 7)."""
@@ -121,14 +145,20 @@ class ModbusTcp:
             client.close()
 
     async def _connected(self) -> AsyncModbusTcpClient:
-        """A connection. The name is looked up beside pymodbus: its look-up would hold up the stop of the agent. Raises Unavailable."""
+        """A connection.
+
+        The name is looked up beside pymodbus: its look-up would hold up the stop of the agent.
+        Raises Unavailable.
+        """
         config = self._config
         try:
             addresses = await resolved(config.host, config.port)
         except OSError as error:
             raise Unavailable(f"{config.host}: {error}") from error
         for address in addresses:
-            client = AsyncModbusTcpClient(address, port=config.port, timeout=config.timeout_s, retries=1, reconnect_delay=0)
+            client = AsyncModbusTcpClient(
+                address, port=config.port, timeout=config.timeout_s, retries=1, reconnect_delay=0
+            )
             if await client.connect():
                 return client
             client.close()
@@ -165,7 +195,10 @@ class ModbusTcp:
             raise kind(f"{block.table} {block.address}, {block.count} of them: {answer}")
         try:
             if block.table in (Table.COIL, Table.DISCRETE):
-                return {point.name: bool(answer.bits[point.address - block.address]) for point in block.points}
+                return {
+                    point.name: bool(answer.bits[point.address - block.address])
+                    for point in block.points
+                }
             return {point.name: value_of(point, block, answer.registers) for point in block.points}
         except (ValueError, IndexError) as error:
             raise Unavailable(f"{block.table} {block.address}: {error}") from error

@@ -1,8 +1,10 @@
-"""Takes messages of a local MQTT broker, whose topics tell what they are about: `home/{room}/temperature`.
+"""Takes messages of a local MQTT broker, whose topics tell what they are about:
+`home/{room}/temperature`.
 
-A message of QoS 1 is acknowledged to the broker only when its readings are durable, and the broker keeps what comes while the agent is away
-(`session_s`). One that it sends again, because our acknowledgement did not reach it, is not taken again, also across a crash of the agent.
-While the queue is full nothing is acknowledged, and the broker holds the rest back (receive maximum).
+A message of QoS 1 is acknowledged to the broker only when its readings are durable, and the broker
+keeps what comes while the agent is away (`session_s`). One that it sends again, because our
+acknowledgement did not reach it, is not taken again, also across a crash of the agent. While the
+queue is full nothing is acknowledged, and the broker holds the rest back (receive maximum).
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ from edgewake.protocol.plain import Check, Length, key
 ANSWER_S: Final = 10.0
 """Seconds for CONNACK and SUBACK."""
 CLIENT_ID_CHARS_MAX: Final = 64
-"""Characters of a client id; a longer one is cut, for brokers need not take many (MQTT 5, section 3.1.3.1)."""
+"""Characters of a client id; a longer one is cut, for brokers need not take many (MQTT 5, section
+3.1.3.1)."""
 NO_NUMBERS: Final = frozenset({"nan", "-nan", "inf", "-inf", "+inf", "infinity", "-infinity"})
 """What programs write for a number that is none; it is null, as in JSON."""
 KEEPALIVE_S: Final = 20
-"""Seconds of silence after which the broker is asked for a sign of life; after 1.5 times as long it is taken for dead."""
+"""Seconds of silence after which the broker is asked for a sign of life; after 1.5 times as long it
+is taken for dead."""
 
 
 def _template(text: str) -> str:
@@ -67,18 +71,20 @@ class MqttSubscribeConfig(SourceConfig):
 
     type: Literal["mqtt_subscribe"]
     topic: Annotated[str, Check(_template)]
-    """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a field of each reading; `{field...}` at
-    the end has all levels that follow. Edgewake's own topics (`ew/v1/…`) are passed over unless the template begins with them."""
+    """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a
+    field of each reading; `{field...}` at the end has all levels that follow. Edgewake's own topics
+    (`ew/v1/…`) are passed over unless the template begins with them."""
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
     client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
-    """What it calls itself; none: `edgewake-DEVICE-STREAM`. Two clients of one name push each other out, so a second source of a stream
-    from the same broker needs one of its own."""
+    """What it calls itself; none: `edgewake-DEVICE-STREAM`. Two clients of one name push each other
+    out, so a second source of a stream from the same broker needs one of its own."""
     session_s: int = key(default=86_400, ge=0, le=4_294_967_294)
     """Seconds for which the broker keeps messages of QoS 1 while the agent is away."""
     retained: Literal["first", "skip", "all"] = "first"
-    """What is taken of the messages that the broker keeps for who comes later. first: they come once, as long as it keeps our session
-    (`session_s`); skip: never; all: at every connection. Each such reading has the field `retained`, true."""
+    """What is taken of the messages that the broker keeps for who comes later. first: they come
+    once, as long as it keeps our session (`session_s`); skip: never; all: at every connection. Each
+    such reading has the field `retained`, true."""
     broker: BrokerConfig = BrokerConfig()
 
     def source(self, context: SourceContext) -> MqttSubscribe:
@@ -86,7 +92,10 @@ class MqttSubscribeConfig(SourceConfig):
 
     def owns(self) -> str:
         name = f"edgewake-DEVICE-{self.stream}" if self.client_id is None else self.client_id
-        return f"as the client {name} of {self.broker.host}:{self.broker.port}: expected a `client_id` of its own"
+        return (
+            f"as the client {name} of {self.broker.host}:{self.broker.port}: expected a "
+            "`client_id` of its own"
+        )
 
 
 class MqttSubscribe:
@@ -97,7 +106,9 @@ class MqttSubscribe:
     def __init__(self, config: MqttSubscribeConfig, context: SourceContext) -> None:
         self._config = config
         self._template = TopicTemplate.parse(config.topic)
-        self._client_id = config.client_id or f"edgewake-{context.device}-{config.stream}"[:CLIENT_ID_CHARS_MAX]
+        self._client_id = (
+            config.client_id or f"edgewake-{context.device}-{config.stream}"[:CLIENT_ID_CHARS_MAX]
+        )
         self._name = f"mqtt_subscribe:{config.broker.host}:{config.broker.port}:{config.topic}"
         self._recent = RecentPackets.decode(context.position(self._name))
         self._tls = tls_of(config.broker)
@@ -132,17 +143,28 @@ class MqttSubscribe:
                 link.send(mqtt5.PubAckPacket(packet_id))
             await link.drained()
 
-    async def _take(self, intake: Intake, packets: Sequence[mqtt5.PublishPacket | Unreadable]) -> None:
+    async def _take(
+        self, intake: Intake, packets: Sequence[mqtt5.PublishPacket | Unreadable]
+    ) -> None:
         sent_once: list[Reading] = []
         """Of QoS 0: nobody brings them again."""
         readings: list[Reading] = []
         recent, remembered = self._recent.copy(), False
         for packet in packets:
-            if isinstance(packet, Unreadable):  # acknowledged as any other: the broker would send it again for ever
-                intake.refuse(RejectReason.OVERSIZE if packet.size > PACKET_BYTES_MAX else RejectReason.ENCODING, packet.why)
+            if isinstance(
+                packet, Unreadable
+            ):  # acknowledged as any other: the broker would send it again for ever
+                intake.refuse(
+                    RejectReason.OVERSIZE
+                    if packet.size > PACKET_BYTES_MAX
+                    else RejectReason.ENCODING,
+                    packet.why,
+                )
                 continue
             if packet.packet_id is not None:
-                if packet.duplicate and recent.is_repeat(packet.packet_id, packet.topic, packet.payload):
+                if packet.duplicate and recent.is_repeat(
+                    packet.packet_id, packet.topic, packet.payload
+                ):
                     continue
                 recent.add(packet.packet_id, packet.topic, packet.payload)
                 remembered = True
@@ -152,18 +174,24 @@ class MqttSubscribe:
                 sent_once += found
         taken = intake.taken
         try:
-            await intake.put(readings, position=(self._name, recent.encode()) if remembered else None)
+            await intake.put(
+                readings, position=(self._name, recent.encode()) if remembered else None
+            )
         except asyncio.CancelledError:
             if remembered and intake.taken == taken:  # the others come again
                 intake.put_last(sent_once)
             raise
-        self._recent = recent  # not before: what could not be passed on is taken when it is sent again
+        self._recent = (
+            recent  # not before: what could not be passed on is taken when it is sent again
+        )
 
     async def _readings(self, intake: Intake, packet: mqtt5.PublishPacket) -> Sequence[Reading]:
         payload = bytes(packet.payload)
         if not payload:
             return []  # how retained messages are cleared
-        if packet.topic.startswith(OWN) and not self._config.topic.startswith(OWN):  # the uplink's broker: its frames would feed themselves
+        if packet.topic.startswith(OWN) and not self._config.topic.startswith(
+            OWN
+        ):  # the uplink's broker: its frames would feed themselves
             intake.remark(f"messages of {OWN}… passed over")
             return []
         if packet.retain and self._config.retained == "skip":
@@ -176,20 +204,27 @@ class MqttSubscribe:
         named: dict[str, Any] = dict(self._template.fields(packet.topic))
         if packet.retain:
             named[RETAINED] = True
-        return await checked(intake, [{**item, **named} if isinstance(item, dict) else item for item in items])
+        return await checked(
+            intake, [{**item, **named} if isinstance(item, dict) else item for item in items]
+        )
 
 
 def bodies(payload: bytes, field: str) -> list[Any]:
     """The objects in a payload: JSON objects, or one value under `field`. Raises Rejected. Pure."""
     if len(payload) > DOCUMENT_BYTES_MAX:
-        raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {DOCUMENT_BYTES_MAX}")
+        raise Rejected(
+            RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {DOCUMENT_BYTES_MAX}"
+        )
     try:
         items = [parse(item) if isinstance(item, bytes) else item for item in found(payload)]
     except (Rejected, orjson.JSONDecodeError) as error:
         if is_meant_as_json(payload):
             raise Rejected(RejectReason.JSON, f"begins as JSON and is none: {error}") from error
         items = [_text(payload)]
-    return [{field: item} if item is None or isinstance(item, int | float | str | bool) else item for item in items]
+    return [
+        {field: item} if item is None or isinstance(item, int | float | str | bool) else item
+        for item in items
+    ]
 
 
 def _text(payload: bytes) -> str | None:
@@ -264,14 +299,20 @@ class Link:
         for packet in await self._some():
             if isinstance(packet, mqtt5.PublishPacket | Unreadable):
                 found.append(packet)
-            elif isinstance(packet, mqtt5.SubAckPacket) and any(int(code) >= 0x80 for code in packet.reason_codes):
-                raise Unavailable(f"the broker refused the subscription: {packet.reason_codes[0].name.lower()}")
+            elif isinstance(packet, mqtt5.SubAckPacket) and any(
+                int(code) >= 0x80 for code in packet.reason_codes
+            ):
+                raise Unavailable(
+                    f"the broker refused the subscription: {packet.reason_codes[0].name.lower()}"
+                )
             elif isinstance(packet, mqtt5.DisconnectPacket):
                 raise Unavailable(f"the broker disconnected: {packet.reason_code.name.lower()}")
         return found
 
     async def _some(self) -> list[Packet | Unreadable]:
-        """What comes next; a ping after KEEPALIVE_S of silence, and death after half as long again."""
+        """What comes next; a ping after KEEPALIVE_S of silence, and death after half as long
+        again.
+        """
         if self._early:
             early, self._early = self._early, []
             return early

@@ -1,7 +1,10 @@
-"""Sentences of NMEA 0183 to fields. Pure. The forms are those of the standard as receivers use it; the talker (GP, GN, …) is left out.
+"""Sentences of NMEA 0183 to fields.
 
-`$GPRMC,123519,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W*6A` gives event time, position_lat, position_lon, speed_m_s, course_deg.
-A sentence of a kind that is not known gives none, nor does a maker's own (`$P…`) or one that carries another format (`!AIVDM…`); one whose
+Pure. The forms are those of the standard as receivers use it; the talker (GP, GN, …) is left out.
+
+`$GPRMC,123519,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W*6A` gives event time,
+position_lat, position_lon, speed_m_s, course_deg. A sentence of a kind that is not known gives
+none, nor does a maker's own (`$P…`) or one that carries another format (`!AIVDM…`); one whose
 checksum is wrong, or missing, is Rejected: serial lines drop bytes.
 """
 
@@ -22,7 +25,8 @@ SENTENCE_BYTES_MAX: Final = 120
 KNOT_M_S: Final = 1852 / 3600
 MILE_M_S: Final = 1609.344 / 3600
 PROPRIETARY: Final = "P"
-"""First letter of a maker's own sentences, whatever follows: Garmin's PGRMC tells how a sensor is set and is no RMC."""
+"""First letter of a maker's own sentences, whatever follows: Garmin's PGRMC tells how a sensor is
+set and is no RMC."""
 _CHECKSUM: Final = re.compile(rb"[0-9A-Fa-f]{2}")
 _NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)", re.ASCII)
 _DATE: Final = re.compile(r"\d{6}", re.ASCII)
@@ -32,7 +36,9 @@ CENTURY_PIVOT: Final = 80
 
 
 def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
-    """The fields of a sentence, `t` among them where it says date and time; None where nothing is known of its kind. Raises Rejected."""
+    """The fields of a sentence, `t` among them where it says date and time; None where nothing is
+    known of its kind. Raises Rejected.
+    """
     mark, words = _words(line)
     parse = SENTENCES.get(words[0][-3:])
     if parse is None or len(words[0]) != 5 or mark != "$" or words[0].startswith(PROPRIETARY):
@@ -40,18 +46,26 @@ def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
     try:
         found = parse(words)
     except (ValueError, LookupError) as error:
-        raise Rejected(RejectReason.SHAPE, f"a sentence {words[0]} that cannot be read: {error}") from error
+        raise Rejected(
+            RejectReason.SHAPE, f"a sentence {words[0]} that cannot be read: {error}"
+        ) from error
     return {"sentence": words[0][-3:], **found} if found else None
 
 
 def _words(line: bytes) -> tuple[str, list[str]]:
-    """What it begins with, `$` or `!`, and the words between that and `*`, the checksum being right. Raises Rejected."""
-    start = max(line.rfind(b"$"), line.rfind(b"!"))  # what stands before is the rest of a sentence that was cut
+    """What it begins with, `$` or `!`, and the words between that and `*`, the checksum being
+    right. Raises Rejected.
+    """
+    start = max(
+        line.rfind(b"$"), line.rfind(b"!")
+    )  # what stands before is the rest of a sentence that was cut
     if start < 0 or len(line) - start > SENTENCE_BYTES_MAX:
         raise Rejected(RejectReason.SHAPE, "no sentence of NMEA 0183")
     body, star, said = line[start + 1 :].strip().partition(b"*")
     try:
-        right = star and _CHECKSUM.fullmatch(said) is not None and int(said, 16) == reduce(xor, body, 0)
+        right = (
+            star and _CHECKSUM.fullmatch(said) is not None and int(said, 16) == reduce(xor, body, 0)
+        )
         text = body.decode("ascii")
     except ValueError as error:
         raise Rejected(RejectReason.ENCODING, "a sentence with bytes that are no ASCII") from error
@@ -90,7 +104,9 @@ def _gga(words: Sequence[str]) -> Mapping[str, Scalar]:
 
 def _vtg(words: Sequence[str]) -> Mapping[str, Scalar]:
     """Course and speed over ground."""
-    return _without_none({"course_deg": _number(words[1]), "speed_m_s": _scaled(words[5], KNOT_M_S)})
+    return _without_none(
+        {"course_deg": _number(words[1]), "speed_m_s": _scaled(words[5], KNOT_M_S)}
+    )
 
 
 def _hdt(words: Sequence[str]) -> Mapping[str, Scalar]:
@@ -103,12 +119,23 @@ def _mwv(words: Sequence[str]) -> Mapping[str, Scalar]:
     if words[5] != "A":
         return {}
     factor = {"N": KNOT_M_S, "M": 1.0, "K": 1 / 3.6, "S": MILE_M_S}[words[4]]
-    return _without_none({"wind_angle_deg": _number(words[1]), "wind_true": words[2] == "T", "wind_m_s": _scaled(words[3], factor)})
+    return _without_none(
+        {
+            "wind_angle_deg": _number(words[1]),
+            "wind_true": words[2] == "T",
+            "wind_m_s": _scaled(words[3], factor),
+        }
+    )
 
 
 def _dpt(words: Sequence[str]) -> Mapping[str, Scalar]:
     """Depth below the transducer."""
-    return _without_none({"depth_m": _number(words[1]), "depth_offset_m": _number(words[2]) if len(words) > 2 else None})
+    return _without_none(
+        {
+            "depth_m": _number(words[1]),
+            "depth_offset_m": _number(words[2]) if len(words) > 2 else None,
+        }
+    )
 
 
 SENTENCES: Final[Mapping[str, Callable[[Sequence[str]], Mapping[str, Scalar]]]] = {
@@ -149,7 +176,10 @@ def _position(words: Sequence[str]) -> Mapping[str, Scalar]:
         return {}
     if north not in ("N", "S") or east not in ("E", "W"):
         raise ValueError(f"{north!r}, {east!r}: no side of the equator and the meridian")
-    return {"position_lat": _degrees(lat, 2, 90, north == "S"), "position_lon": _degrees(lon, 3, 180, east == "W")}
+    return {
+        "position_lat": _degrees(lat, 2, 90, north == "S"),
+        "position_lon": _degrees(lon, 3, 180, east == "W"),
+    }
 
 
 def _degrees(word: str, digits: int, bound: int, negative: bool) -> float:
@@ -169,7 +199,9 @@ def _time(date: str, time: str) -> int | None:
     year = int(date[4:6])
     seconds = float(time[4:])
     century = 1900 if year >= CENTURY_PIVOT else 2000
-    day = datetime(century + year, int(date[2:4]), int(date[:2]), int(time[:2]), int(time[2:4]), tzinfo=UTC)
+    day = datetime(
+        century + year, int(date[2:4]), int(date[:2]), int(time[:2]), int(time[2:4]), tzinfo=UTC
+    )
     if not 0 <= seconds < 61:
         raise ValueError(f"{time!r} is not a time")
     return round((day.timestamp() + seconds) * 1000)

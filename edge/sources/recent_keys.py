@@ -1,4 +1,7 @@
-"""Keys of requests that were taken lately, so that one that is sent again is not taken again. Pure; the log keeps it as text."""
+"""Keys of requests that were taken lately, so that one that is sent again is not taken again.
+
+Pure; the log keeps it as text.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from hashlib import blake2b
 from typing import Final
 
 KEYS_MAX: Final = 64
-"""Keys that are remembered; each is 26 bytes of every commit. A sender repeats what it sent last, not what it sent long before."""
+"""Keys that are remembered; each is 26 bytes of every commit. A sender repeats what it sent last,
+not what it sent long before."""
 KEY_BYTES: Final = 8
 """Bytes of a key's digest: two of 64 keys are alike once in 10^16 requests."""
 BODY_BYTES: Final = 4
-"""Bytes of the digest of what came under a key: another body is taken for the same once in four billion."""
+"""Bytes of the digest of what came under a key: another body is taken for the same once in four
+billion."""
 
 
 class RecentKeys:

@@ -1,7 +1,10 @@
-"""Messages of a broker that were taken lately, so that one that it sends again is not taken again. Pure; the log keeps it as text.
+"""Messages of a broker that were taken lately, so that one that it sends again is not taken again.
 
-A broker sends a message of QoS 1 again, marked, with the packet id it had, when it did not hear our acknowledgement (MQTT 5, section 4.4).
-A message counts as sent again when it is marked and its id and content are those of one of the last ones.
+Pure; the log keeps it as text.
+
+A broker sends a message of QoS 1 again, marked, with the packet id it had, when it did not hear our
+acknowledgement (MQTT 5, section 4.4). A message counts as sent again when it is marked and its id
+and content are those of one of the last ones.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ import zlib
 from typing import Final
 
 PACKETS_MAX: Final = 50
-"""Messages that are on their way at once, and so many are remembered: each is 14 bytes of every commit."""
+"""Messages that are on their way at once, and so many are remembered: each is 14 bytes of every
+commit."""
 
 
 class RecentPackets:
@@ -21,7 +25,10 @@ class RecentPackets:
 
     @classmethod
     def decode(cls, text: str | None) -> RecentPackets:
-        """From what `encode` wrote; None: nothing yet. What cannot be read is forgotten: a message may come twice, and none is lost."""
+        """From what `encode` wrote; None: nothing yet.
+
+        What cannot be read is forgotten: a message may come twice, and none is lost.
+        """
         pairs = (word.partition(":") for word in (text or "").split())
         try:
             return cls({int(packet_id): int(crc, 16) for packet_id, _, crc in pairs})

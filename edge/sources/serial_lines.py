@@ -1,7 +1,8 @@
 """Lines from a serial port: NMEA 0183 from a receiver, JSON or text from a microcontroller.
 
-A port that is pulled out and put back is opened again by the back-off of every source. The settings of the line are made with termios,
-which Python has: a small device needs no library for it. The kernel's buffer holds 4 KB, at 115,200 baud a third of a second.
+A port that is pulled out and put back is opened again by the back-off of every source. The settings
+of the line are made with termios, which Python has: a small device needs no library for it. The
+kernel's buffer holds 4 KB, at 115,200 baud a third of a second.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ class SerialLinesConfig(SourceConfig):
     path: Path
     """The port, e.g. `/dev/ttyUSB0`, or better its name in `/dev/serial/by-id`, which stays."""
     format: LineFormat = LineFormat.NMEA
-    """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of NMEA 0183; gpsd: a report of gpsd."""
+    """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of
+    NMEA 0183; gpsd: a report of gpsd."""
     baud: Baud = 4800
-    """Bits a second, 8 data bits, no parity, 1 stop bit. NMEA 0183 has 4800, fast receivers 9600 to 115,200."""
+    """Bits a second, 8 data bits, no parity, 1 stop bit. NMEA 0183 has 4800, fast receivers 9600 to
+    115,200."""
     silence_s: float = key(default=60.0, gt=0, le=86_400)
     """Seconds without a byte after which the port is opened anew."""
 
@@ -64,10 +67,16 @@ class SerialLines:
                 data = _read(fd)
                 if data == b"":
                     raise LocalError(f"{self._config.path}: the port is gone")
-                await intake.put(readings_of(intake, self._config.format, splitter.feed(data or b"")))
+                await intake.put(
+                    readings_of(intake, self._config.format, splitter.feed(data or b""))
+                )
 
     async def _readable(self, fd: int) -> None:
-        """Wait for bytes. The loop watches the port only meanwhile: what waits in it while the queue is full must not wake the loop."""
+        """Wait for bytes.
+
+        The loop watches the port only meanwhile: what waits in it while the queue is full must not
+        wake the loop.
+        """
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         loop.add_reader(fd, readable.set)
@@ -75,7 +84,9 @@ class SerialLines:
             async with asyncio.timeout(self._config.silence_s):
                 await readable.wait()
         except TimeoutError as error:
-            raise LocalError(f"{self._config.path}: nothing heard for {self._config.silence_s:.0f} s") from error
+            raise LocalError(
+                f"{self._config.path}: nothing heard for {self._config.silence_s:.0f} s"
+            ) from error
         finally:
             loop.remove_reader(fd)
 

@@ -1,9 +1,10 @@
 """The port of a source: something that brings readings until it is cancelled.
 
-A source keeps nothing: it hands what it read to its `Intake`, which checks and counts, and waits or drops by its policy when the queue is
-full. It ends when what it reads has ended. What it raises is logged, and its `run` is called again later (`edgewake.edge.supervisor`), so
-it may keep what it knows between two runs. What blocks it does in a `DaemonThread`. How it is configured and found: `config` beside this
-file.
+A source keeps nothing: it hands what it read to its `Intake`, which checks and counts, and waits or
+drops by its policy when the queue is full. It ends when what it reads has ended. What it raises is
+logged, and its `run` is called again later (`edgewake.edge.supervisor`), so it may keep what it
+knows between two runs. What blocks it does in a `DaemonThread`. How it is configured and found:
+`config` beside this file.
 """
 
 from __future__ import annotations

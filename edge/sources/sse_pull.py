@@ -1,8 +1,10 @@
-"""Follows a stream of server-sent events (WHATWG HTML 9.2): each event's data is a JSON object, or a list of them.
+"""Follows a stream of server-sent events (WHATWG HTML 9.2): each event's data is a JSON object, or
+a list of them.
 
-The id of the last event is kept in the log with its readings, in one transaction. After a crash, or a lost connection, the server is asked
-to go on behind it (`Last-Event-ID`): nothing is missed and nothing taken twice, as far as the server keeps its word. A server that gives no
-ids begins where it likes. 204 means that there is nothing more (9.2.3).
+The id of the last event is kept in the log with its readings, in one transaction. After a crash, or
+a lost connection, the server is asked to go on behind it (`Last-Event-ID`): nothing is missed and
+nothing taken twice, as far as the server keeps its word. A server that gives no ids begins where it
+likes. 204 means that there is nothing more (9.2.3).
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from edgewake.protocol.plain import key
 log = logging.getLogger("edgewake.source")
 
 ID_BYTES_MAX: Final = 1024
-"""Bytes of an id that is kept. A longer one cannot be sent back to most servers; the one before stays."""
+"""Bytes of an id that is kept. A longer one cannot be sent back to most servers; the one before
+stays."""
 RETRY_MS_MAX: Final = 60_000
 """The longest wait that a server may ask for."""
 RETRY_MS_MIN: Final = 100
@@ -33,8 +36,8 @@ RETRY_MS_MIN: Final = 100
 RETRY_MS: Final = 1000
 """Wait before the connection is made again, where the server says nothing."""
 IDLE_COMMIT_S: Final = 30.0
-"""Ids that come without readings are committed so often: each commit costs a write to the flash, and missing one costs nothing but events
-that the server sends again."""
+"""Ids that come without readings are committed so often: each commit costs a write to the flash,
+and missing one costs nothing but events that the server sends again."""
 
 
 class SsePullConfig(WebConfig):
@@ -44,7 +47,8 @@ class SsePullConfig(WebConfig):
     events: tuple[str, ...] = ()
     """Types of events that are readings; none: all."""
     silence_s: float = key(default=60.0, gt=0, le=3600)
-    """Seconds without a byte after which the connection is taken for dead; servers send comments to keep it alive."""
+    """Seconds without a byte after which the connection is taken for dead; servers send comments to
+    keep it alive."""
 
     def source(self, context: SourceContext) -> SsePull:
         return SsePull(self, context)
@@ -63,27 +67,38 @@ class SsePull:
         self._id = context.position(config.position_name()) or ""
         self._committed_s = context.clock.monotonic_s()
         self._asked_ms: int | None = None
-        """The wait that the server asked for last; it holds over connections, as the standard says (9.2.4)."""
+        """The wait that the server asked for last; it holds over connections, as the standard says
+        (9.2.4)."""
 
     async def run(self, intake: Intake) -> None:
         while await self._follow(intake):
             await self._clock.sleep(wait_ms(self._asked_ms) / 1000)
 
     async def _follow(self, intake: Intake) -> bool:
-        """One connection; False where the server has nothing more. Raises Unavailable, RemoteError."""
+        """One connection; False where the server has nothing more.
+
+        Raises Unavailable, RemoteError.
+        """
         known = [("Last-Event-ID", self._id)] if self._id else []
-        request = self._config.request(("Accept", "text/event-stream"), ("Cache-Control", "no-store"), *known)
+        request = self._config.request(
+            ("Accept", "text/event-stream"), ("Cache-Control", "no-store"), *known
+        )
         async with answer(request, self._tls) as got:
             if got.status == 204:
                 return False
             kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
             if got.status != 200 or kind != "text/event-stream":
-                raise not_as_wanted(request, got, self._clock.now_ms(), f", {kind or 'no content type'}")
+                raise not_as_wanted(
+                    request, got, self._clock.now_ms(), f", {kind or 'no content type'}"
+                )
             await self._take_all(intake, got)
         return True
 
     async def _take_all(self, intake: Intake, got: Answer) -> None:
-        """Until the server ends the stream. Raises Unavailable, with the wait that it asked for, where it is cut off; RemoteError."""
+        """Until the server ends the stream.
+
+        Raises Unavailable, with the wait that it asked for, where it is cut off; RemoteError.
+        """
         parser = Parser(self._id)
         try:
             async for piece in got.pieces(silence_s=self._config.silence_s):
@@ -115,7 +130,9 @@ class SsePull:
             return []
 
     def _last_sendable(self, ids: list[str]) -> str:
-        """The latest id, latest first, that a header can carry; events behind it come again after the next connection."""
+        """The latest id, latest first, that a header can carry; events behind it come again after
+        the next connection.
+        """
         found = next(filter(sendable, ids), self._id)
         if found != ids[0]:
             log.warning(
@@ -132,4 +149,8 @@ def wait_ms(asked: int | None) -> int:
 
 def sendable(last_id: str) -> bool:
     """Can it be sent in a header as it is? (RFC 9110, section 5.5.)"""
-    return len(last_id.encode()) <= ID_BYTES_MAX and last_id == last_id.strip() and (not last_id or last_id.isprintable())
+    return (
+        len(last_id.encode()) <= ID_BYTES_MAX
+        and last_id == last_id.strip()
+        and (not last_id or last_id.isprintable())
+    )

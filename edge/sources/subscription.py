@@ -1,8 +1,10 @@
-"""Follows streams and results of others, by way of this device's own MQTT connection (`edgewake.protocol.feed`).
+"""Follows streams and results of others, by way of this device's own MQTT connection
+(`edgewake.protocol.feed`).
 
-Events, gaps and cursor are kept in one transaction, so a device that was killed, slept, or was cut off goes on where it stopped: nothing
-comes twice, and what the cloud no longer keeps is a gap of this stream. The envelope's names are not free for fields: an event's own
-device is `of_device` here, and so on (SHOWN).
+Events, gaps and cursor are kept in one transaction, so a device that was killed, slept, or was cut
+off goes on where it stopped: nothing comes twice, and what the cloud no longer keeps is a gap of
+this stream. The envelope's names are not free for fields: an event's own device is `of_device`
+here, and so on (SHOWN).
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ log = logging.getLogger("edgewake.source")
 SHOWN: Final = ("stream", "device", "query", "revision", "final", "window_start", "window_end")
 """What of an event's envelope is kept, each as a field of_…; the rest says how it travelled."""
 NOT_KEPT, TOO_LARGE, GIVEN_UP = "not_kept", "too_large", "given_up"
-"""Reasons of this stream's gaps: the cloud no longer had it, a message has no room for it, the device that it is of lost it."""
+"""Reasons of this stream's gaps: the cloud no longer had it, a message has no room for it, the
+device that it is of lost it."""
 
 Filter = Annotated[str, Length(1, FILTER_CHARS_MAX)]
 
@@ -45,7 +48,8 @@ class SubscriptionConfig(SourceConfig):
     select: Filter | None = None
     """Fields and expressions; none: all."""
     begin: Literal["earliest", "latest"] = "latest"
-    """At the oldest event that is kept, or at the next one to come. Only at the first time; afterwards it goes on where it was."""
+    """At the oldest event that is kept, or at the next one to come. Only at the first time;
+    afterwards it goes on where it was."""
 
     def source(self, context: SourceContext) -> Subscription:
         return Subscription(self, context)
@@ -67,7 +71,9 @@ class Subscription:
         self._config = config
         self._clock = context.clock
         asked = "\0".join([*config.follow, config.where or "", config.select or ""])
-        self.position_name = f"subscription:{config.stream}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+        self.position_name = (
+            f"subscription:{config.stream}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+        )
         """Where its cursor is kept: another condition is another feed."""
         self._after = context.position(self.position_name) or ""
         self._error = ""
@@ -77,7 +83,8 @@ class Subscription:
         while True:
             config = self._config
             ask = FeedAsk(
-                feed=config.stream, streams=config.follow, where=config.where, select=config.select, begin=config.begin, after=self._after
+                feed=config.stream, streams=config.follow, where=config.where, select=config.select,
+                begin=config.begin, after=self._after
             )  # fmt: skip
             got = await self._feeds.ask(ask)
             if got is not None:
@@ -88,23 +95,38 @@ class Subscription:
 
     async def _take(self, intake: Intake, chunk: FeedChunk) -> None:
         if chunk.error and chunk.error != self._error:
-            log.warning("feed %s: %s", chunk.feed, chunk.error, extra={"event": "feed.error", "stream": chunk.feed})
+            log.warning(
+                "feed %s: %s",
+                chunk.feed,
+                chunk.error,
+                extra={"event": "feed.error", "stream": chunk.feed},
+            )
         self._error = chunk.error
         if chunk.error:
             return
         lost = Counter[str]()
         for gap in chunk.gaps:
             lost[reason_of(gap)] += lost_in(gap)
-            log.error("feed %s: a gap: %s", chunk.feed, gap, extra={"event": "feed.gap", "stream": chunk.feed, "gap": gap})
+            log.error(
+                "feed %s: a gap: %s",
+                chunk.feed,
+                gap,
+                extra={"event": "feed.gap", "stream": chunk.feed, "gap": gap},
+            )
         readings = await checked(intake, [reading_of(event) for event in chunk.events])
-        if readings or chunk.gaps or not self._after:  # a cursor alone is worth no write: without it the same is asked for again
+        if (
+            readings or chunk.gaps or not self._after
+        ):  # a cursor alone is worth no write: without it the same is asked for again
             await intake.put(readings, position=(self.position_name, chunk.cursor), lost=+lost)
             await intake.durable()
         self._after = chunk.cursor
 
 
 def reading_of(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event as a reading of this device's own. Its time is the event's; of a result the end of its window; else now."""
+    """An event as a reading of this device's own.
+
+    Its time is the event's; of a result the end of its window; else now.
+    """
     fields = {name: value for name, value in event.items() if name not in RESERVED_FIELDS}
     fields |= {f"of_{name}": event[name] for name in SHOWN if event.get(name) is not None}
     t = event.get("t", event.get("window_end"))
@@ -119,6 +141,8 @@ def reason_of(gap: Mapping[str, Any]) -> str:
 
 
 def lost_in(gap: Mapping[str, Any]) -> int:
-    """Events that a gap says are lost, at most: of what the cloud no longer keeps it counts records; one where nobody can count them."""
+    """Events that a gap says are lost, at most: of what the cloud no longer keeps it counts
+    records; one where nobody can count them.
+    """
     lost = gap.get("lost", gap.get("count"))
     return lost if isinstance(lost, int) and not isinstance(lost, bool) and lost >= 0 else 1

@@ -1,6 +1,7 @@
 """Lines that a server sends over TCP: JSON, text, NMEA 0183 (a ship's multiplexer), or gpsd.
 
-What was sent while nobody was connected is not there: such servers keep nothing. With TCP keepalive and `silence_s` a dead line is noticed.
+What was sent while nobody was connected is not there: such servers keep nothing. With TCP keepalive
+and `silence_s` a dead line is noticed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class TcpLinesConfig(SourceConfig):
     port: int = key(default=2947, ge=1, le=65_535)
     """TCP port; gpsd's is 2947."""
     format: LineFormat
-    """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of NMEA 0183; gpsd: a report of gpsd."""
+    """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of
+    NMEA 0183; gpsd: a report of gpsd."""
     hello: str = key(default="", max_length=1024)
     """What is said first, `\\n` included; gpsd is asked to watch without it."""
     silence_s: float = key(default=60.0, gt=0, le=86_400)
@@ -56,13 +58,17 @@ class TcpLines:
         where = f"{config.host}:{config.port}"
         splitter = LineSplitter()
         async with connected(config.host, config.port) as (reader, writer):
-            writer.write((config.hello or (WATCH if config.format is LineFormat.GPSD else "")).encode())
+            writer.write(
+                (config.hello or (WATCH if config.format is LineFormat.GPSD else "")).encode()
+            )
             while True:
                 try:
                     async with asyncio.timeout(config.silence_s):
                         data = await reader.read(BUFFER_BYTES)
                 except TimeoutError as error:
-                    raise Unavailable(f"{where}: nothing heard for {config.silence_s:.0f} s") from error
+                    raise Unavailable(
+                        f"{where}: nothing heard for {config.silence_s:.0f} s"
+                    ) from error
                 if not data:
                     await intake.put(_last(intake, config.format, splitter))
                     raise Unavailable(f"{where}: closed by the server")
@@ -70,7 +76,10 @@ class TcpLines:
 
 
 def _last(intake: Intake, line_format: LineFormat, splitter: LineSplitter) -> Sequence[Reading]:
-    """The reading in what stood without an end when the server closed. Half a text looks like a whole one, so it is refused."""
+    """The reading in what stood without an end when the server closed.
+
+    Half a text looks like a whole one, so it is refused.
+    """
     lines = splitter.last()
     if line_format is LineFormat.TEXT:
         for _ in lines:

@@ -1,7 +1,7 @@
 """Templates of MQTT topics. Pure.
 
-`home/{room}/+/temperature` subscribes to `home/+/+/temperature` and gives the field `room`; `home/{rest...}` subscribes to `home/#`
-and gives all that follows in the field `rest`.
+`home/{room}/+/temperature` subscribes to `home/+/+/temperature` and gives the field `room`;
+`home/{rest...}` subscribes to `home/#` and gives all that follows in the field `rest`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class TopicTemplate:
         for number, part in enumerate(parts):
             named = _NAMED.fullmatch(part)
             if named is None and ("{" in part or "}" in part or (part != "+" and "+" in part)):
-                raise ValueError(f"{part!r}: a level is a text, + or {{field}}, the last one may be {{field...}}")
+                raise ValueError(
+                    f"{part!r}: a level is a text, + or {{field}}, the last one may be {{field...}}"
+                )
             if "#" in part and (part != "#" or number < len(parts) - 1):
                 raise ValueError("# stands alone at the end")
             if named is not None and not is_field(named[1]):
@@ -59,7 +61,9 @@ class TopicTemplate:
     def fields(self, topic: str) -> Mapping[str, str]:
         """The fields that a topic gives which the broker sent for this template."""
         levels = topic.split("/", len(self.names) - 1) if self.has_rest else topic.split("/")
-        return {name: level for name, level in zip(self.names, levels, strict=False) if name is not None}
+        return {
+            name: level for name, level in zip(self.names, levels, strict=False) if name is not None
+        }
 
 
 def _level(part: str, named: re.Match[str] | None) -> str:

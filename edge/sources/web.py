@@ -1,4 +1,6 @@
-"""What sources that ask a web server have in common: address, trust, credentials, and the name under which the log knows them."""
+"""What sources that ask a web server have in common: address, trust, credentials, and the name
+under which the log knows them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class WebConfig(SourceConfig):
     token_file: Path | None = None
     """File whose first line is sent as a bearer token to this host and to no other, mode 0600."""
     ca_file: Path | None = None
-    """PEM of the authority that signed the server's certificate; none: those that the machine trusts."""
+    """PEM of the authority that signed the server's certificate; none: those that the machine
+    trusts."""
 
     def owns(self) -> str:
         return self.url
@@ -48,7 +51,10 @@ class WebConfig(SourceConfig):
         return tls_context(self.ca_file) if self.url.startswith(("https:", "wss:")) else None
 
     def request(self, *headers: tuple[str, str]) -> Request:
-        """A request with these headers; the token is read anew each time, for tokens are changed. Raises ConfigError."""
+        """A request with these headers; the token is read anew each time, for tokens are changed.
+
+        Raises ConfigError.
+        """
         token = self.token()
         secret = () if token is None else (("Authorization", f"Bearer {token}"),)
         return Request(parse_url(self.url, "http", "https", "ws", "wss"), headers, secret)

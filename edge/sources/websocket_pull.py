@@ -1,8 +1,9 @@
 """Follows a WebSocket: each message is a JSON object, a list of them, or lines.
 
-Where messages have a field that counts or names them (`resume_field`), its last value is kept in the log with the readings, in one
-transaction, and goes into the address or into the first message (`{resume}`) of the next connection, so that the server can go on behind
-it. The protocol is `wsproto` (RFC 6455), without compression: no small message becomes a large one.
+Where messages have a field that counts or names them (`resume_field`), its last value is kept in
+the log with the readings, in one transaction, and goes into the address or into the first message
+(`{resume}`) of the next connection, so that the server can go on behind it. The protocol is
+`wsproto` (RFC 6455), without compression: no small message becomes a large one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ from edgewake.edge.intake_policy import Policy
 from edgewake.edge.retry_after import retry_after_s
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import SourceContext
-from edgewake.edge.sources.http_client import ANSWER_S, RETRY_AFTER_MAX_S, USER_AGENT, host_of, port_of, target_of
+from edgewake.edge.sources.http_client import (
+    ANSWER_S,
+    RETRY_AFTER_MAX_S,
+    USER_AGENT,
+    host_of,
+    port_of,
+    target_of,
+)
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web import WebSocketAddress
 from edgewake.protocol.clock import Clock
@@ -51,12 +59,14 @@ class WebSocketPullConfig(WebSocketAddress):
 
     type: Literal["websocket_pull"]
     hello: str = key(default="", max_length=8192)
-    """Text that is sent first, such as a subscription. `{resume}` in it, or in `url`, becomes the last value of `resume_field`,
-    written as inside a JSON string and as in an address."""
+    """Text that is sent first, such as a subscription. `{resume}` in it, or in `url`, becomes the
+    last value of `resume_field`, written as inside a JSON string and as in an address."""
     resume_field: str | None = None
-    """Field of a reading from whose last value the server goes on; none: the server begins where it likes."""
+    """Field of a reading from whose last value the server goes on; none: the server begins where it
+    likes."""
     silence_s: float = key(default=60.0, gt=0, le=3600)
-    """Seconds without a byte after which the connection is taken for dead. It is pinged after a third of it."""
+    """Seconds without a byte after which the connection is taken for dead. It is pinged after a
+    third of it."""
     message_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of a message; a longer one ends the connection."""
 
@@ -81,9 +91,16 @@ class WebSocketPull:
         url = urlsplit(self._config.url.replace(RESUME, quote(self._resume, safe="")))
         request = replace(request, url=url)
         async with connected(url.hostname or "", port_of(url), tls=self._tls) as (reader, writer):
-            headers = [(name.encode(), value.encode()) for name, value in (("User-Agent", USER_AGENT), *request.secret)]
+            headers = [
+                (name.encode(), value.encode())
+                for name, value in (("User-Agent", USER_AGENT), *request.secret)
+            ]
             protocol = WSConnection(ConnectionType.CLIENT)
-            writer.write(protocol.send(Request(host=host_of(url), target=target_of(url), extra_headers=headers)))
+            writer.write(
+                protocol.send(
+                    Request(host=host_of(url), target=target_of(url), extra_headers=headers)
+                )
+            )
             link = Link(protocol, reader, writer, self._config, self._clock)
             await link.accepted()
             if self._config.hello:
@@ -97,14 +114,25 @@ class WebSocketPull:
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
             return
-        resume = self._resume if self._config.resume_field is None else last_value(items, self._config.resume_field, self._resume)
+        resume = (
+            self._resume
+            if self._config.resume_field is None
+            else last_value(items, self._config.resume_field, self._resume)
+        )
         changed = resume != self._resume
-        await intake.put(await checked(intake, items), position=(self._config.position_name(), resume) if changed else None)
+        await intake.put(
+            await checked(intake, items),
+            position=(self._config.position_name(), resume) if changed else None,
+        )
         self._resume = resume
 
 
 def hello_of(hello: str, resume: str) -> str:
-    """What is said first. The value stands in it as in a JSON string: what a server wrote into its messages says nothing else. Pure."""
+    """What is said first.
+
+    The value stands in it as in a JSON string: what a server wrote into its messages says nothing
+    else. Pure.
+    """
     return hello.replace(RESUME, orjson.dumps(resume).decode()[1:-1])
 
 
@@ -113,7 +141,11 @@ def last_value(items: Sequence[Any], field: str, before: str) -> str:
     for item in reversed(items):
         body = _object(item)
         value = body.get(field)
-        if isinstance(value, str | int) and not isinstance(value, bool) and len(str(value).encode()) <= RESUME_BYTES_MAX:
+        if (
+            isinstance(value, str | int)
+            and not isinstance(value, bool)
+            and len(str(value).encode()) <= RESUME_BYTES_MAX
+        ):
             return str(value)
     return before
 
@@ -158,14 +190,19 @@ class Link:
         except TimeoutError as error:
             raise Unavailable(f"{self._config.url}: no answer within {ANSWER_S:.0f} s") from error
         if isinstance(event, RejectConnection):
-            said = {bytes(name).lower(): bytes(value) for name, value in event.headers}.get(b"retry-after", b"").decode("latin-1")
+            said = {bytes(name).lower(): bytes(value) for name, value in event.headers}.get(
+                b"retry-after", b""
+            ).decode("latin-1")
             wait_s = retry_after_s(said, self._clock.now_ms(), max_s=RETRY_AFTER_MAX_S)
             raise Unavailable(f"{self._config.url}: HTTP {event.status_code}", retry_after_s=wait_s)
         if not isinstance(event, AcceptConnection):
             raise RemoteError(f"{self._config.url}: no WebSocket")
 
     async def message(self) -> bytes:
-        """The next message. Raises Unavailable when the connection is over or silent, RemoteError for what is none."""
+        """The next message.
+
+        Raises Unavailable when the connection is over or silent, RemoteError for what is none.
+        """
         while True:
             event = await self._next()
             if isinstance(event, Message):
@@ -177,7 +214,9 @@ class Link:
                 self.send(event.response())
                 await self._drain()
             elif isinstance(event, CloseConnection):
-                why = f" ({event.reason!r})" if event.reason else ""  # the server's, or what wsproto found wrong with what it sent
+                why = (
+                    f" ({event.reason!r})" if event.reason else ""
+                )  # the server's, or what wsproto found wrong with what it sent
                 raise Unavailable(f"{self._config.url}: over, code {event.code}{why}")
 
     def _collect(self, event: Message[Any]) -> bool:
@@ -186,7 +225,9 @@ class Link:
         elif isinstance(event, BytesMessage):
             self._parts += event.data
         if len(self._parts) > self._config.message_bytes_max:
-            raise RemoteError(f"{self._config.url}: a message of more than {self._config.message_bytes_max} bytes")
+            raise RemoteError(
+                f"{self._config.url}: a message of more than {self._config.message_bytes_max} bytes"
+            )
         return event.message_finished
 
     async def _drain(self) -> None:

@@ -1,1 +1,4 @@
-"""The way up: which frame goes when, what frees it, when it goes again. `session` decides, `sender` acts."""
+"""The way up: which frame goes when, what frees it, when it goes again.
+
+`session` decides, `sender` acts.
+"""

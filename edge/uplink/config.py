@@ -23,19 +23,22 @@ class UplinkConfig(ConfigTable):
     """How readings travel."""
 
     inflight_frames_max: int = key(default=64, ge=1, le=10_000)
-    """Frames sent and not yet acknowledged by the cloud. 64 frames and a way of 50 ms are 1280 frames a second."""
+    """Frames sent and not yet acknowledged by the cloud. 64 frames and a way of 50 ms are 1280
+    frames a second."""
     inflight_bytes_max: int = key(default=1 << 20, ge=1 << 10)
     """Bytes of them, in memory too."""
     frame_readings_max: int = key(default=1_000, ge=1, le=FRAME_READINGS_MAX)
-    """Readings in one frame. Beyond a thousand nothing is saved and more is sent twice after a loss."""
+    """Readings in one frame. Beyond a thousand nothing is saved and more is sent twice after a
+    loss."""
     frame_bytes_max: int = key(default=256 << 10, ge=1 << 10, le=FRAME_BYTES_MAX - (64 << 10))
     """Bytes of a frame before compression; a single larger reading still goes alone."""
     qos: Literal[0, 1] = 1
-    """MQTT's quality of service for logged frames. 0: the broker confirms nothing and has a third of the work; the acknowledgements of the
-    cloud, several in one message, are all that counts. 1: the broker confirms each frame and queues it while no bridge lives."""
+    """MQTT's quality of service for logged frames. 0: the broker confirms nothing and has a third
+    of the work; the acknowledgements of the cloud, several in one message, are all that counts. 1:
+    the broker confirms each frame and queues it while no bridge lives."""
     ack_timeout_s: float = key(default=10.0, gt=0)
-    """A frame that the cloud did not acknowledge for so long is sent again; doubled at each attempt. One that three later frames have
-    overtaken is sent again sooner."""
+    """A frame that the cloud did not acknowledge for so long is sent again; doubled at each
+    attempt. One that three later frames have overtaken is sent again sooner."""
     ack_timeout_max_s: float = key(default=120.0, gt=0)
     """Bound of that doubling: the longest time until an old frame is sent again after an outage."""
     backoff_min_s: float = key(default=0.2, gt=0)
@@ -43,17 +46,22 @@ class UplinkConfig(ConfigTable):
     backoff_max_s: float = key(default=30.0, gt=0)
     """Bound of it: the longest time until this device connects again after an outage."""
     keepalive_s: int = key(default=10, ge=1, le=3600)
-    """Silence after which the broker is asked for a sign of life; a dead line is noticed within twice that."""
+    """Silence after which the broker is asked for a sign of life; a dead line is noticed within
+    twice that."""
     status_interval_s: float = key(default=10.0, gt=0)
     """How often the device says how it is."""
     drain_s: float = key(default=2.0, ge=0, le=60)
-    """How long a stopping agent waits for acknowledgements. What is not acknowledged then is sent after the next start."""
+    """How long a stopping agent waits for acknowledgements. What is not acknowledged then is sent
+    after the next start."""
     bytes_per_s_max: int | None = key(default=None, ge=128)
-    """Bytes a second that the readings of all lanes take of the link on average, MQTT included; beyond, they wait. None: all there is."""
+    """Bytes a second that the readings of all lanes take of the link on average, MQTT included;
+    beyond, they wait. None: all there is."""
     hours: Annotated[dict[Lane, tuple[str, ...]], Check(_hours)] = key(default_factory=dict)
-    """Hours of the day, UTC, in which a lane sends, e.g. `bulk = ["22:00-06:00"]`; it waits in the log meanwhile. None: always."""
+    """Hours of the day, UTC, in which a lane sends, e.g. `bulk = ["22:00-06:00"]`; it waits in the
+    log meanwhile. None: always."""
     home_after_s: float = key(default=300.0, gt=0)
-    """Connected to a broker of `[[fallback]]`: how often is looked whether `[mqtt]` answers again, to go back to it."""
+    """Connected to a broker of `[[fallback]]`: how often is looked whether `[mqtt]` answers again,
+    to go back to it."""
     one_way_queue_max: int = key(default=1_000, ge=1)
     """Readings of one_way streams that wait for the connection; the oldest go first, counted."""
     one_way_queue_bytes_max: int = key(default=1 << 20, ge=1)

@@ -1,7 +1,8 @@
 """How fast the link is, and what follows for frames and keepalive. Pure.
 
-A frame is one write: what is more urgent waits until it is through. So a frame holds at most what the link carries in FRAME_S. The speed is
-measured while bytes wait the whole time; bytes that did not have to wait prove a lower bound only.
+A frame is one write: what is more urgent waits until it is through. So a frame holds at most what
+the link carries in FRAME_S. The speed is measured while bytes wait the whole time; bytes that did
+not have to wait prove a lower bound only.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from edgewake.edge.liveness import Outgoing
 FRAME_S: Final = 2.0
 """Seconds of the link's speed that one frame may take."""
 FRAME_BYTES_FIRST: Final = 32 * 1024
-"""Bytes of a frame before anything is known: 4 s at 64 kbit/s, and a fast link proves itself within a second."""
+"""Bytes of a frame before anything is known: 4 s at 64 kbit/s, and a fast link proves itself within
+a second."""
 FRAME_BYTES_MIN: Final = 2 * 1024
-"""Bytes of a frame on the slowest link: below that what a packet costs beside its frame weighs too much."""
+"""Bytes of a frame on the slowest link: below that what a packet costs beside its frame weighs too
+much."""
 SAMPLE_S: Final = 0.5
 """Seconds of one measurement at least."""
 GROWTH: Final = 1.5
-"""A link on which nothing waited any more may have become faster: so much more is tried at each measurement."""
+"""A link on which nothing waited any more may have become faster: so much more is tried at each
+measurement."""
 PACKET_KEEPALIVES: Final = 3
-"""A packet on its way may take at most a third of the keepalive: a broker counts whole packets as signs of life."""
+"""A packet on its way may take at most a third of the keepalive: a broker counts whole packets as
+signs of life."""
 KEEPALIVE_MAX_S: Final = 120
 """Bound of a keepalive that is prolonged for a slow link."""
 
@@ -36,7 +41,10 @@ class Goodput:
         self._last: tuple[float, Outgoing] | None = None
 
     def connected(self) -> None:
-        """A new connection: its counters begin anew. It may be another network: what was proven holds no more; that it is slow does."""
+        """A new connection: its counters begin anew.
+
+        It may be another network: what was proven holds no more; that it is slow does.
+        """
         self._last = None
         self._proven = 0.0
 
@@ -61,7 +69,9 @@ class Goodput:
             self.bytes_per_s = max(rate, self.bytes_per_s * GROWTH)
 
     def frame_bytes(self, most: int, *, cap_bytes_per_s: float | None = None) -> int:
-        """Bytes that the next frames may have, at most `most`, and what a cap lets through in FRAME_S."""
+        """Bytes that the next frames may have, at most `most`, and what a cap lets through in
+        FRAME_S.
+        """
         if cap_bytes_per_s is not None:
             most = min(most, max(FRAME_BYTES_MIN, int(FRAME_S * cap_bytes_per_s)))
         if self.bytes_per_s is None:
@@ -72,4 +82,6 @@ class Goodput:
         """The keepalive to ask for, if a packet of `largest` bytes is to be sent."""
         if not self.bytes_per_s:
             return configured_s
-        return max(configured_s, min(KEEPALIVE_MAX_S, int(PACKET_KEEPALIVES * largest / self.bytes_per_s)))
+        return max(
+            configured_s, min(KEEPALIVE_MAX_S, int(PACKET_KEEPALIVES * largest / self.bytes_per_s))
+        )

@@ -1,4 +1,5 @@
-"""Readings that may be lost: they wait in a bounded queue for the connection, and go out with QoS 0, as plain JSON objects.
+"""Readings that may be lost: they wait in a bounded queue for the connection, and go out with QoS
+0, as plain JSON objects.
 
 What is lost here is counted by stream and reason until somebody says it (`take_unsaid`).
 """
@@ -15,7 +16,8 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.mqtt_link import TooLarge
 
 QUEUE_FULL: Final = "one_way_queue"
-"""Reason of a loss: newer ones took its place in the queue while there was no connection, or a slow one."""
+"""Reason of a loss: newer ones took its place in the queue while there was no connection, or a slow
+one."""
 TOO_LARGE: Final = "oversize"
 """Reason of a loss: the broker takes no packet as large."""
 STOPPED: Final = "stopped"
@@ -44,7 +46,9 @@ class OneWay:
             payload = orjson.dumps({"t": t, **fields})
             self._waiting.append((stream, payload))
             self._bytes += len(payload)
-            while len(self._waiting) > self._readings_max or (self._bytes > self._bytes_max and len(self._waiting) > 1):
+            while len(self._waiting) > self._readings_max or (
+                self._bytes > self._bytes_max and len(self._waiting) > 1
+            ):
                 gone, _ = self._take()
                 self._drop(gone, QUEUE_FULL)
 
@@ -63,7 +67,9 @@ class OneWay:
             self._drop(stream, STOPPED)
 
     def take_unsaid(self) -> dict[tuple[str, str], int]:
-        """What was lost since the last call, by stream and reason: as many as there are streams, times three."""
+        """What was lost since the last call, by stream and reason: as many as there are streams,
+        times three.
+        """
         unsaid, self._unsaid = self._unsaid, Counter()
         return dict(unsaid)
 

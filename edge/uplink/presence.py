@@ -1,4 +1,6 @@
-"""What the device says of itself: that it is there, now and then; that it goes; and, by the broker, that it went without a word."""
+"""What the device says of itself: that it is there, now and then; that it goes; and, by the broker,
+that it went without a word.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from edgewake.protocol.device import DeviceState, DeviceStatus
 class Presence:
     """The messages on the device's status topic."""
 
-    def __init__(self, device: str, clock: Clock, status: Callable[[], DeviceStatus], *, interval_s: float) -> None:
+    def __init__(
+        self, device: str, clock: Clock, status: Callable[[], DeviceStatus], *, interval_s: float
+    ) -> None:
         self._device = device
         self._topic = topics.status(device)
         self._clock = clock
@@ -33,7 +37,9 @@ class Presence:
         """For a connection that begins now."""
         self._connected_at = self._clock.now_ms()
         self.due_s = 0.0
-        last = DeviceStatus(device=self._device, state=DeviceState.OFFLINE, connected_at=self._connected_at)
+        last = DeviceStatus(
+            device=self._device, state=DeviceState.OFFLINE, connected_at=self._connected_at
+        )
         return mqtt5.Will(self._topic, payload=_json(last), qos=self.will_qos)
 
     def say(self, link: MqttLink, now_s: float, *, has_room: bool, confirmed: bool) -> None:
@@ -48,11 +54,16 @@ class Presence:
     async def goodbye(self, link: MqttLink) -> None:
         """Say it, and close."""
         offline = DeviceStatus(
-            device=self._device, state=DeviceState.OFFLINE, sent_at=self._clock.now_ms(), connected_at=self._connected_at
+            device=self._device,
+            state=DeviceState.OFFLINE,
+            sent_at=self._clock.now_ms(),
+            connected_at=self._connected_at,
         )
         link.publish(self._topic, _json(offline), confirmed=False)
         await link.close()
 
 
 def _json(status: DeviceStatus) -> bytes:
-    return orjson.dumps({name: value for name, value in asdict(status).items() if value is not None})
+    return orjson.dumps(
+        {name: value for name, value in asdict(status).items() if value is not None}
+    )

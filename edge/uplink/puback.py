@@ -1,7 +1,8 @@
 """What the broker's PUBACK means for a frame (MQTT 5, section 3.4.2.1). Pure.
 
-None of them frees a frame: only the cloud's acknowledgement does. But a frame that the broker will never take must not be sent for ever,
-and a stream that it does not take now must not be sent in a loop.
+None of them frees a frame: only the cloud's acknowledgement does. But a frame that the broker will
+never take must not be sent for ever, and a stream that it does not take now must not be sent in a
+loop.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ class Puback(StrEnum):
     """What follows for the frame."""
 
     RECEIVED = "received"
-    """The broker has it. It is sent again when the cloud stays silent; so also if nobody has subscribed (0x10): no bridge lives."""
+    """The broker has it. It is sent again when the cloud stays silent; so also if nobody has
+    subscribed (0x10): no bridge lives."""
     NOT_NOW = "not_now"
-    """The stream waits, longer each time, and its oldest frame alone is tried. A missing right (0x87) is among these: the readings
-    are good, and an operator can grant it."""
+    """The stream waits, longer each time, and its oldest frame alone is tried. A missing right
+    (0x87) is among these: the readings are good, and an operator can grant it."""
     NEVER = "never"
     """The broker refuses these bytes or this topic whenever they come."""
 

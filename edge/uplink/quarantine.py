@@ -1,8 +1,9 @@
 """Frames that can never get through to the cloud, kept on the device for people.
 
-A frame that the broker refuses for good, or that is larger than it takes, would be sent for ever and block its stream. It is taken out: its
-number becomes a gap that the cloud is told of, and its bytes are kept here. One file per frame, `STREAM.EPOCH.FRAME`: a line of JSON that
-says what it is and why it is here, then the payload as it was sent.
+A frame that the broker refuses for good, or that is larger than it takes, would be sent for ever
+and block its stream. It is taken out: its number becomes a gap that the cloud is told of, and its
+bytes are kept here. One file per frame, `STREAM.EPOCH.FRAME`: a line of JSON that says what it is
+and why it is here, then the payload as it was sent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from edgewake.edge.log.work import OutFrame
 
 QUARANTINE_NAME: Final = "quarantine"
 QUARANTINE_BYTES_MAX: Final = 16 << 20
-"""Bytes of all files. At the bound the oldest go: what happens again and again is shown by the latest as well."""
+"""Bytes of all files. At the bound the oldest go: what happens again and again is shown by the
+latest as well."""
 
 
 class Quarantine:
@@ -47,7 +49,10 @@ class Quarantine:
         durable_file.replace(self._directory / f"{key.stream}.{key.epoch}.{key.frame}", data)
 
     def _make_room(self, size: int) -> None:
-        """Of files alone: a folder or a link there is somebody else's. One that goes meanwhile was taken away by hand."""
+        """Of files alone: a folder or a link there is somebody else's.
+
+        One that goes meanwhile was taken away by hand.
+        """
         found: list[tuple[int, int, str]] = []
         with os.scandir(self._directory) as entries:
             for entry in entries:

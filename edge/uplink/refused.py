@@ -1,4 +1,6 @@
-"""Frames that will never get through: out of the session at once, out of the log when their bytes are in quarantine."""
+"""Frames that will never get through: out of the session at once, out of the log when their bytes
+are in quarantine.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ log = logging.getLogger("edgewake.uplink")
 class Refused:
     """Those that are on their way there."""
 
-    def __init__(self, session: UplinkSession, events: EventLog, quarantine: Quarantine, clock: Clock) -> None:
+    def __init__(
+        self, session: UplinkSession, events: EventLog, quarantine: Quarantine, clock: Clock
+    ) -> None:
         self._session = session
         self._events = events
         self._quarantine = quarantine
@@ -46,13 +50,23 @@ class Refused:
             frame, reason, why = self._waiting[0]
             key = frame.key
             try:
-                await in_daemon_thread(partial(self._quarantine.keep, frame, why=why, now_ms=self._clock.now_ms()), name="quarantine")
+                await in_daemon_thread(
+                    partial(self._quarantine.keep, frame, why=why, now_ms=self._clock.now_ms()),
+                    name="quarantine",
+                )
             except OSError as error:
-                log.error("frame %s cannot be kept in quarantine: %s", key, error, extra={"event": "uplink.quarantine_failed"})
+                log.error(
+                    "frame %s cannot be kept in quarantine: %s",
+                    key,
+                    error,
+                    extra={"event": "uplink.quarantine_failed"},
+                )
             self._waiting.popleft()
             self._events.free(key, reason)
             self.quarantined += 1
             log.error(
-                "frame %s/%d/%d with %d readings cannot be sent and was taken out: %s", key.stream, key.epoch, key.frame, frame.count, why,
-                extra={"event": "uplink.quarantined", "stream": key.stream, "readings": frame.count, "reason": reason.value},
+                "frame %s/%d/%d with %d readings cannot be sent and was taken out: %s", key.stream,
+                key.epoch, key.frame, frame.count, why,
+                extra={"event": "uplink.quarantined", "stream": key.stream, "readings": frame.count,
+                    "reason": reason.value},
             )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Which broker the uplink is at: home, or one of the addresses that stand in for it. The shell around `schedule.Brokers`."""
+"""Which broker the uplink is at: home, or one of the addresses that stand in for it.
+
+The shell around `schedule.Brokers`.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,21 @@ LOOK_TIMEOUT_S: Final = 5.0
 class Route:
     """Addresses in the order of preference, the first is home. `broker` is the one to use."""
 
-    def __init__(self, addresses: Sequence[BrokerConfig], config: UplinkConfig, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[BrokerConfig],
+        config: UplinkConfig,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
         self._addresses = addresses
         self._clock = clock
         self._brokers = Brokers(
-            len(addresses), minimum_s=config.backoff_min_s, maximum_s=config.backoff_max_s, home_after_s=config.home_after_s, rng=rng
+            len(addresses),
+            minimum_s=config.backoff_min_s,
+            maximum_s=config.backoff_max_s,
+            home_after_s=config.home_after_s,
+            rng=rng,
         )
         self._index = 0
         self._began_s: float | None = None
@@ -63,8 +76,12 @@ class Route:
         self._brokers.ended(self._index, now_s, lasted_s=lasted_s)
 
     def look_for_home(self, go: Callable[[], None]) -> None:
-        """When it is time, and we are elsewhere: see in the background whether home answers, and call `go` where it does."""
-        if self._brokers.home_is_due(self._clock.monotonic_s()) and (self._look is None or self._look.done()):
+        """When it is time, and we are elsewhere: see in the background whether home answers, and
+        call `go` where it does.
+        """
+        if self._brokers.home_is_due(self._clock.monotonic_s()) and (
+            self._look is None or self._look.done()
+        ):
             self._look = asyncio.create_task(self._look_for_home(go), name="look for home")
 
     async def _look_for_home(self, go: Callable[[], None]) -> None:

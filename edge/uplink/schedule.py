@@ -1,4 +1,6 @@
-"""When and where the uplink may send: a cap of its bandwidth, hours of the day, one of several brokers. Pure: time is an argument."""
+"""When and where the uplink may send: a cap of its bandwidth, hours of the day, one of several
+brokers. Pure: time is an argument.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)
 
 
 class Cap:
-    """At most so many bytes a second on average; None: no bound. A packet goes when nothing is owed, and may then owe: it is never cut."""
+    """At most so many bytes a second on average; None: no bound.
+
+    A packet goes when nothing is owed, and may then owe: it is never cut.
+    """
 
     def __init__(self, bytes_per_s: float | None) -> None:
         self._bytes_per_s = bytes_per_s
@@ -38,7 +43,9 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """A part of every day, UTC, by minutes: from the first to before the last; over midnight where the last is the smaller one."""
+    """A part of every day, UTC, by minutes: from the first to before the last; over midnight where
+    the last is the smaller one.
+    """
 
     first: int
     last: int
@@ -65,14 +72,29 @@ class Hours:
 
 def closed_lanes(hours: Mapping[Lane, Sequence[Hours]], now_ms: int) -> frozenset[Lane]:
     """Lanes that have hours, and none of them is now."""
-    return frozenset(lane for lane, of in hours.items() if of and not any(each.holds(now_ms) for each in of))
+    return frozenset(
+        lane for lane, of in hours.items() if of and not any(each.holds(now_ms) for each in of)
+    )
 
 
 class Brokers:
-    """Which address is tried when. The first is home: it is preferred, and gone back to from any other."""
+    """Which address is tried when.
 
-    def __init__(self, count: int, *, minimum_s: float, maximum_s: float, home_after_s: float, rng: random.Random) -> None:
-        """Each address has its own back-off from `minimum_s` to `maximum_s`; elsewhere home is looked for every `home_after_s`."""
+    The first is home: it is preferred, and gone back to from any other.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        minimum_s: float,
+        maximum_s: float,
+        home_after_s: float,
+        rng: random.Random,
+    ) -> None:
+        """Each address has its own back-off from `minimum_s` to `maximum_s`; elsewhere home is
+        looked for every `home_after_s`.
+        """
         self._backoffs = [Backoff(minimum_s, maximum_s, rng) for _ in range(count)]
         self._until_s = [float("-inf")] * count
         self._failures = [0] * count
@@ -84,10 +106,15 @@ class Brokers:
     def choose(self, now_s: float) -> tuple[int, float]:
         """The address to try next, and the seconds until then.
 
-        Of those that need wait no longer than the shortest wait the one that failed least, then the first in order; one failure is none, so
-        home is tried twice before the next has its turn. Where all wait longer, the one whose wait is over first.
+        Of those that need wait no longer than the shortest wait the one that failed least, then the
+        first in order; one failure is none, so home is tried twice before the next has its turn.
+        Where all wait longer, the one whose wait is over first.
         """
-        ready = [index for index, until_s in enumerate(self._until_s) if until_s <= now_s + self._minimum_s]
+        ready = [
+            index
+            for index, until_s in enumerate(self._until_s)
+            if until_s <= now_s + self._minimum_s
+        ]
         if ready:
             index = min(ready, key=lambda each: (max(1, self._failures[each]), each))
             return index, max(0.0, self._until_s[index] - now_s)

@@ -1,7 +1,10 @@
-"""The uplink: frames of the log to the broker, acknowledgements of the cloud to the log. The asyncio shell around `uplink_session`.
+"""The uplink: frames of the log to the broker, acknowledgements of the cloud to the log.
 
-Durable first: a frame comes here when its bytes are committed; it is freed when the cloud's acknowledgement came, and by nothing else.
-Every attempt is a compact message (`edgewake.protocol.compact`), which carries `sent_at`.
+The asyncio shell around `uplink_session`.
+
+Durable first: a frame comes here when its bytes are committed; it is freed when the cloud's
+acknowledgement came, and by nothing else. Every attempt is a compact message
+(`edgewake.protocol.compact`), which carries `sent_at`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,14 @@ from edgewake.edge.liveness import Outgoing
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.work import FrameKey, OutFrame
-from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, PACKET_BYTES_MIN, MqttLink, TooLarge, WillRefused, connect
+from edgewake.edge.mqtt_link import (
+    CONNECT_TIMEOUT_S,
+    PACKET_BYTES_MIN,
+    MqttLink,
+    TooLarge,
+    WillRefused,
+    connect,
+)
 from edgewake.edge.uplink import puback
 from edgewake.edge.uplink.config import Sending
 from edgewake.edge.uplink.goodput import Goodput
@@ -48,12 +58,15 @@ log = logging.getLogger("edgewake.uplink")
 TICK_S: Final = 1.0
 """Longest wait before time-outs are looked at again."""
 PACKET_OVERHEAD_BYTES: Final = 512
-"""Bytes of a packet beside the frame at most: topic, content type, `sent_at`; and room for what TLS adds."""
+"""Bytes of a packet beside the frame at most: topic, content type, `sent_at`; and room for what TLS
+adds."""
 FRAME_OVERHEAD_BYTES: Final = 60
-"""Bytes of it that a packet usually takes, for the cap: 25 of MQTT with a topic alias, 22 of TLS, and a part of the answer to it."""
+"""Bytes of it that a packet usually takes, for the cap: 25 of MQTT with a topic alias, 22 of TLS,
+and a part of the answer to it."""
 SENT_AT: Final = "sent_at"
 SAY_LOST_S: Final = 10.0
-"""Losses of one_way streams are said in one gap per stream and reason for so long: a gap is a write, of which these streams make none."""
+"""Losses of one_way streams are said in one gap per stream and reason for so long: a gap is a
+write, of which these streams make none."""
 
 
 class Uplink:
@@ -70,7 +83,9 @@ class Uplink:
         inbox: Inbox | None = None,
         feeds: Feeds | None = None,
     ) -> None:
-        """`inbox` gets what the cloud sends beside its answers, `feeds` what others sent to the cloud."""
+        """`inbox` gets what the cloud sends beside its answers, `feeds` what others sent to the
+        cloud.
+        """
         self._config = config
         self._events = events
         self._clock = clock
@@ -85,18 +100,26 @@ class Uplink:
         self._route = Route(addresses, config.uplink, clock, rng)
         self._time_floor = TimeFloor()
         self._cap = Cap(config.uplink.bytes_per_s_max)
-        self._hours = {lane: tuple(map(Hours.parse, of)) for lane, of in config.uplink.hours.items()}
+        self._hours = {
+            lane: tuple(map(Hours.parse, of)) for lane, of in config.uplink.hours.items()
+        }
         self._goodput = Goodput()
         self._packet_bytes_max = PACKET_BYTES_MAX
         """The largest packet that the broker takes, as far as it let us know by disconnecting."""
         self._may_alias = True
         """Until a broker refuses the topic aliases that it offered."""
         self.session = UplinkSession(
-            ack_timeout_s=config.uplink.ack_timeout_s, ack_timeout_max_s=config.uplink.ack_timeout_max_s, lane=events.lane
+            ack_timeout_s=config.uplink.ack_timeout_s,
+            ack_timeout_max_s=config.uplink.ack_timeout_max_s,
+            lane=events.lane,
         )
-        self._presence = Presence(config.device, clock, status, interval_s=config.uplink.status_interval_s)
+        self._presence = Presence(
+            config.device, clock, status, interval_s=config.uplink.status_interval_s
+        )
         self.refused = Refused(self.session, events, Quarantine(config.data_dir), clock)
-        self.one_way = OneWay(config.uplink.one_way_queue_max, config.uplink.one_way_queue_bytes_max)
+        self.one_way = OneWay(
+            config.uplink.one_way_queue_max, config.uplink.one_way_queue_bytes_max
+        )
         self._said_lost_s = float("-inf")
         self._link: MqttLink | None = None
         self._wake = asyncio.Event()
@@ -131,7 +154,12 @@ class Uplink:
             if self.session.stopped:
                 break
             wait_s = self._route.choose()
-            log.warning("offline: %s; next try in %.1f s", why, wait_s, extra={"event": "uplink.offline", "why": why})
+            log.warning(
+                "offline: %s; next try in %.1f s",
+                why,
+                wait_s,
+                extra={"event": "uplink.offline", "why": why},
+            )
             await sleep_or(self._clock, wait_s, self._draining)
             if self._draining.is_set():
                 self.session.move(UplinkEvent.DRAIN)
@@ -139,7 +167,10 @@ class Uplink:
         self._say_lost()
 
     def drain(self) -> None:
-        """Send and wait for acknowledgements for at most `drain_s`, say goodbye, stop. What is left is sent after the next start."""
+        """Send and wait for acknowledgements for at most `drain_s`, say goodbye, stop.
+
+        What is left is sent after the next start.
+        """
         self._draining.set()
         self._events.hurry()
         if self.session.state is UplinkState.STREAMING:
@@ -164,7 +195,8 @@ class Uplink:
         broker = self._route.broker
         log.info(
             "connected to %s:%d", broker.host, broker.port,
-            extra={"event": "uplink.connected", "unacked": len(session), "home": self._route.is_home},
+            extra={"event": "uplink.connected", "unacked": len(session),
+                "home": self._route.is_home},
         )  # fmt: skip
         self._link = link
         self.turned.set()
@@ -187,7 +219,9 @@ class Uplink:
         return link.lost.result()
 
     async def _open_unless_stopped(self) -> MqttLink | None:
-        """The open connection; None where the agent is to stop meanwhile: what it has is sent after the next start."""
+        """The open connection; None where the agent is to stop meanwhile: what it has is sent after
+        the next start.
+        """
         opening = asyncio.ensure_future(self._open())
         stop = asyncio.ensure_future(self._draining.wait())
         try:
@@ -205,7 +239,11 @@ class Uplink:
             self._time_floor.prepare(tls, self._clock.now_ms())
         link = await connect(broker, tls, self._new_link)
         try:
-            if tls is not None and (why := self._time_floor.opened(link.certificate, self._clock.now_ms())) is not None:
+            if (
+                tls is not None
+                and (why := self._time_floor.opened(link.certificate, self._clock.now_ms()))
+                is not None
+            ):
                 raise Unavailable(why)
             self.session.move(UplinkEvent.CONNECTED)
             will = self._presence.will()
@@ -215,11 +253,19 @@ class Uplink:
             link.on_counters = lambda now_s, outgoing: self._on_counters(link, now_s, outgoing)
             link.packet_bytes_max = self._packet_bytes_max
             link.may_alias = self._may_alias
-            await link.open(self._config.device, broker, keepalive_s=keepalive_s, asked_s=asked_s, will=will)
+            await link.open(
+                self._config.device, broker, keepalive_s=keepalive_s, asked_s=asked_s, will=will
+            )
             self._asks_puback = link.confirms and self._config.uplink.qos == 1
-            refused = await link.subscribe(self._ack_topic, *([self._down_topic + "+"] if self._inbox else ()))
+            refused = await link.subscribe(
+                self._ack_topic, *([self._down_topic + "+"] if self._inbox else ())
+            )
             if refused:
-                log.warning("the broker lets nothing come down: %s", refused, extra={"event": "downlink.not_subscribed"})
+                log.warning(
+                    "the broker lets nothing come down: %s",
+                    refused,
+                    extra={"event": "downlink.not_subscribed"},
+                )
             self.session.move(UplinkEvent.SUBSCRIBED)
         except WillRefused:
             self._presence.will_qos = mqtt5.QoS.AT_MOST_ONCE
@@ -231,18 +277,29 @@ class Uplink:
         return link
 
     def _new_link(self) -> MqttLink:
-        link = MqttLink(on_message=lambda packet: self._on_message(link, packet), on_puback=self._on_puback)
+        link = MqttLink(
+            on_message=lambda packet: self._on_message(link, packet), on_puback=self._on_puback
+        )
         return link
 
     def _on_counters(self, link: MqttLink, now_s: float, outgoing: Outgoing) -> str | None:
-        """About once a second: measure the link, cut the next frames to it. Why the connection is dead; None while it lives."""
+        """About once a second: measure the link, cut the next frames to it.
+
+        Why the connection is dead; None while it lives.
+        """
         self._goodput.sample(now_s, outgoing)
         if link is self._link:
             self._events.set_frame_bytes(self._frame_bytes(link))
-        return None if link.liveness is None else link.liveness.check(now_s, outgoing, self.session.oldest_publish)
+        return (
+            None
+            if link.liveness is None
+            else link.liveness.check(now_s, outgoing, self.session.oldest_publish)
+        )
 
     def _frame_bytes(self, link: MqttLink) -> int:
-        most = min(self._config.uplink.frame_bytes_max, link.packet_bytes_max - PACKET_OVERHEAD_BYTES)
+        most = min(
+            self._config.uplink.frame_bytes_max, link.packet_bytes_max - PACKET_OVERHEAD_BYTES
+        )
         return self._goodput.frame_bytes(most, cap_bytes_per_s=self._config.uplink.bytes_per_s_max)
 
     async def _stream(self, link: MqttLink) -> None:
@@ -259,7 +316,9 @@ class Uplink:
                 link.cut(why)
                 break
             self._route.look_for_home(lambda: link.cut("home answers again"))
-            self._presence.say(link, now_s, has_room=bool(self._room()), confirmed=self._asks_puback)
+            self._presence.say(
+                link, now_s, has_room=bool(self._room()), confirmed=self._asks_puback
+            )
             self._pump()
             if self.session.state is UplinkState.DRAINING:
                 drain_until_s = drain_until_s or now_s + self._config.uplink.drain_s
@@ -270,21 +329,31 @@ class Uplink:
             await self._until_due(now_s, drain_until_s)
 
     def _say_lost(self, now_s: float = float("-inf")) -> None:
-        """Let the log tell the cloud what was lost of the one_way streams, now that they flow again, or that the agent stops."""
+        """Let the log tell the cloud what was lost of the one_way streams, now that they flow
+        again, or that the agent stops.
+        """
         self._said_lost_s = now_s
         for (stream, reason), count in self.one_way.take_unsaid().items():
             log.error(
                 "%d readings of the one_way stream %s were lost: %s", count, stream, reason,
-                extra={"event": "uplink.one_way_lost", "stream": stream, "count": count, "reason": reason},
+                extra={"event": "uplink.one_way_lost", "stream": stream, "count": count,
+                    "reason": reason},
             )  # fmt: skip
             self._events.stream(stream).lose(count, reason)
 
     def _all_sent(self) -> bool:
-        return not len(self.session) and not len(self.one_way) and not len(self.refused) and self._events.all_framed
+        return (
+            not len(self.session)
+            and not len(self.one_way)
+            and not len(self.refused)
+            and self._events.all_framed
+        )
 
     async def _until_due(self, now_s: float, drain_until_s: float | None) -> None:
         times = [self._presence.due_s, now_s + TICK_S, drain_until_s]
-        if self._room():  # without room nothing can be done about it, and `_pump` is called when there is some
+        if (
+            self._room()
+        ):  # without room nothing can be done about it, and `_pump` is called when there is some
             times.append(self.session.next_due_s())
         times.append(self._cap.due_s(now_s))
         wait_s = max(0.0, min(at for at in times if at is not None) - now_s)
@@ -301,7 +370,11 @@ class Uplink:
         link = self._link
         if link is None or self._cap.due_s(self._clock.monotonic_s()) is not None:
             return 0
-        return link.room if self._asks_puback else self._config.uplink.inflight_frames_max * link.is_writable
+        return (
+            link.room
+            if self._asks_puback
+            else self._config.uplink.inflight_frames_max * link.is_writable
+        )
 
     def _pump(self) -> None:
         """Send what may be sent now."""
@@ -326,14 +399,24 @@ class Uplink:
 
     def _publish(self, link: MqttLink, frame: OutFrame) -> int | None:
         key = frame.key
-        payload = compact.encode(Compact(self._clock.now_ms(), key.epoch, key.frame, frame.content_type, frame.payload))
+        payload = compact.encode(
+            Compact(self._clock.now_ms(), key.epoch, key.frame, frame.content_type, frame.payload)
+        )
         topic = topics.up(self._config.device, key.stream)
-        return link.publish(topic, payload, confirmed=self._asks_puback, aliased=True, content_type=COMPACT_TYPE)
+        return link.publish(
+            topic, payload, confirmed=self._asks_puback, aliased=True, content_type=COMPACT_TYPE
+        )
 
     def _publish_one_way(self, link: MqttLink, stream: str, payload: bytes, now_s: float) -> None:
         self._cap.spent(len(payload) + FRAME_OVERHEAD_BYTES, now_s)
         sent_at = [(SENT_AT, str(self._clock.now_ms()))]
-        link.publish(topics.up(self._config.device, stream), payload, confirmed=False, aliased=True, user_properties=sent_at)
+        link.publish(
+            topics.up(self._config.device, stream),
+            payload,
+            confirmed=False,
+            aliased=True,
+            user_properties=sent_at,
+        )
 
     def _on_puback(self, packet_id: int, reason: int) -> None:
         paused = self.session.paused_streams
@@ -341,12 +424,17 @@ class Uplink:
         if reason and found is not None:
             key, says = found
             log.warning(
-                "the broker answered %s to frame %s/%d/%d", puback.name(reason), key.stream, key.epoch, key.frame,
+                "the broker answered %s to frame %s/%d/%d", puback.name(reason), key.stream,
+                key.epoch, key.frame,
                 extra={"event": "uplink.puback", "reason": reason, "stream": key.stream},
             )  # fmt: skip
             frame = self.session.frame(key)
             if says is Puback.NEVER and frame is not None:
-                self._refuse(frame, puback.REJECT_REASONS[reason], f"the broker refuses it for good: {puback.name(reason)}")
+                self._refuse(
+                    frame,
+                    puback.REJECT_REASONS[reason],
+                    f"the broker refuses it for good: {puback.name(reason)}",
+                )
         self._pauses_changed(paused)
         self._pump()
 
@@ -359,11 +447,17 @@ class Uplink:
     def _keep_hours(self) -> None:
         """Lanes whose hours have ended wait in the log."""
         now_ms = self._clock.now_ms()
-        closed = closed_lanes(self._hours, now_ms) if now_ms >= CLOCK_FLOOR_MS else frozenset()  # unset, it knows no hours
+        closed = (
+            closed_lanes(self._hours, now_ms) if now_ms >= CLOCK_FLOOR_MS else frozenset()
+        )  # unset, it knows no hours
         if closed != self.session.closed_lanes:
             self.session.closed_lanes = closed
             self._events.pause(self.session.paused_streams, closed)
-            log.info("lanes that wait for their hours: %s", ", ".join(sorted(closed)) or "none", extra={"event": "uplink.hours"})
+            log.info(
+                "lanes that wait for their hours: %s",
+                ", ".join(sorted(closed)) or "none",
+                extra={"event": "uplink.hours"},
+            )
 
     def _refuse(self, frame: OutFrame, reason: RejectReason, why: str) -> None:
         paused = self.session.paused_streams
@@ -391,7 +485,12 @@ class Uplink:
             if kind == FEED and self._feeds is not None:
                 self._feeds.take(packet.payload, lambda reason: link.acknowledge(packet, reason))
                 return True
-            self._inbox.take(kind, packet.payload, packet.message_expiry_interval, lambda reason: link.acknowledge(packet, reason))
+            self._inbox.take(
+                kind,
+                packet.payload,
+                packet.message_expiry_interval,
+                lambda reason: link.acknowledge(packet, reason),
+            )
             return True
         return False
 
@@ -399,7 +498,9 @@ class Uplink:
         try:
             answers = [(key_of(data), answer) for data, answer in decode_joined(packet.payload)]
         except RemoteError as error:
-            log.warning("cannot read the cloud's answer: %s", error, extra={"event": "uplink.bad_ack"})
+            log.warning(
+                "cannot read the cloud's answer: %s", error, extra={"event": "uplink.bad_ack"}
+            )
             return
         paused = self.session.paused_streams
         for key, answer in answers:
@@ -419,7 +520,8 @@ class Uplink:
         if self.session.on_later(key, later, self._clock.monotonic_s()):
             log.log(
                 logging.WARNING if is_first else logging.DEBUG,
-                "the cloud asks stream %s to wait %.0f s: %s: %s", key.stream, later.retry_after_ms / 1000, later.reason, later.detail,
+                "the cloud asks stream %s to wait %.0f s: %s: %s", key.stream,
+                later.retry_after_ms / 1000, later.reason, later.detail,
                 extra={"event": "uplink.later", "stream": key.stream, "reason": later.reason.value},
             )  # fmt: skip
 
@@ -433,8 +535,10 @@ class Uplink:
         else:
             self.rejected += 1
             log.error(
-                "the cloud refused frame %s/%d/%d: %s: %s", key.stream, key.epoch, key.frame, freed.rejected, freed.detail,
-                extra={"event": "uplink.rejected", "token": str(ack.token), "reason": freed.rejected.value},
+                "the cloud refused frame %s/%d/%d: %s: %s", key.stream, key.epoch, key.frame,
+                freed.rejected, freed.detail,
+                extra={"event": "uplink.rejected", "token": str(ack.token),
+                    "reason": freed.rejected.value},
             )  # fmt: skip
         if self._draining.is_set() and not len(self.session):
             self._wake.set()

@@ -1,16 +1,21 @@
-"""What the uplink decides, without I/O: which frame to send when, what frees it, when to send it again. Time is an argument.
+"""What the uplink decides, without I/O: which frame to send when, what frees it, when to send it
+again. Time is an argument.
 
-    OFFLINE ─connect─▶ CONNECTING ─connected─▶ SUBSCRIBING ─subscribed─▶ STREAMING ─drain─▶ DRAINING ─drained─▶ STOPPED
+    OFFLINE ─connect─▶ CONNECTING ─connected─▶ SUBSCRIBING ─subscribed─▶ STREAMING ─drain─▶ DRAINING
+    ─drained─▶ STOPPED
        ▲──────────────── lost ──┴──────────── lost ─┴──────── lost ───────┴── lost ─▶ STOPPED
 
-Only the cloud's end-to-end acknowledgement frees a frame. A PUBACK proves that the broker has it, no more: it starts the time-out
-after which the frame is sent again; sent with QoS 0 there is none, and the time-out starts at once. A frame that three later ones have
-overtaken is sent again sooner. Frames of a stream are sent, and sent again after a reconnect, in their order; streams take turns, and the
-more urgent lanes go first.
+Only the cloud's end-to-end acknowledgement frees a frame. A PUBACK proves that the broker has it,
+no more: it starts the time-out after which the frame is sent again; sent with QoS 0 there is none,
+and the time-out starts at once. A frame that three later ones have overtaken is sent again sooner.
+Frames of a stream are sent, and sent again after a reconnect, in their order; streams take turns,
+and the more urgent lanes go first.
 
-The cloud's answer `later` frees nothing: the stream waits for as long as the cloud asks, then its oldest frame alone is tried, and the
-rest follows when the cloud has accepted or refused that one, or when none is left to try. Other streams go on meanwhile. A PUBACK that
-refuses for now (edgewake.edge.uplink.puback) means the same, with a wait of our own. What can never get through is taken out by `refuse`.
+The cloud's answer `later` frees nothing: the stream waits for as long as the cloud asks, then its
+oldest frame alone is tried, and the rest follows when the cloud has accepted or refused that one,
+or when none is left to try. Other streams go on meanwhile. A PUBACK that refuses for now
+(edgewake.edge.uplink.puback) means the same, with a wait of our own. What can never get through is
+taken out by `refuse`.
 """
 
 from __future__ import annotations
@@ -32,23 +37,28 @@ PUBACK_SUCCESS: Final = 0
 OVERTAKEN_BY: Final = 3
 """Acknowledged frames that were sent later make a frame look lost (RFC 5681, section 3.2)."""
 HURRIED_MAX: Final = 3
-"""Times that a frame is sent again for that in a row; then only patience counts, so that a cloud in trouble is not flooded."""
+"""Times that a frame is sent again for that in a row; then only patience counts, so that a cloud in
+trouble is not flooded."""
 PROBE_S: Final = (1.0, 5.0)
-"""Seconds after which the oldest frame is sent again where the broker confirms nothing: a dead bridge may have had it. The second of them
-after PROBES attempts: so long at most a healed cloud waits, however long it was away and however the other frames' patience has grown."""
+"""Seconds after which the oldest frame is sent again where the broker confirms nothing: a dead
+bridge may have had it. The second of them after PROBES attempts: so long at most a healed cloud
+waits, however long it was away and however the other frames' patience has grown."""
 PROBES: Final = 5
 """Attempts in quick succession: longer than the bridges need to notice that one of them is dead."""
 HURRY_MIN_S: Final = 0.2
 """Seconds that every attempt is given: two bridges that answer in turns are not that far apart."""
 LATER_MIN_S: Final = 0.1
-"""Seconds that a stream waits at least after `later`, also where the cloud asks for less: no answer makes the device send in a loop."""
+"""Seconds that a stream waits at least after `later`, also where the cloud asks for less: no answer
+makes the device send in a loop."""
 
 REFUSED_WAIT_S: Final = 1.0
-"""Seconds that a stream waits whose publish the broker refused for now; doubled each time, up to the bound of patience."""
+"""Seconds that a stream waits whose publish the broker refused for now; doubled each time, up to
+the bound of patience."""
 BULK_TURN: Final = 4
 """Each so many turns the lane `bulk` comes before `normal`."""
 TIMERS_SPARE: Final = 64
-"""Timers that hold no more and are kept beside as many as there are frames, before they are cleared away."""
+"""Timers that hold no more and are kept beside as many as there are frames, before they are cleared
+away."""
 
 
 class UplinkState(StrEnum):
@@ -123,7 +133,8 @@ class _InFlight:
     hurried: int = 0
     """Times that it was sent again for that, since its patience last ended."""
     is_unconfirmed: bool = False
-    """The latest attempt asked for no PUBACK: nobody tells whether the broker had anybody to give it to."""
+    """The latest attempt asked for no PUBACK: nobody tells whether the broker had anybody to give
+    it to."""
 
 
 @dataclass(slots=True)
@@ -141,7 +152,8 @@ class _Stream:
 
     frames: dict[FrameKey, _InFlight] = field(default_factory=dict)
     queue: list[tuple[int, FrameKey]] = field(default_factory=list)
-    """Heap of (order of the hand-over, key). Entries whose frame is not queued any more are dropped when they come up."""
+    """Heap of (order of the hand-over, key). Entries whose frame is not queued any more are dropped
+    when they come up."""
     pause: _Pause | None = None
     refusals: int = 0
     """Times that the broker took nothing of it, since a frame of it was last acknowledged."""
@@ -150,14 +162,22 @@ class _Stream:
         """It is to be sent, in its place among the others."""
         flying.packet_id, flying.due_s, flying.queued = None, None, True
         entry = (flying.order, flying.frame.key)
-        if not self.queue or self.queue[0] != entry:  # the one that a waiting stream tries again and again is there already
+        if (
+            not self.queue or self.queue[0] != entry
+        ):  # the one that a waiting stream tries again and again is there already
             heapq.heappush(self.queue, entry)
 
     def first_to_send(self, now_s: float) -> _InFlight | None:
-        """The oldest frame that waits to be sent; while the stream waits, its very oldest alone, after the wait."""
+        """The oldest frame that waits to be sent; while the stream waits, its very oldest alone,
+        after the wait.
+        """
         if self.pause is not None:
             oldest = next(iter(self.frames.values()), None)
-            return oldest if oldest is not None and oldest.queued and self.pause.until_s <= now_s else None
+            return (
+                oldest
+                if oldest is not None and oldest.queued and self.pause.until_s <= now_s
+                else None
+            )
         while self.queue:
             order, key = self.queue[0]
             flying = self.frames.get(key)
@@ -179,27 +199,37 @@ def key_of(data: bytes | None) -> FrameKey:
 class UplinkSession:
     """The frames in flight and the state of the connection. Memory: what the log's window holds."""
 
-    def __init__(self, *, ack_timeout_s: float, ack_timeout_max_s: float, lane: Callable[[str], Lane] = lambda _: Lane.NORMAL) -> None:
+    def __init__(
+        self,
+        *,
+        ack_timeout_s: float,
+        ack_timeout_max_s: float,
+        lane: Callable[[str], Lane] = lambda _: Lane.NORMAL,
+    ) -> None:
         self._ack_timeout_s = ack_timeout_s
         self._ack_timeout_max_s = ack_timeout_max_s
         self._lane = lane
         self._flying: dict[FrameKey, _InFlight] = {}
         self._streams: dict[str, _Stream] = {}
         self._turns: dict[Lane, deque[str]] = {each: deque() for each in Lane}
-        """Streams of each lane, at most as many as there are; who was looked at last is at the end."""
+        """Streams of each lane, at most as many as there are; who was looked at last is at the
+        end."""
         self._bulk_turn = 0
         self.closed_lanes: frozenset[Lane] = frozenset()
         """Lanes of which nothing is sent now."""
         self._timers: list[tuple[float, int, FrameKey]] = []
-        """Heap of (when to send again, order of the hand-over, key). Entries that hold no more are dropped when they come up."""
+        """Heap of (when to send again, order of the hand-over, key). Entries that hold no more are
+        dropped when they come up."""
         self._by_packet: dict[int, FrameKey] = {}
         """Awaited PUBACKs, the longest awaited first."""
         self._by_attempt: OrderedDict[FrameKey, None] = OrderedDict()
-        """Frames that are on their way, in the order of their latest attempts; without those that were overtaken."""
+        """Frames that are on their way, in the order of their latest attempts; without those that
+        were overtaken."""
         self._handed_over = 0
         self._attempts = 0
         self.is_hurried = False
-        """A frame is to be sent again earlier than was known; whoever waits for `next_due_s` clears it and asks again."""
+        """A frame is to be sent again earlier than was known; whoever waits for `next_due_s` clears
+        it and asks again."""
         self.state = UplinkState.OFFLINE
         self.resent = 0
         """Attempts after the first, since the start."""
@@ -247,7 +277,10 @@ class UplinkSession:
         return max((len(flying.frame.payload) for flying in self._flying.values()), default=0)
 
     def hand_over(self, frames: Iterable[OutFrame]) -> None:
-        """The log gives frames, in order. One that is in flight already is the same; a gap that takes its number is sent in its place."""
+        """The log gives frames, in order.
+
+        One that is in flight already is the same; a gap that takes its number is sent in its place.
+        """
         for frame in frames:
             known = self._flying.get(frame.key)
             if known is not None and known.frame.gap == frame.gap:
@@ -270,7 +303,8 @@ class UplinkSession:
     # what to send
 
     def to_send(self, now_s: float, limit: int) -> Iterator[OutFrame]:
-        """At most `limit` frames whose turn it is: the more urgent lanes first, the streams of a lane in turns, each in order.
+        """At most `limit` frames whose turn it is: the more urgent lanes first, the streams of a
+        lane in turns, each in order.
 
         Tell `sent` or `refuse` for each one before asking for the next.
         """
@@ -286,7 +320,9 @@ class UplinkSession:
             yield flying.frame
 
     def _next(self, now_s: float) -> _InFlight | None:
-        """Strictly by lane, but every BULK_TURN-th turn `bulk` comes before `normal`: a backlog is slow, not stuck."""
+        """Strictly by lane, but every BULK_TURN-th turn `bulk` comes before `normal`: a backlog is
+        slow, not stuck.
+        """
         self._bulk_turn = (self._bulk_turn + 1) % BULK_TURN
         lanes = list(Lane) if self._bulk_turn else [Lane.URGENT, Lane.BULK, Lane.NORMAL]
         for lane in lanes:
@@ -298,7 +334,9 @@ class UplinkSession:
         return None
 
     def _next_of(self, names: deque[str], now_s: float) -> _InFlight | None:
-        """Of the streams of one lane: what is live before a backlog, and in turns; each BULK_TURN-th turn whosever it is."""
+        """Of the streams of one lane: what is live before a backlog, and in turns; each
+        BULK_TURN-th turn whosever it is.
+        """
         backlog: _InFlight | None = None
         for _ in range(len(names)):
             names.rotate(-1)
@@ -321,7 +359,11 @@ class UplinkSession:
             if flying is not None and flying.due_s == due_s:
                 self._streams[key.stream].put_in_queue(flying)
         oldest = next(iter(self._flying.values()), None)
-        if oldest is not None and (probe_s := self._probe_s(oldest)) is not None and probe_s <= now_s:
+        if (
+            oldest is not None
+            and (probe_s := self._probe_s(oldest)) is not None
+            and probe_s <= now_s
+        ):
             self._streams[oldest.frame.key.stream].put_in_queue(oldest)
 
     @staticmethod
@@ -335,7 +377,10 @@ class UplinkSession:
         while self._timers and not self._holds(self._timers[0]):
             heapq.heappop(self._timers)
         oldest = next(iter(self._flying.values()), None)
-        times = [self._timers[0][0] if self._timers else None, None if oldest is None else self._probe_s(oldest)]
+        times = [
+            self._timers[0][0] if self._timers else None,
+            None if oldest is None else self._probe_s(oldest),
+        ]
         for name, stream in self._streams.items():
             if self._lane(name) in self.closed_lanes:
                 continue
@@ -358,7 +403,9 @@ class UplinkSession:
     # what happened
 
     def sent(self, key: FrameKey, packet_id: int | None, now_s: float) -> None:
-        """A frame went out: under this packet id, or (None) without asking for the broker's PUBACK."""
+        """A frame went out: under this packet id, or (None) without asking for the broker's
+        PUBACK.
+        """
         flying = self._flying[key]
         self.resent += flying.attempts > 0
         flying.attempts += 1
@@ -375,10 +422,14 @@ class UplinkSession:
         else:
             self._by_packet[packet_id] = key
 
-    def on_puback(self, packet_id: int, reason: int, now_s: float) -> tuple[FrameKey, Puback] | None:
-        """The broker answered: which frame, and what that means for it; None where the packet is unknown. The frame stays.
+    def on_puback(
+        self, packet_id: int, reason: int, now_s: float
+    ) -> tuple[FrameKey, Puback] | None:
+        """The broker answered: which frame, and what that means for it; None where the packet is
+        unknown. The frame stays.
 
-        received: it is sent again when the cloud is silent for too long. not_now: its stream waits. never: call `refuse`.
+        received: it is sent again when the cloud is silent for too long. not_now: its stream waits.
+        never: call `refuse`.
         """
         key = self._by_packet.pop(packet_id, None)
         if key is None:
@@ -395,11 +446,16 @@ class UplinkSession:
             self._pause(flying, now_s + self._refused_wait_s(stream.refusals))
         else:
             patience_s = now_s + self._patience_s(flying.attempts)
-            self._send_again_at(flying, patience_s if flying.due_s is None else min(flying.due_s, patience_s))
+            self._send_again_at(
+                flying, patience_s if flying.due_s is None else min(flying.due_s, patience_s)
+            )
         return key, says
 
     def on_ack(self, key: FrameKey, ack: Ack, now_s: float) -> Freed | None:
-        """The cloud answered: the frame is free. None where it was freed before: acknowledgements repeat like everything else."""
+        """The cloud answered: the frame is free.
+
+        None where it was freed before: acknowledgements repeat like everything else.
+        """
         flying = self._remove(key)
         if flying is None:
             return None
@@ -411,7 +467,10 @@ class UplinkSession:
         return Freed(key, ack.rejected, ack.detail)
 
     def refuse(self, key: FrameKey, reason: RejectReason, detail: str) -> Freed | None:
-        """The frame will never get through to the cloud: it is free, to be replaced by a gap. None where it was freed before."""
+        """The frame will never get through to the cloud: it is free, to be replaced by a gap.
+
+        None where it was freed before.
+        """
         return None if self._remove(key) is None else Freed(key, reason, detail)
 
     def _remove(self, key: FrameKey) -> _InFlight | None:
@@ -420,14 +479,18 @@ class UplinkSession:
             stream = self._streams[key.stream]
             del stream.frames[key]
             self._by_attempt.pop(key, None)
-            if not stream.frames:  # none is left to try, and the log forms no more of a stream that waits: it would wait for ever
+            # none is left to try, and the log forms no more of a stream that waits: it would wait
+            # for ever
+            if not stream.frames:
                 stream.pause = None
         return flying
 
     def _hurry_overtaken(self, acked: _InFlight, now_s: float) -> None:
-        """Frames sent before `acked` and still waiting may be lost: send them again soon, not only when patience ends (as TCP does,
-        RFC 8985). Two bridges answer in bursts, so a frame is given the time that `acked` took once more. An acknowledged repetition ends
-        an outage: all before it are sent again. Once overtaken, an attempt is not looked at again: the cost is bounded.
+        """Frames sent before `acked` and still waiting may be lost: send them again soon, not only
+        when patience ends (as TCP does, RFC 8985). Two bridges answer in bursts, so a frame is
+        given the time that `acked` took once more. An acknowledged repetition ends an outage: all
+        before it are sent again. Once overtaken, an attempt is not looked at again: the cost is
+        bounded.
         """
         weight = 1 if acked.attempts == 1 else OVERTAKEN_BY
         overtaken = []
@@ -440,7 +503,11 @@ class UplinkSession:
                 continue
             overtaken.append(key)
             at_s = older.sent_s + max(HURRY_MIN_S, 2 * (now_s - acked.sent_s))
-            if older.hurried < HURRIED_MAX and not older.queued and (older.due_s is None or at_s < older.due_s):
+            if (
+                older.hurried < HURRIED_MAX
+                and not older.queued
+                and (older.due_s is None or at_s < older.due_s)
+            ):
                 older.hurried += 1
                 self._send_again_at(older, at_s)
                 self.is_hurried = True
@@ -448,7 +515,10 @@ class UplinkSession:
             del self._by_attempt[key]
 
     def on_later(self, key: FrameKey, later: Later, now_s: float) -> bool:
-        """The cloud does not accept the frame now: it stays, and its stream waits. False where it was freed before."""
+        """The cloud does not accept the frame now: it stays, and its stream waits.
+
+        False where it was freed before.
+        """
         flying = self._flying.get(key)
         if flying is None:
             return False
@@ -465,7 +535,9 @@ class UplinkSession:
 
     @property
     def paused_streams(self) -> frozenset[str]:
-        """Streams that the cloud or the broker asked to wait: no more of their frames are wanted."""
+        """Streams that the cloud or the broker asked to wait: no more of their frames are
+        wanted.
+        """
         return frozenset(name for name, stream in self._streams.items() if stream.pause is not None)
 
     def _patience_s(self, attempts: int) -> float:
@@ -475,7 +547,9 @@ class UplinkSession:
         return min(self._ack_timeout_max_s, REFUSED_WAIT_S * 2.0 ** min(refusals - 1, 32))
 
     def _forget_attempts(self) -> None:
-        """The connection is gone: what it carried may be gone too, so all of it is sent again, in order, on the next one."""
+        """The connection is gone: what it carried may be gone too, so all of it is sent again, in
+        order, on the next one.
+        """
         self._by_packet.clear()
         self._by_attempt.clear()
         self._timers.clear()

@@ -1,9 +1,12 @@
-"""TLS while the machine's clock is not set: all but the dates of the broker's certificate is checked, and these when it is set. Pure.
+"""TLS while the machine's clock is not set: all but the dates of the broker's certificate is
+checked, and these when it is set. Pure.
 
-With a clock in 1970 every certificate is not valid yet, so a device could never connect to be told the time. OpenSSL takes no other time
-to check with through `ssl`; it can leave the dates out (X509_V_FLAG_NO_CHECK_TIME). Who signed and for whom is checked as ever. A broker's
-certificate that ended before this program was there is refused all the same, and once the clock is set a connection made before is ended
-if the certificate's dates do not hold. Dates of authorities between are checked with the next connection.
+With a clock in 1970 every certificate is not valid yet, so a device could never connect to be told
+the time. OpenSSL takes no other time to check with through `ssl`; it can leave the dates out
+(X509_V_FLAG_NO_CHECK_TIME). Who signed and for whom is checked as ever. A broker's certificate that
+ended before this program was there is refused all the same, and once the clock is set a connection
+made before is ended if the certificate's dates do not hold. Dates of authorities between are
+checked with the next connection.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ NO_CHECK_TIME: Final = 0x200000
 
 
 def why_not_valid(certificate: Mapping[str, Any], now_ms: int) -> str | None:
-    """What is wrong with a certificate's dates, as `ssl.SSLObject.getpeercert` gives it; None where they hold."""
+    """What is wrong with a certificate's dates, as `ssl.SSLObject.getpeercert` gives it; None where
+    they hold.
+    """
     if now_ms >= 1000 * ssl.cert_time_to_seconds(certificate["notAfter"]):
         return f"the broker's certificate ended on {certificate['notAfter']}"
     if now_ms < 1000 * ssl.cert_time_to_seconds(certificate["notBefore"]):
@@ -41,7 +46,10 @@ class TimeFloor:
             context.verify_flags |= ssl.VerifyFlags(NO_CHECK_TIME)
 
     def opened(self, certificate: Mapping[str, Any], now_ms: int) -> str | None:
-        """The broker showed its certificate. Why the connection must end; None where it may go on."""
+        """The broker showed its certificate.
+
+        Why the connection must end; None where it may go on.
+        """
         if not self._is_open:
             return None  # OpenSSL has checked
         if now_ms >= CLOCK_FLOOR_MS:

@@ -27,13 +27,17 @@ def cursor_key(access_directory: Path) -> Path:
 
 @pytest.fixture(scope="package")
 def access_a(kafka: Kafka, access_directory: Path, cursor_key: Path) -> Iterator[Server]:
-    with server(access_directory, KafkaConfig(bootstrap=kafka.bootstrap), cursor_key, heartbeat_s=1) as running:
+    with server(
+        access_directory, KafkaConfig(bootstrap=kafka.bootstrap), cursor_key, heartbeat_s=1
+    ) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
 def access_b(kafka: Kafka, access_directory: Path, cursor_key: Path) -> Iterator[Server]:
-    with server(access_directory, KafkaConfig(bootstrap=kafka.bootstrap), cursor_key, heartbeat_s=1) as running:
+    with server(
+        access_directory, KafkaConfig(bootstrap=kafka.bootstrap), cursor_key, heartbeat_s=1
+    ) as running:
         yield running
 
 

@@ -1,6 +1,8 @@
-"""`edgewake access --config FILE` with two faults of ours built in, for what its clients are told of them.
+"""`edgewake access --config FILE` with two faults of ours built in, for what its clients are told
+of them.
 
-abs() in a filter fails for 3, and a stream whose name begins with `faulty_` cannot be opened: `python -m tests.access.faulty_server FILE`.
+abs() in a filter fails for 3, and a stream whose name begins with `faulty_` cannot be opened:
+`python -m tests.access.faulty_server FILE`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Follows an event stream with a client that others wrote: python foreign_reader.py httpx_sse|sseclient|launchdarkly|curl URL LAST
+"""Follows an event stream with a client that others wrote: python foreign_reader.py
+httpx_sse|sseclient|launchdarkly|curl URL LAST
 
-Prints the data of every reading, a line each, and ends with the one whose `n` is LAST or more. Those that do not reconnect by
-themselves are made to as their users do it: with the last id, after a moment.
+Prints the data of every reading, a line each, and ends with the one whose `n` is LAST or more.
+Those that do not reconnect by themselves are made to as their users do it: with the last id, after
+a moment.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ def sseclient(url: str, last_id: str) -> Iterator[Found]:
     from sseclient import SSEClient
 
     headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-    with contextlib.suppress(requests.RequestException), requests.get(url, stream=True, headers=headers, timeout=TIMEOUT_S) as answer:
+    with (
+        contextlib.suppress(requests.RequestException),
+        requests.get(url, stream=True, headers=headers, timeout=TIMEOUT_S) as answer,
+    ):
         for event in SSEClient(answer).events():
             yield event.id or "", event.event, event.data
 
@@ -49,14 +54,22 @@ def launchdarkly(url: str, _: str) -> Iterator[Found]:
     from ld_eventsource import SSEClient
     from ld_eventsource.config import ConnectStrategy, ErrorStrategy
 
-    for event in SSEClient(ConnectStrategy.http(url), initial_retry_delay=PAUSE_S, error_strategy=ErrorStrategy.always_continue()).events:
+    for event in SSEClient(
+        ConnectStrategy.http(url),
+        initial_retry_delay=PAUSE_S,
+        error_strategy=ErrorStrategy.always_continue(),
+    ).events:
         yield event.last_event_id or "", event.event, event.data
 
 
 def curl(url: str, last_id: str) -> Iterator[Found]:
-    """A person with a terminal: what curl prints, and the last id of a whole block given to it again."""
+    """A person with a terminal: what curl prints, and the last id of a whole block given to it
+    again.
+    """
     header = ["-H", f"Last-Event-ID: {last_id}"] if last_id else []
-    with subprocess.Popen(["curl", "-sN", *header, url], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        ["curl", "-sN", *header, url], stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdout is not None
         block: dict[str, str] = {}
         for line in child.stdout:

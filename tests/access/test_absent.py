@@ -1,4 +1,6 @@
-"""Who subscribes to what is not there yet, and asks to wait, has it from its first reading on; who does not ask is told."""
+"""Who subscribes to what is not there yet, and asks to wait, has it from its first reading on; who
+does not ask is told.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ async def until_heartbeat(stream: Stream) -> None:
             stream.parser.feed(piece)
 
 
-async def test_a_stream_that_is_not_there_yet_is_waited_for_from_its_first_reading(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+async def test_a_stream_that_is_not_there_yet_is_waited_for_from_its_first_reading(
+    access_a: Server, new_feed: Callable[..., Feed]
+) -> None:
     name = unique("unborn")
     async with open_stream(access_a.url, name, absent="wait") as stream:
         assert (stream.status, stream.headers["edgewake-start"]) == (200, "waiting")
@@ -56,13 +60,19 @@ async def test_streams_that_are_there_flow_and_go_on_without_hole_or_repeat_when
             tasks.create_task(asyncio.to_thread(lambda: [feed.send("old") for _ in range(20)]))
             got += await stream.take(23, kinds=frozenset({"message", "gap"}))
     (added,) = [orjson.loads(event.data) for event in got if event.type == "gap"]
-    assert (added["reason"], added["stream"], added["continues"]) == ("stream_added", name, "earliest")
+    assert (added["reason"], added["stream"], added["continues"]) == (
+        "stream_added",
+        name,
+        "earliest",
+    )
     events = numbers([event for event in got if event.type == "message"])
     assert [n for device, n in events if device == "old"] == list(range(1, 24))
     assert [n for device, n in events if device == "new"] == [1, 2]
 
 
-async def test_without_the_word_it_is_refused_and_a_name_that_can_never_be_is_refused_always(access_a: Server) -> None:
+async def test_without_the_word_it_is_refused_and_a_name_that_can_never_be_is_refused_always(
+    access_a: Server,
+) -> None:
     async with httpx.AsyncClient(base_url=access_a.url, timeout=PATIENCE_S) as client:
         assert (await client.get(f"/v1/events?stream={unique('unborn')}")).status_code == 404
         assert (await client.get("/v1/events?stream=No-Stream&absent=wait")).status_code == 404
@@ -86,7 +96,9 @@ async def test_what_nobody_may_read_is_waited_for_as_what_never_comes(
             assert numbers(events) == [("seen", 1)]
 
 
-async def test_a_stop_ends_those_who_wait(access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path) -> None:
+async def test_a_stop_ends_those_who_wait(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path
+) -> None:
     with server(access_directory, kafka_config, cursor_key) as mortal:
         async with open_stream(mortal.url, unique("unborn"), absent="wait") as stream:
             await stream.chunk()
@@ -97,7 +109,9 @@ async def test_a_stop_ends_those_who_wait(access_directory: Path, kafka_config: 
 
 
 @pytest.mark.parametrize("checkpoint", ["event", "id"])
-async def test_signs_of_life_are_events_where_they_are_asked_for(access_a: Server, feed: Feed, checkpoint: str) -> None:
+async def test_signs_of_life_are_events_where_they_are_asked_for(
+    access_a: Server, feed: Feed, checkpoint: str
+) -> None:
     async with open_stream(access_a.url, feed.name, beat="event", checkpoint=checkpoint) as stream:
         cursor = await stream.until_cursor()
         beats = await stream.take(2, kinds=frozenset({"heartbeat"}))

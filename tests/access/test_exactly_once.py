@@ -1,7 +1,8 @@
-"""Every event once, in order per device, whatever happens between: random disconnects, two servers, several streams and partitions.
+"""Every event once, in order per device, whatever happens between: random disconnects, two servers,
+several streams and partitions.
 
-The oracle knows what was sent and judges what a client got. Controls show that it would notice: a client that forgets part of its cursor
-must fail the same test.
+The oracle knows what was sent and judges what a client got. Controls show that it would notice: a
+client that forgets part of its cursor must fail the same test.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ READINGS = 40
 
 
 async def write(feeds: Sequence[Feed], rng: random.Random) -> None:
-    """Every device of every feed sends READINGS readings, in frames of 1 to 6, among aborted transactions; the feeds beside each other."""
+    """Every device of every feed sends READINGS readings, in frames of 1 to 6, among aborted
+    transactions; the feeds beside each other.
+    """
     await asyncio.gather(*(_write_one(feed, random.Random(rng.random())) for feed in feeds))
 
 
@@ -52,14 +55,18 @@ async def read(
     spoil: Callable[[Event, str], str] = lambda event, _: event.id,
     **query: str,
 ) -> list[Event]:
-    """A client that loses its connection after a random number of events and goes on at the other server."""
+    """A client that loses its connection after a random number of events and goes on at the other
+    server.
+    """
     found: list[Event] = []
     cursor, turn = "", 0
     async with asyncio.timeout(4 * DEADLINE_S):
         while len(found) < wanted:
             turn += 1
             start = {} if cursor else {"from_": "earliest"}
-            async with open_stream(servers[turn % len(servers)].url, *names, cursor=cursor, **start, **query) as stream:
+            async with open_stream(
+                servers[turn % len(servers)].url, *names, cursor=cursor, **start, **query
+            ) as stream:
                 stay = rng.randint(1, 60)
                 async for event in stream.events():
                     assert event.type in ("message", "checkpoint"), event
@@ -81,7 +88,11 @@ def verdict(events: Sequence[Event]) -> dict[str, int]:
         got[fields["stream"], fields["device"]].append(int(fields["n"]))
     repeated = sum(len(ns) - len(set(ns)) for ns in got.values())
     lost = sum(len(set(range(1, READINGS + 1)) - set(ns)) for ns in got.values())
-    return {"lost": lost, "repeated": repeated, "disordered": sum(ns != sorted(ns) for ns in got.values())}
+    return {
+        "lost": lost,
+        "repeated": repeated,
+        "disordered": sum(ns != sorted(ns) for ns in got.values()),
+    }
 
 
 EXACT = {"lost": 0, "repeated": 0, "disordered": 0}
@@ -91,14 +102,27 @@ EXACT = {"lost": 0, "repeated": 0, "disordered": 0}
 async def test_clients_that_come_and_go_get_every_event_once(
     access_a: Server, access_b: Server, new_feed: Callable[..., Feed], seed: int
 ) -> None:
-    """Six clients read while it is written: three whole streams, three through a filter that hides nothing in the end."""
+    """Six clients read while it is written: three whole streams, three through a filter that hides
+    nothing in the end.
+    """
     rng = random.Random(seed)
     feeds = [new_feed(partitions=partitions) for partitions in (1, 2, 3)]
     names = [feed.name for feed in feeds]
     wanted = len(feeds) * len(DEVICES) * READINGS
     writing = asyncio.create_task(write(feeds, rng))
-    clients = [read([access_a, access_b], names, wanted, random.Random(seed * 100 + i)) for i in range(4)]
-    filtered = [read([access_b, access_a], names, wanted // 2, random.Random(seed * 200 + i), where=f"n % 2 = {i}") for i in range(2)]
+    clients = [
+        read([access_a, access_b], names, wanted, random.Random(seed * 100 + i)) for i in range(4)
+    ]
+    filtered = [
+        read(
+            [access_b, access_a],
+            names,
+            wanted // 2,
+            random.Random(seed * 200 + i),
+            where=f"n % 2 = {i}",
+        )
+        for i in range(2)
+    ]
     results = await asyncio.gather(*clients, *filtered)
     await writing
     assert [verdict(events) for events in results[:4]] == [EXACT] * 4
@@ -119,21 +143,32 @@ async def test_the_oracle_notices_a_cursor_that_is_not_advanced_for_one_partitio
         cursor = codec.decode(event.id)
         assert isinstance(cursor, Cursor)
         (stream,) = cursor.streams
-        return codec.encode(replace(cursor, streams=(replace(stream, partitions=(stream.partitions[0], (0, 0))),)))
+        return codec.encode(
+            replace(cursor, streams=(replace(stream, partitions=(stream.partitions[0], (0, 0))),))
+        )
 
-    events = await read([access_a, access_b], [feed.name], len(DEVICES) * READINGS, rng, spoil=forgetful)
+    events = await read(
+        [access_a, access_b], [feed.name], len(DEVICES) * READINGS, rng, spoil=forgetful
+    )
     assert verdict(events)["repeated"] > 0
 
 
-async def test_the_oracle_notices_a_cursor_that_is_too_far(access_a: Server, access_b: Server, new_feed: Callable[..., Feed]) -> None:
-    """Control: of two clients that lose the same connection, one goes on with its cursor, the other one from the live end."""
+async def test_the_oracle_notices_a_cursor_that_is_too_far(
+    access_a: Server, access_b: Server, new_feed: Callable[..., Feed]
+) -> None:
+    """Control: of two clients that lose the same connection, one goes on with its cursor, the other
+    one from the live end.
+    """
     rng = random.Random(4)
     feed = new_feed(partitions=2)
     await write([feed], rng)
     total = len(DEVICES) * READINGS
     async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
         before = await stream.take(20)
-    async with open_stream(access_b.url, feed.name, cursor=before[-1].id) as exact, open_stream(access_b.url, feed.name) as too_far:
+    async with (
+        open_stream(access_b.url, feed.name, cursor=before[-1].id) as exact,
+        open_stream(access_b.url, feed.name) as too_far,
+    ):
         await too_far.until_cursor()
         after = await exact.take(total - 20)
         await write([feed], rng)

@@ -1,4 +1,6 @@
-"""Clients that hang up while their stream is being opened, at every moment there is, leave nothing behind."""
+"""Clients that hang up while their stream is being opened, at every moment there is, leave nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,13 @@ class Running:
 
     def is_empty(self) -> bool:
         readers = [entry.readers for entry in self.hub.streams.by_name.values()]
-        return not (len(self.streams) or self.hub.views or self.hub.cohorts_reading or any(readers) or self.streams.behind)
+        return not (
+            len(self.streams)
+            or self.hub.views
+            or self.hub.cohorts_reading
+            or any(readers)
+            or self.streams.behind
+        )
 
 
 @asynccontextmanager
@@ -108,11 +116,23 @@ async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
     """As `edgewake access` wires it, with requests that lose their connection."""
     settings = AccessConfig(kafka=config, hub=HubConfig(idle_s=0, tail_back_records=5))
     clock, metrics = SystemClock(), Metrics()
-    hub = Hub(settings.hub, config, name="hang-ups", codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)), clock=clock)
+    hub = Hub(
+        settings.hub,
+        config,
+        name="hang-ups",
+        codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)),
+        clock=clock,
+    )
     streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random(1))
     leases = LeaseReports(config, "hang-ups", clock)
     app = application.build(
-        settings, hub=hub, streams=streams, latest=LatestStores(hub, clock), leases=leases, metrics=metrics, clock=clock
+        settings,
+        hub=hub,
+        streams=streams,
+        latest=LatestStores(hub, clock),
+        leases=leases,
+        metrics=metrics,
+        clock=clock,
     )
     listener = web.bind("127.0.0.1", 0)
     running = Running(listener.getsockname()[1], hub, streams)
@@ -124,7 +144,11 @@ async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
 
     stop, is_listening = asyncio.Event(), asyncio.Event()
     tasks = [asyncio.create_task(hub.run()), asyncio.create_task(streams.run())]
-    serving = asyncio.create_task(web.serve(watched, listener, stop=stop, on_ready=is_listening.set, protocol=Protocol, grace_s=1))
+    serving = asyncio.create_task(
+        web.serve(
+            watched, listener, stop=stop, on_ready=is_listening.set, protocol=Protocol, grace_s=1
+        )
+    )
     asyncio.get_running_loop().set_task_factory(watched_tasks)
     try:
         async with asyncio.timeout(DEADLINE_S):
@@ -143,7 +167,9 @@ async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
 async def ask(port: int, path: str, cursor: str) -> bytes:
     """What comes until the first byte of an answer's body, or until the connection is lost."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: {cursor}\r\n\r\n".encode())
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: {cursor}\r\n\r\n".encode()
+    )
     try:
         async with asyncio.timeout(DEADLINE_S):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -158,7 +184,9 @@ WAITS = 3
 """At which the opening of a stream waits, at least."""
 
 
-@pytest.mark.parametrize("start", ["from=latest", "from=earliest&where=n%3E3", "from=-30d", "cursor"])
+@pytest.mark.parametrize(
+    "start", ["from=latest", "from=earliest&where=n%3E3", "from=-30d", "cursor"]
+)
 async def test_a_connection_that_is_lost_at_any_wait_of_opening_leaves_nothing(
     kafka_config: KafkaConfig, new_feed: Callable[..., Feed], start: str
 ) -> None:
@@ -169,7 +197,9 @@ async def test_a_connection_that_is_lost_at_any_wait_of_opening_leaves_nothing(
         cursor = ""
         if start == "cursor":  # of records that are no longer kept, so that Kafka is asked twice
             first = await ask(running.port, f"/v1/streams/{feed.name}/events?from=earliest", "")
-            cursor = next(line for line in first.decode().split("\r\n") if line.startswith("edgewake-cursor")).split(": ")[1]
+            cursor = next(
+                line for line in first.decode().split("\r\n") if line.startswith("edgewake-cursor")
+            ).split(": ")[1]
             feed.trim(0, 2)
         at = 1
         for _ in range(200):
@@ -184,7 +214,9 @@ async def test_a_connection_that_is_lost_at_any_wait_of_opening_leaves_nothing(
                 at += 1
                 continue
             assert answer.startswith(b"HTTP/1.1 200"), "the control: nothing was cut"
-            if at > WAITS:  # fewer on a busy machine, where what is waited for is there already: then once more
+            if (
+                at > WAITS
+            ):  # fewer on a busy machine, where what is waited for is there already: then once more
                 break
         await eventually(running.is_empty, "nothing is left")
         assert at > WAITS
@@ -198,14 +230,25 @@ async def test_a_storm_of_clients_that_open_and_drop_takes_no_place_from_others(
         asked = 0
         for i in range(STORM):
             with socket.create_connection(("127.0.0.1", stormy.port)) as client:
-                words = f"/v1/streams/{feed.name}/events?from={'1' if i % 2 else 'earliest'}&where=n%3E{i}"
+                words = (
+                    f"/v1/streams/{feed.name}/events?from={'1' if i % 2 else 'earliest'}&"
+                    f"where=n%3E{i}"
+                )
                 client.sendall(f"GET {words} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
                 asked += 1
             await asyncio.sleep(0)
-        await eventually(lambda: metric(stormy, "edgewake_access_clients ") == 0, "no stream is left")
-        assert (metric(stormy, "edgewake_access_views "), metric(stormy, "edgewake_access_cohorts ")) == (0, 0)
+        await eventually(
+            lambda: metric(stormy, "edgewake_access_clients ") == 0, "no stream is left"
+        )
+        assert (
+            metric(stormy, "edgewake_access_views "),
+            metric(stormy, "edgewake_access_cohorts "),
+        ) == (0, 0)
         url = f"{stormy.url}/v1/streams/{feed.name}/events?where=n%3C0"
-        async with httpx.AsyncClient(timeout=DEADLINE_S) as client, client.stream("GET", url) as answer:
+        async with (
+            httpx.AsyncClient(timeout=DEADLINE_S) as client,
+            client.stream("GET", url) as answer,
+        ):
             assert answer.status_code == 200
             assert metric(stormy, "edgewake_access_views ") == 1
         assert asked == STORM
@@ -215,19 +258,32 @@ def test_streams_that_are_still_being_opened_count_too(tmp_path: Path) -> None:
     """Kafka is away, so opening takes seconds: the one that is too much is refused at once."""
     port, nobody = free_ports(2)
     config = tmp_path / "access.toml"
-    text = f'port = {port}\nclients_max = 2\naddress_share = 1\ncursor_key_file = "{tmp_path}/key"\n'
+    text = (
+        f'port = {port}\nclients_max = 2\naddress_share = 1\ncursor_key_file = "{tmp_path}/key"\n'
+    )
     config.write_text(text + f'[kafka]\nbootstrap = "127.0.0.1:{nobody}"\n')
     (tmp_path / "key").write_text(f"1 {'ab' * 32}\n")
     with part("access", config, tmp_path / "log") as process:
         process.wait_for("kafka.away")
         request = b"GET /v1/streams/x/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", port)) as one, socket.create_connection(("127.0.0.1", port)) as two:
+        with (
+            socket.create_connection(("127.0.0.1", port)) as one,
+            socket.create_connection(("127.0.0.1", port)) as two,
+        ):
             for client in (one, two):
                 client.sendall(request)
             figures = f"http://127.0.0.1:{port}/metrics"
-            wait_until(lambda: "edgewake_access_clients 2.0" in httpx.get(figures, timeout=DEADLINE_S).text, "both sit")
+            wait_until(
+                lambda: (
+                    "edgewake_access_clients 2.0" in httpx.get(figures, timeout=DEADLINE_S).text
+                ),
+                "both sit",
+            )
             refused = httpx.get(f"http://127.0.0.1:{port}/v1/streams/x/events", timeout=DEADLINE_S)
-            assert (refused.status_code, refused.json()["detail"]) == (503, "this server already serves 2 streams")
+            assert (refused.status_code, refused.json()["detail"]) == (
+                503,
+                "this server already serves 2 streams",
+            )
             one.settimeout(DEADLINE_S)
             answer = b""
             while b"unavailable" not in answer:  # head and body may come apart

@@ -27,7 +27,13 @@ def taken(latest: Latest, *events: Event, is_older: bool = False) -> list[dict[s
 
 
 def test_of_a_device_counts_the_highest_number_and_not_what_came_late() -> None:
-    rows = taken(Latest(None), reading("a", 5, 0.5), reading("a", 3, 0.3), reading("b", 1, 1.0), reading("b", 1, 1.1, epoch=2))
+    rows = taken(
+        Latest(None),
+        reading("a", 5, 0.5),
+        reading("a", 3, 0.3),
+        reading("b", 1, 1.0),
+        reading("b", 1, 1.1, epoch=2),
+    )
     assert [(row["device"], row["value"]) for row in rows] == [("a", 0.5), ("b", 1.1)]
 
 
@@ -37,7 +43,8 @@ def test_of_a_plain_device_counts_what_came_last() -> None:
 
 def test_of_a_group_counts_the_newest_window_and_its_last_revision() -> None:
     rows = taken(
-        Latest(("device",)), result("a", 10, 1), result("a", 10, 2), result("a", 0, 3), result("b", 0, 3),
+        Latest(("device",)), result("a", 10, 1), result("a", 10, 2), result("a", 0, 3),
+        result("b", 0, 3),
         Event(WATERMARK, {"watermark": 9}, b"{}"), result("b", 0, 4, withdrawn=True),
     )  # fmt: skip
     assert [(row["device"], row["window_start"], row["revision"]) for row in rows] == [("a", 10, 2)]
@@ -46,14 +53,30 @@ def test_of_a_group_counts_the_newest_window_and_its_last_revision() -> None:
 def test_a_row_whose_window_the_watermark_has_passed_says_that_it_is_final() -> None:
     latest = Latest(("device",))
     row = {"text": '"final":false', "window_end": 10, "final": False}
-    assert [one["final"] for one in taken(latest, result("a", 0, 1, **row), Event(WATERMARK, {"watermark": 9}, b"{}"))] == [False]
-    (found,) = taken(latest, Event(WATERMARK, {"watermark": 10}, b"{}"), Event(WATERMARK, {}, b"{}"))
+    assert [
+        one["final"]
+        for one in taken(
+            latest, result("a", 0, 1, **row), Event(WATERMARK, {"watermark": 9}, b"{}")
+        )
+    ] == [False]
+    (found,) = taken(
+        latest, Event(WATERMARK, {"watermark": 10}, b"{}"), Event(WATERMARK, {}, b"{}")
+    )
     assert (found["final"], found["text"]) == (True, '"final":false')
-    assert [one["final"] for one in taken(latest, result("a", 10, 2, window_end=20, final=False))] == [False]
-    assert "final" not in taken(Latest(None), Event(WATERMARK, {"watermark": 10}, b"{}"), reading("a", 1, 1.0))[0]
+    assert [
+        one["final"] for one in taken(latest, result("a", 10, 2, window_end=20, final=False))
+    ] == [False]
+    assert (
+        "final"
+        not in taken(
+            Latest(None), Event(WATERMARK, {"watermark": 10}, b"{}"), reading("a", 1, 1.0)
+        )[0]
+    )
 
 
-def test_a_row_is_kept_however_long_nothing_is_heard_of_it_and_past_the_bound_the_one_heard_of_least_lately_goes() -> None:
+def test_a_row_is_kept_however_long_nothing_is_heard_of_it_and_past_the_bound_the_one_heard_of_least_lately_goes() -> (
+    None
+):
     latest = Latest(None, bytes_max=900)
     rows = taken(latest, *(reading(device, 1, 1.0) for device in "abc"))
     assert [row["device"] for row in rows] == ["a", "b", "c"]
@@ -64,11 +87,27 @@ def test_a_row_is_kept_however_long_nothing_is_heard_of_it_and_past_the_bound_th
 def test_what_is_read_later_and_is_older_counts_where_nothing_newer_is_known() -> None:
     latest = Latest(None)
     taken(latest, reading("a", 5, 0.5), reading("plain", None, 0.9))
-    older = [reading("a", 3, 0.3), reading("plain", None, 0.1), reading("b", 1, 1.0), reading("b", 2, 2.0), reading("quiet", None, 7.0)]
+    older = [
+        reading("a", 3, 0.3),
+        reading("plain", None, 0.1),
+        reading("b", 1, 1.0),
+        reading("b", 2, 2.0),
+        reading("quiet", None, 7.0),
+    ]
     rows = taken(latest, *older, reading("quiet", None, 8.0), is_older=True)
-    assert {row["device"]: row["value"] for row in rows} == {"a": 0.5, "plain": 0.9, "b": 2.0, "quiet": 8.0}
+    assert {row["device"]: row["value"] for row in rows} == {
+        "a": 0.5,
+        "plain": 0.9,
+        "b": 2.0,
+        "quiet": 8.0,
+    }
     assert taken(latest, reading("quiet", None, 9.0))[-1]["value"] == 9.0
-    assert {row["value"] for row in taken(latest, reading("quiet", None, 6.0), is_older=True)} == {0.5, 0.9, 2.0, 9.0}
+    assert {row["value"] for row in taken(latest, reading("quiet", None, 6.0), is_older=True)} == {
+        0.5,
+        0.9,
+        2.0,
+        9.0,
+    }
 
 
 def test_a_row_that_was_withdrawn_does_not_come_back_from_the_past() -> None:

@@ -1,4 +1,6 @@
-"""The memory that is stated is kept: many subscriptions, everybody caught up, do not keep what nobody needs any more."""
+"""The memory that is stated is kept: many subscriptions, everybody caught up, do not keep what
+nobody needs any more.
+"""
 
 from __future__ import annotations
 
@@ -16,34 +18,56 @@ from tests.access.world import open_stream, server
 from tests.feeds import Feed, eventually
 
 VIEWS = 100
-HUB = {"tail_bytes": MIB, "tails_bytes": 4 * MIB, "decoded_bytes": MIB, "replay_bytes": MIB, "chunks_bytes": MIB}
+HUB = {
+    "tail_bytes": MIB,
+    "tails_bytes": 4 * MIB,
+    "decoded_bytes": MIB,
+    "replay_bytes": MIB,
+    "chunks_bytes": MIB,
+}
 
 
 async def test_a_hundred_subscriptions_keep_within_what_is_stated_and_free_what_nobody_needs(
-    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, new_feed: Callable[..., Feed]
+    access_directory: Path,
+    kafka_config: KafkaConfig,
+    cursor_key: Path,
+    new_feed: Callable[..., Feed],
 ) -> None:
     """Half a megabyte for each, 50 MiB, were kept before, however small the bounds."""
     feed = new_feed(partitions=1)
     bound = AccessConfig(hub=HubConfig(**HUB)).memory_bytes_max(clients=VIEWS, views=VIEWS)
-    places = AccessConfig().replays_max * 64 * 1024 + HubConfig().blocks_max * 320 * 1024  # none of them is used here
+    places = (
+        AccessConfig().replays_max * 64 * 1024 + HubConfig().blocks_max * 320 * 1024
+    )  # none of them is used here
     with server(access_directory, kafka_config, cursor_key, hub=HUB) as small:
         before = small.rss_mib()
         async with AsyncExitStack() as stack:
-            streams = [await stack.enter_async_context(open_stream(small.url, feed.name, where=f"n > {-i}")) for i in range(VIEWS)]
+            streams = [
+                await stack.enter_async_context(
+                    open_stream(small.url, feed.name, where=f"n > {-i}")
+                )
+                for i in range(VIEWS)
+            ]
             for _ in range(3):
                 await asyncio.to_thread(feed.send, n=100, frames=10)
                 await asyncio.gather(*(stream.take(1000) for stream in streams))
                 assert metric(small, "edgewake_access_chunk_bytes ") <= MIB
             assert metric(small, "edgewake_access_views ") == VIEWS
             assert small.rss_mib() - before <= (bound - places) / MIB
-            await eventually(lambda: metric(small, "edgewake_access_chunk_bytes ") == 0, "nobody needs a chunk")
+            await eventually(
+                lambda: metric(small, "edgewake_access_chunk_bytes ") == 0, "nobody needs a chunk"
+            )
 
 
 def test_the_document_states_what_the_code_does() -> None:
     text = (Path(__file__).parents[2] / "docs/access.md").read_text()
-    stated = re.search(r"with the defaults (\d+) MiB, (\d+) MiB of it for 5000 clients that do not read", text)
+    stated = re.search(
+        r"with the defaults (\d+) MiB, (\d+) MiB of it for 5000 clients that do not read", text
+    )
     assert stated is not None
     assert [int(stated[1]), int(stated[2])] == [
         round(AccessConfig().memory_bytes_max() / MIB),
-        round((AccessConfig().memory_bytes_max() - AccessConfig().memory_bytes_max(clients=0)) / MIB),
+        round(
+            (AccessConfig().memory_bytes_max() - AccessConfig().memory_bytes_max(clients=0)) / MIB
+        ),
     ]

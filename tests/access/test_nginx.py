@@ -79,7 +79,9 @@ async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIter
     running = Process([*words, "-g", "daemon off;"], folder / "nginx.log")
     await asyncio.to_thread(running.start)
     try:
-        await eventually(lambda: answers(port) or not running.is_running(), f"nginx answers: {running.log}")
+        await eventually(
+            lambda: answers(port) or not running.is_running(), f"nginx answers: {running.log}"
+        )
         assert running.is_running(), running.output()
         yield Proxy(port, tls_port)
     finally:
@@ -97,10 +99,18 @@ async def test_events_come_through_the_proxy_as_they_happen_and_with_the_largest
     access_a: Server, access_b: Server, feed: Feed, front: Path, tmp_path: Path
 ) -> None:
     row = ((2**48 - 1, 2**21 - 1),) * (PARTITIONS_MAX // 16)
-    largest = CursorCodec(CursorKeys({1: b"k" * 32}, 1)).encode(Cursor((StreamPosition(b"name", b"gene", row),) * 16))
+    largest = CursorCodec(CursorKeys({1: b"k" * 32}, 1)).encode(
+        Cursor((StreamPosition(b"name", b"gene", row),) * 16)
+    )
     async with nginx(tmp_path, front, [access_a.port, access_b.port]) as proxy:
         for query in ({}, {"last_event_id": largest}):
-            async with open_stream(f"http://127.0.0.1:{proxy.port}", feed.name, cursor=largest, on_gap="latest", **query) as stream:
+            async with open_stream(
+                f"http://127.0.0.1:{proxy.port}",
+                feed.name,
+                cursor=largest,
+                on_gap="latest",
+                **query,
+            ) as stream:
                 await stream.until_cursor()
                 await asyncio.to_thread(feed.send)
                 assert len(numbers(await stream.take(1))) == 1
@@ -109,7 +119,10 @@ async def test_events_come_through_the_proxy_as_they_happen_and_with_the_largest
 async def test_clients_come_over_tls_with_http_1_and_2_and_know_whom_they_talk_to(
     access_a: Server, feed: Feed, front: Path, tmp_path: Path
 ) -> None:
-    known, stranger = ssl.create_default_context(cafile=str(front / "ca.crt")), ssl.create_default_context()
+    known, stranger = (
+        ssl.create_default_context(cafile=str(front / "ca.crt")),
+        ssl.create_default_context(),
+    )
     async with nginx(tmp_path, front, [access_a.port]) as proxy:
         address = f"https://localhost:{proxy.tls_port}"
         for context, is_trusted in ((known, True), (stranger, False)):
@@ -118,15 +131,38 @@ async def test_clients_come_over_tls_with_http_1_and_2_and_know_whom_they_talk_t
                     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
                         await client.get(f"{address}/healthz")
                     continue
-                async with client.stream("GET", f"{address}/v1/streams/{feed.name}/events") as answer:
+                async with client.stream(
+                    "GET", f"{address}/v1/streams/{feed.name}/events"
+                ) as answer:
                     await asyncio.to_thread(feed.send)
-                    assert any([line.startswith("data") and feed.name in line async for line in until_data(answer, feed.name)])
-        words = ["curl", "-sS", "--http2", "--cacert", str(front / "ca.crt"), "-o", "/dev/null", "-w", "%{http_version} %{http_code}"]
+                    assert any(
+                        [
+                            line.startswith("data") and feed.name in line
+                            async for line in until_data(answer, feed.name)
+                        ]
+                    )
+        words = [
+            "curl",
+            "-sS",
+            "--http2",
+            "--cacert",
+            str(front / "ca.crt"),
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_version} %{http_code}",
+        ]
         done = await asyncio.to_thread(
-            subprocess.run, [*words, f"{address}/v1/streams"], capture_output=True, text=True, timeout=DEADLINE_S
+            subprocess.run,
+            [*words, f"{address}/v1/streams"],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
         )
         assert done.stdout == "2 200", done.stderr
-        assert (await asyncio.to_thread(httpx.get, f"http://localhost:{proxy.tls_port}/healthz")).status_code == 400
+        assert (
+            await asyncio.to_thread(httpx.get, f"http://localhost:{proxy.tls_port}/healthz")
+        ).status_code == 400
 
 
 async def until_data(answer: httpx.Response, wanted: str) -> AsyncIterator[str]:
@@ -137,14 +173,19 @@ async def until_data(answer: httpx.Response, wanted: str) -> AsyncIterator[str]:
             return
 
 
-async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_everything_else_is_502(front: Path, tmp_path: Path) -> None:
+async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_everything_else_is_502(
+    front: Path, tmp_path: Path
+) -> None:
     async with (
         nginx(tmp_path, front, free_ports(2)) as proxy,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{proxy.port}", timeout=10) as client,
     ):
         for path in ("/v1/events?stream=s", "/v1/streams/s/events?where=n%3E1"):
             answer = await client.get(path)
-            assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
+            assert (answer.status_code, answer.headers["content-type"]) == (
+                200,
+                "text/event-stream",
+            )
             assert re.fullmatch(r"retry: (1000|1500|2000|2500)\n\n", answer.text)
         assert (await client.get("/v1/streams")).status_code == 502
 
@@ -154,30 +195,51 @@ SECRET = f"{'ab' * 12}.{'cd' * 24}"
 
 def status(proxy: Proxy, path: str, *, client: str, method: str = "GET") -> int:
     """Of an answer to an address of the loopback."""
-    with httpx.Client(transport=httpx.HTTPTransport(local_address=client), timeout=PATIENCE_S) as http:
+    with httpx.Client(
+        transport=httpx.HTTPTransport(local_address=client), timeout=PATIENCE_S
+    ) as http:
         return http.request(method, f"http://127.0.0.1:{proxy.port}{path}").status_code
 
 
-async def test_what_is_ours_is_not_shown_to_everybody(access_a: Server, front: Path, tmp_path: Path) -> None:
+async def test_what_is_ours_is_not_shown_to_everybody(
+    access_a: Server, front: Path, tmp_path: Path
+) -> None:
     async with nginx(tmp_path, front, [access_a.port]) as proxy:
         for path in ("/docs", "/docs/swagger-ui.css", "/openapi.json", "/v1/server"):
-            assert (status(proxy, path, client="127.0.0.1"), status(proxy, path, client="127.0.0.2")) == (200, 404), path
-        assert [status(proxy, "/metrics", client=client) for client in ("127.0.0.1", "127.0.0.2")] == [404, 404]
+            assert (
+                status(proxy, path, client="127.0.0.1"),
+                status(proxy, path, client="127.0.0.2"),
+            ) == (200, 404), path
+        assert [
+            status(proxy, "/metrics", client=client) for client in ("127.0.0.1", "127.0.0.2")
+        ] == [404, 404]
         # The push proxy is away: 502 is that a request was passed on to it.
         for method, seen in (("POST", 404), ("GET", 502), ("PATCH", 502), ("DELETE", 502)):
             assert status(proxy, "/v1/leases/x", client="127.0.0.2", method=method) == seen, method
         assert status(proxy, "/v1/leases", client="127.0.0.1", method="POST") == 502
-        assert status(proxy, "/v1/streams", client="127.0.0.2") == 200, "the control: what is for everybody"
+        assert status(proxy, "/v1/streams", client="127.0.0.2") == 200, (
+            "the control: what is for everybody"
+        )
 
 
-async def test_no_log_of_the_proxy_has_a_token_or_a_cursor(access_a: Server, feed: Feed, front: Path, tmp_path: Path) -> None:
-    """Whoever read it could change the webhook or end the lease. Also where the servers are away, which is logged as an error."""
+async def test_no_log_of_the_proxy_has_a_token_or_a_cursor(
+    access_a: Server, feed: Feed, front: Path, tmp_path: Path
+) -> None:
+    """Whoever read it could change the webhook or end the lease.
+
+    Also where the servers are away, which is logged as an error.
+    """
     async with nginx(tmp_path, front, [access_a.port]) as proxy:
         async with open_stream(f"http://127.0.0.1:{proxy.port}", feed.name, lease=SECRET) as stream:
             cursor = await stream.until_cursor()
-        async with open_stream(f"http://127.0.0.1:{proxy.port}", feed.name, last_event_id=cursor) as stream:
+        async with open_stream(
+            f"http://127.0.0.1:{proxy.port}", feed.name, last_event_id=cursor
+        ) as stream:
             assert stream.status == 200
-        await eventually(lambda: (tmp_path / "access.log").read_text().count("/v1/events") >= 2, "both are logged")
+        await eventually(
+            lambda: (tmp_path / "access.log").read_text().count("/v1/events") >= 2,
+            "both are logged",
+        )
         assert status(proxy, f"/v1/leases/x?token={SECRET}", client="127.0.0.1") == 502
     logged = (tmp_path / "access.log").read_text() + (tmp_path / "nginx.log").read_text()
     assert '"GET /v1/events HTTP/1.1" 200' in logged
@@ -197,7 +259,9 @@ async def test_one_client_s_connections_are_bounded_and_others_are_served(
     async with nginx(tmp_path, front, [access_a.port]) as proxy, AsyncExitStack() as stack:
 
         async def first_bytes(client: str) -> bytes:
-            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port, local_addr=(client, 0))
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", proxy.port, local_addr=(client, 0)
+            )
             stack.push_async_callback(gone, writer)
             writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             return await reader.readuntil(b"\r\n\r\n")
@@ -209,9 +273,15 @@ async def test_one_client_s_connections_are_bounded_and_others_are_served(
             assert b"Edgewake-Start: later" not in await first_bytes("127.0.0.3")
 
 
-async def test_what_an_access_server_refuses_is_passed_on(access_a: Server, front: Path, tmp_path: Path) -> None:
+async def test_what_an_access_server_refuses_is_passed_on(
+    access_a: Server, front: Path, tmp_path: Path
+) -> None:
     async with nginx(tmp_path, front, [access_a.port]) as proxy:
-        answer = await asyncio.to_thread(httpx.get, f"http://127.0.0.1:{proxy.port}/v1/events?stream=no_such_stream", timeout=PATIENCE_S)
+        answer = await asyncio.to_thread(
+            httpx.get,
+            f"http://127.0.0.1:{proxy.port}/v1/events?stream=no_such_stream",
+            timeout=PATIENCE_S,
+        )
     assert (answer.status_code, answer.json()["title"]) == (404, "unknown stream")
 
 
@@ -235,17 +305,25 @@ async def test_eventsource_survives_that_all_servers_are_away(
         async with nginx(tmp_path, front, [mortal.port]) as proxy:
             address = f"http://127.0.0.1:{proxy.port}/v1/streams/{feed.name}/events?from=earliest"
             send(1)
-            npm = await asyncio.create_subprocess_exec(*NODE, "eventsource", address, "2", stdout=subprocess.PIPE, cwd=JS)
+            npm = await asyncio.create_subprocess_exec(
+                *NODE, "eventsource", address, "2", stdout=subprocess.PIPE, cwd=JS
+            )
             assert npm.stdout is not None
             await browser_page.goto(f"http://127.0.0.1:{proxy.port}/healthz")
             await browser_page.evaluate(FOLLOW_ALL, address)
             await browser_page.wait_for_function("got.length == 1", timeout=1000 * DEADLINE_S)
             first = json.loads(await asyncio.wait_for(npm.stdout.readline(), DEADLINE_S))
-            async with browser_page.expect_response(lambda answer: answer.headers.get("edgewake-start") == "later"):
+            async with browser_page.expect_response(
+                lambda answer: answer.headers.get("edgewake-start") == "later"
+            ):
                 mortal.process.kill()
             await asyncio.to_thread(send, 2)
             await asyncio.to_thread(mortal.restart_after_kill)
             await browser_page.wait_for_function("got.length == 2", timeout=1000 * DEADLINE_S)
             second = json.loads(await asyncio.wait_for(npm.stdout.readline(), DEADLINE_S))
             assert await npm.wait() == 0
-            assert await browser_page.evaluate("got.map(r => r[0])") == [1, 2] == [first["n"], second["n"]]
+            assert (
+                await browser_page.evaluate("got.map(r => r[0])")
+                == [1, 2]
+                == [first["n"], second["n"]]
+            )

@@ -1,4 +1,6 @@
-"""What the operations API guards no other door shows: it is answered as what is not there, word for word."""
+"""What the operations API guards no other door shows: it is answered as what is not there, word for
+word.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,24 @@ def secrets(kafka: Kafka) -> None:
 
 async def known(server: Server, feed: Feed) -> None:
     """The server has seen what was made after the hidden streams."""
-    await eventually(lambda: feed.name in httpx.get(f"{server.url}/v1/streams", timeout=PATIENCE_S).text, "it is listed")
+    await eventually(
+        lambda: feed.name in httpx.get(f"{server.url}/v1/streams", timeout=PATIENCE_S).text,
+        "it is listed",
+    )
 
 
 def told(answer: httpx.Response, name: str) -> tuple[int, str, dict[str, str]]:
-    """An answer without what differs between any two: the name, what is like it, and how long to wait."""
-    headers = {key: value for key, value in answer.headers.items() if key not in ("date", "retry-after", "content-length")}
-    text = re.sub(r'"near":\[[^]]*\]|; did you mean [^"?]*\?', "", answer.text).replace(name, "NAME")
+    """An answer without what differs between any two: the name, what is like it, and how long to
+    wait.
+    """
+    headers = {
+        key: value
+        for key, value in answer.headers.items()
+        if key not in ("date", "retry-after", "content-length")
+    }
+    text = re.sub(r'"near":\[[^]]*\]|; did you mean [^"?]*\?', "", answer.text).replace(
+        name, "NAME"
+    )
     return answer.status_code, text.replace(',"near"', ""), headers
 
 
@@ -56,11 +69,16 @@ def told(answer: httpx.Response, name: str) -> tuple[int, str, dict[str, str]]:
         "/v1/latest/{}",
     ],
 )
-async def test_every_door_answers_as_for_what_is_not_there(access_a: Server, feed: Feed, name: str, path: str) -> None:
+async def test_every_door_answers_as_for_what_is_not_there(
+    access_a: Server, feed: Feed, name: str, path: str
+) -> None:
     await known(access_a, feed)
     absent = unique("no_such")
     async with httpx.AsyncClient(base_url=access_a.url, timeout=PATIENCE_S) as client:
-        hidden, missing = await client.get(path.replace("{}", name)), await client.get(path.replace("{}", absent))
+        hidden, missing = (
+            await client.get(path.replace("{}", name)),
+            await client.get(path.replace("{}", absent)),
+        )
         browser = await client.get(path.replace("{}", name), headers={"Sec-Fetch-Mode": "cors"})
     assert told(hidden, name)[0] == 404
     assert told(hidden, name) == told(missing, absent) == told(browser, name)
@@ -71,7 +89,9 @@ async def test_no_list_and_no_hint_names_them(access_a: Server, feed: Feed) -> N
     listed = httpx.get(f"{access_a.url}/v1/streams", timeout=PATIENCE_S).json()["streams"]
     assert not OPERATOR_STREAMS & {row["name"] for row in listed}
     for name in HIDDEN:
-        near = httpx.get(f"{access_a.url}/v1/streams/{name}x/events", timeout=PATIENCE_S).json()["near"]
+        near = httpx.get(f"{access_a.url}/v1/streams/{name}x/events", timeout=PATIENCE_S).json()[
+            "near"
+        ]
         assert not OPERATOR_STREAMS & set(near)
 
 
@@ -80,11 +100,15 @@ async def test_one_of_them_among_others_is_not_there_either(access_a: Server, fe
     async with open_stream(access_a.url, feed.name) as stream:
         cursor = await stream.until_cursor()
         for name in HIDDEN:
-            async with open_stream(access_a.url, feed.name, name, cursor=cursor, from_="earliest") as refused:
+            async with open_stream(
+                access_a.url, feed.name, name, cursor=cursor, from_="earliest"
+            ) as refused:
                 assert refused.status == 404
 
 
-async def test_the_control_an_ordinary_stream_is_served_by_the_same_doors(access_a: Server, feed: Feed) -> None:
+async def test_the_control_an_ordinary_stream_is_served_by_the_same_doors(
+    access_a: Server, feed: Feed
+) -> None:
     await known(access_a, feed)
     feed.send(fields={"output": ["public"], "n": [1.0]})
     async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
@@ -94,7 +118,9 @@ async def test_the_control_an_ordinary_stream_is_served_by_the_same_doors(access
     assert [row["output"] for row in rows] == ["public"]
 
 
-async def test_nobody_is_woken_for_them(kafka: Kafka, access_a: Server, cursor_key: Path, feed: Feed, tmp_path: Path) -> None:
+async def test_nobody_is_woken_for_them(
+    kafka: Kafka, access_a: Server, cursor_key: Path, feed: Feed, tmp_path: Path
+) -> None:
     """A lease would count them, and its wake-ups show the first."""
     (tmp_path / "cursor.keys").write_bytes(cursor_key.read_bytes())
     async with open_stream(access_a.url, feed.name) as stream:
@@ -107,7 +133,11 @@ async def test_nobody_is_woken_for_them(kafka: Kafka, access_a: Server, cursor_k
 
 
 async def ask(push: Service, name: str, cursor: str) -> httpx.Response:
-    body = {"subscription": {"streams": [name]}, "cursor": cursor, "endpoint": {"url": "http://127.0.0.1:9/hook"}}
+    body = {
+        "subscription": {"streams": [name]},
+        "cursor": cursor,
+        "endpoint": {"url": "http://127.0.0.1:9/hook"},
+    }
     async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S) as client:
         async with asyncio.timeout(PATIENCE_S):
             while (answer := await client.post("/v1/leases", json=body)).status_code == 503:

@@ -19,7 +19,9 @@ DOC = Path(__file__).parents[2] / "docs" / "access.md"
 
 def program(name: str, directory: Path) -> Path:
     """A block of code of the page that begins with its name."""
-    (block,) = re.findall(rf"```(?:python|sh)\n(# {re.escape(name)}\n.*?)```", DOC.read_text(), re.DOTALL)
+    (block,) = re.findall(
+        rf"```(?:python|sh)\n(# {re.escape(name)}\n.*?)```", DOC.read_text(), re.DOTALL
+    )
     file = directory / name
     file.write_text(block)
     return file
@@ -27,14 +29,22 @@ def program(name: str, directory: Path) -> Path:
 
 async def run(words: list[str], directory: Path, address: str) -> str:
     done = await asyncio.to_thread(
-        subprocess.run, words, cwd=directory, env={**os.environ, "ADDRESS": address}, capture_output=True, text=True, timeout=DEADLINE_S
+        subprocess.run,
+        words,
+        cwd=directory,
+        env={**os.environ, "ADDRESS": address},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("name", ["read_pages.py", "read_pages.sh"])
-async def test_it_reads_what_there_is_and_ends(access_a: Server, feed: Feed, tmp_path: Path, name: str) -> None:
+async def test_it_reads_what_there_is_and_ends(
+    access_a: Server, feed: Feed, tmp_path: Path, name: str
+) -> None:
     file = program(name, tmp_path)
     address = f"{access_a.url}/v1/streams/{feed.name}/events"
     words = [sys.executable, str(file), address] if file.suffix == ".py" else ["sh", str(file)]
@@ -42,8 +52,13 @@ async def test_it_reads_what_there_is_and_ends(access_a: Server, feed: Feed, tmp
     assert len((await run(words, tmp_path, address)).splitlines()) == 3
 
 
-async def test_the_script_goes_on_where_it_was(access_a: Server, feed: Feed, tmp_path: Path) -> None:
-    file, address = program("read_pages.sh", tmp_path), f"{access_a.url}/v1/streams/{feed.name}/events"
+async def test_the_script_goes_on_where_it_was(
+    access_a: Server, feed: Feed, tmp_path: Path
+) -> None:
+    file, address = (
+        program("read_pages.sh", tmp_path),
+        f"{access_a.url}/v1/streams/{feed.name}/events",
+    )
     feed.send(n=2)
     first = await run(["sh", str(file)], tmp_path, address)
     feed.send(n=1)

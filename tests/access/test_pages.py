@@ -1,4 +1,6 @@
-"""Bounded reads: pages that end at their limit, at the live end, or when time is up, with the cursor of exactly what they have."""
+"""Bounded reads: pages that end at their limit, at the live end, or when time is up, with the
+cursor of exactly what they have.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.feeds import DEADLINE_S, Feed, QueryFeed
 from tests.services import PATIENCE_S
 
 
-async def get(server: Server, name: str, *, headers: dict[str, str] | None = None, **query: Any) -> httpx.Response:
+async def get(
+    server: Server, name: str, *, headers: dict[str, str] | None = None, **query: Any
+) -> httpx.Response:
     words = {key.rstrip("_"): value for key, value in query.items()}
     async with httpx.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
         return await client.get(f"/v1/streams/{name}/events", params=words, headers=headers)
@@ -37,7 +41,9 @@ def places(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
 async def test_pages_one_after_the_other_have_every_event_once_and_end_at_the_live_end(
     access_a: Server, access_b: Server, new_feed: Callable[..., Feed]
 ) -> None:
-    """In order of each device, also where a page ends within a frame, and on another server each time."""
+    """In order of each device, also where a page ends within a frame, and on another server each
+    time.
+    """
     feed = new_feed(partitions=3)
     for device in ("a", "b", "c"):
         feed.send(device, 7, frames=20)
@@ -49,9 +55,13 @@ async def test_pages_one_after_the_other_have_every_event_once_and_end_at_the_li
         if found["live"]:
             break
         assert len(found["events"]) == 50, "it ends before the live end at its limit only"
-        found = await page(access_b if len(seen) % 100 else access_a, feed.name, after=found["cursor"], limit=50)
+        found = await page(
+            access_b if len(seen) % 100 else access_a, feed.name, after=found["cursor"], limit=50
+        )
     assert sorted(seen) == [(device, n) for device in ("a", "b", "c") for n in range(1, 141)]
-    assert all([n for device, n in seen if device == one] == list(range(1, 141)) for one in ("a", "b", "c"))
+    assert all(
+        [n for device, n in seen if device == one] == list(range(1, 141)) for one in ("a", "b", "c")
+    )
 
 
 async def test_a_page_and_a_stream_have_one_cursor(access_a: Server, feed: Feed) -> None:
@@ -65,7 +75,9 @@ async def test_a_page_and_a_stream_have_one_cursor(access_a: Server, feed: Feed)
     assert (places(rest["events"]), rest["live"]) == ([("dev-1", 5)], True)
 
 
-async def test_who_waits_is_answered_with_the_first_event_and_no_later_than_asked(access_a: Server, feed: Feed) -> None:
+async def test_who_waits_is_answered_with_the_first_event_and_no_later_than_asked(
+    access_a: Server, feed: Feed
+) -> None:
     start = await page(access_a, feed.name, limit=1)
     assert (start["events"], start["live"]) == ([], True)
     waiting = asyncio.create_task(page(access_a, feed.name, after=start["cursor"], wait=30))
@@ -81,20 +93,30 @@ async def test_who_waits_is_answered_with_the_first_event_and_no_later_than_aske
     assert 0.9 <= time.monotonic() - began < 15
 
 
-async def test_filters_hold_and_what_they_hide_moves_the_cursor(access_a: Server, feed: Feed) -> None:
+async def test_filters_hold_and_what_they_hide_moves_the_cursor(
+    access_a: Server, feed: Feed
+) -> None:
     feed.send(n=40)
     found = await page(access_a, feed.name, from_="earliest", where="n > 38", select="n", limit=10)
     assert [event["n"] for event in found["events"]] == [39, 40]
     hidden = await page(access_a, feed.name, from_="earliest", where="n > 100", limit=10)
     assert (hidden["events"], hidden["live"]) == ([], True)
     assert (await page(access_a, feed.name, after=hidden["cursor"], where="n > 0"))["events"] == [
-        {"$event": "gap", "scope": "cursor", "reason": "filter_changed", "lost": 0, "continues": "here"}
+        {
+            "$event": "gap",
+            "scope": "cursor",
+            "reason": "filter_changed",
+            "lost": 0,
+            "continues": "here",
+        }
     ]
 
 
 async def test_lines_have_the_events_and_last_the_cursor(access_a: Server, feed: Feed) -> None:
     feed.send(n=3)
-    answer = await get(access_a, feed.name, from_="earliest", limit=2, headers={"Accept": "application/x-ndjson"})
+    answer = await get(
+        access_a, feed.name, from_="earliest", limit=2, headers={"Accept": "application/x-ndjson"}
+    )
     assert answer.headers["content-type"] == "application/x-ndjson"
     *events, end = [orjson.loads(line) for line in answer.text.splitlines()]
     assert places(events) == [("dev-1", 1), ("dev-1", 2)]
@@ -116,27 +138,55 @@ async def test_gaps_and_watermarks_stand_among_the_events(
     assert (gap["$event"], gap["reason"], gap["continues"]) == ("gap", "retention", "earliest")
     assert places(rest) == [("dev-1", 5)]
     stopped = await page(access_b, feed.name, after=start["cursor"], on_gap="stop")
-    assert ([event.get("reason") for event in stopped["events"]], stopped["live"]) == (["retention"], False)
+    assert ([event.get("reason") for event in stopped["events"]], stopped["live"]) == (
+        ["retention"],
+        False,
+    )
     assert (await page(access_b, feed.name, after=stopped["cursor"], on_gap="stop"))["events"] == []
-    assert len((await page(access_b, feed.name, after=stopped["cursor"], on_gap="earliest"))["events"][1:]) == 1
+    assert (
+        len(
+            (await page(access_b, feed.name, after=stopped["cursor"], on_gap="earliest"))["events"][
+                1:
+            ]
+        )
+        == 1
+    )
 
 
-async def test_a_full_page_may_be_kept_and_the_live_end_is_asked_for_by_its_etag(access_a: Server, feed: Feed) -> None:
+async def test_a_full_page_may_be_kept_and_the_live_end_is_asked_for_by_its_etag(
+    access_a: Server, feed: Feed
+) -> None:
     feed.send(n=4)
     first = await get(access_a, feed.name, from_="earliest", limit=2)
-    assert first.headers["cache-control"] == "no-store", "where it begins is another place each time"
+    assert first.headers["cache-control"] == "no-store", (
+        "where it begins is another place each time"
+    )
     after = first.json()["cursor"]
     full, again = [await get(access_a, feed.name, after=after, limit=1) for _ in range(2)]
     assert (full.headers["cache-control"], full.content) == ("public, max-age=60", again.content)
     live = await get(access_a, feed.name, after=after, limit=10)
-    assert (live.headers["cache-control"], live.headers["vary"], live.headers["edgewake-live"]) == ("public, no-cache", "Accept", "true")
+    assert (live.headers["cache-control"], live.headers["vary"], live.headers["edgewake-live"]) == (
+        "public, no-cache",
+        "Accept",
+        "true",
+    )
     for tag in (live.headers["etag"], "W/" + live.headers["etag"]):
         same = await get(access_a, feed.name, after=after, limit=10, headers={"If-None-Match": tag})
-        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", live.headers["etag"])
+        assert (same.status_code, same.content, same.headers["etag"]) == (
+            304,
+            b"",
+            live.headers["etag"],
+        )
     await asyncio.to_thread(feed.send)
     async with asyncio.timeout(DEADLINE_S):
         while True:
-            more = await get(access_a, feed.name, after=after, limit=10, headers={"If-None-Match": live.headers["etag"]})
+            more = await get(
+                access_a,
+                feed.name,
+                after=after,
+                limit=10,
+                headers={"If-None-Match": live.headers["etag"]},
+            )
             if more.status_code == 200:
                 break
     assert len(more.json()["events"]) == 3
@@ -155,15 +205,21 @@ async def test_a_full_page_may_be_kept_and_the_live_end_is_asked_for_by_its_etag
         ({"limit": "5", "from": "yesterday"}, "from"),
     ],
 )
-async def test_a_wrong_bound_is_refused_by_name(access_a: Server, feed: Feed, query: dict[str, str], code: str) -> None:
+async def test_a_wrong_bound_is_refused_by_name(
+    access_a: Server, feed: Feed, query: dict[str, str], code: str
+) -> None:
     answer = await get(access_a, feed.name, **query)
     assert (answer.status_code, answer.json()["type"]) == (400, f"urn:edgewake:problem:{code}")
 
 
-async def test_the_accepted_type_decides_where_both_are_possible(access_a: Server, feed: Feed) -> None:
+async def test_the_accepted_type_decides_where_both_are_possible(
+    access_a: Server, feed: Feed
+) -> None:
     feed.send()
     for accept in ("application/json", "application/json, text/plain, */*"):
-        assert (await get(access_a, feed.name, from_="earliest", headers={"Accept": accept})).json()["live"] is True
+        assert (
+            await get(access_a, feed.name, from_="earliest", headers={"Accept": accept})
+        ).json()["live"] is True
     refused = await get(access_a, feed.name, limit=5, headers={"Accept": "text/event-stream"})
     assert (refused.status_code, refused.json()["title"]) == (400, "accept")
 

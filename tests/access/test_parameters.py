@@ -23,12 +23,18 @@ def push(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
 def operations(base: str) -> list[tuple[str, str]]:
     """Each method and path of a part's own description, with the parts of the path filled in."""
     paths = httpx.get(f"{base}/openapi.json", timeout=PATIENCE_S).json()["paths"]
-    return [(method, path.replace("{", "").replace("}", "")) for path, methods in paths.items() for method in methods]
+    return [
+        (method, path.replace("{", "").replace("}", ""))
+        for path, methods in paths.items()
+        for method in methods
+    ]
 
 
 def refused(base: str, method: str, path: str, query: str) -> str:
     answer = httpx.request(method, f"{base}{path}?{query}", timeout=PATIENCE_S)
-    assert (answer.status_code, answer.json()["type"]) == (400, "urn:edgewake:problem:parameter"), f"{method} {path}: {answer.text}"
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:edgewake:problem:parameter"), (
+        f"{method} {path}: {answer.text}"
+    )
     detail: str = answer.json()["detail"]
     return detail
 
@@ -37,15 +43,21 @@ def test_no_route_ignores_a_parameter(access_a: Server, push: Service) -> None:
     found = [(base, *one) for base in (access_a.url, push.url) for one in operations(base)]
     assert len(found) >= 9
     for base, method, path in found:
-        assert "'wehre' is not known" in refused(base, method, path, "stream=s&wehre=1" if path == "/v1/events" else "wehre=1")
+        assert "'wehre' is not known" in refused(
+            base, method, path, "stream=s&wehre=1" if path == "/v1/events" else "wehre=1"
+        )
 
 
 def test_one_that_another_route_has_is_refused_here(access_a: Server, feed: Feed) -> None:
     """It gave all vehicles to who asked for one."""
-    assert "none is expected here" in refused(access_a.url, "GET", f"/v1/latest/{feed.name}", "where=device%3D'car-01'")
+    assert "none is expected here" in refused(
+        access_a.url, "GET", f"/v1/latest/{feed.name}", "where=device%3D'car-01'"
+    )
 
 
-def test_the_nearest_name_is_told_and_one_that_is_there_twice_is_refused(access_a: Server, feed: Feed) -> None:
+def test_the_nearest_name_is_told_and_one_that_is_there_twice_is_refused(
+    access_a: Server, feed: Feed
+) -> None:
     path = f"/v1/streams/{feed.name}/events"
     assert refused(access_a.url, "GET", path, "hartbeat=10").endswith("did you mean heartbeat?")
     assert "more than once" in refused(access_a.url, "GET", path, "where=n%3E1&where=n%3E2")
@@ -68,11 +80,15 @@ def test_the_nearest_name_is_told_and_one_that_is_there_twice_is_refused(access_
         ("", 422),
     ],
 )
-def test_whatever_is_asked_is_no_fault_of_the_server(access_a: Server, query: str, status: int) -> None:
+def test_whatever_is_asked_is_no_fault_of_the_server(
+    access_a: Server, query: str, status: int
+) -> None:
     assert httpx.get(f"{access_a.url}/v1/events?{query}", timeout=PATIENCE_S).status_code == status
 
 
-def test_a_websocket_handshake_at_a_stream_is_refused_in_words(access_a: Server, feed: Feed) -> None:
+def test_a_websocket_handshake_at_a_stream_is_refused_in_words(
+    access_a: Server, feed: Feed
+) -> None:
     """It got 200 and an event stream."""
     words = {
         "Connection": "Upgrade",
@@ -80,5 +96,7 @@ def test_a_websocket_handshake_at_a_stream_is_refused_in_words(access_a: Server,
         "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
-    answer = httpx.get(f"{access_a.url}/v1/streams/{feed.name}/events", headers=words, timeout=PATIENCE_S)
+    answer = httpx.get(
+        f"{access_a.url}/v1/streams/{feed.name}/events", headers=words, timeout=PATIENCE_S
+    )
     assert (answer.status_code, answer.json()["title"]) == (400, "websocket")

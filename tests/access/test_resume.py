@@ -20,7 +20,9 @@ from tests.feeds import DEADLINE_S, NOW_MS, Feed, QueryFeed, eventually
 from tests.services import PATIENCE_S
 
 
-async def test_every_event_carries_the_cursor_after_it(access_a: Server, access_b: Server, feed: Feed) -> None:
+async def test_every_event_carries_the_cursor_after_it(
+    access_a: Server, access_b: Server, feed: Feed
+) -> None:
     """From each id the other server goes on with the very next event, inside a frame too."""
     feed.send(n=5)
     async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
@@ -31,7 +33,9 @@ async def test_every_event_carries_the_cursor_after_it(access_a: Server, access_
             assert numbers(await stream.take(4 - i)) == numbers(events[i + 1 :])
 
 
-async def test_a_client_that_saw_no_event_yet_has_a_cursor_already(access_a: Server, access_b: Server, feed: Feed) -> None:
+async def test_a_client_that_saw_no_event_yet_has_a_cursor_already(
+    access_a: Server, access_b: Server, feed: Feed
+) -> None:
     feed.send(n=3)
     async with open_stream(access_a.url, feed.name) as stream:
         cursor = await stream.until_cursor()
@@ -41,13 +45,17 @@ async def test_a_client_that_saw_no_event_yet_has_a_cursor_already(access_a: Ser
 
 
 @pytest.mark.parametrize("parameter", ["last_event_id", "lastEventId", "lastEventID"])
-async def test_the_cursor_may_come_in_the_query_and_the_header_wins(access_a: Server, feed: Feed, parameter: str) -> None:
+async def test_the_cursor_may_come_in_the_query_and_the_header_wins(
+    access_a: Server, feed: Feed, parameter: str
+) -> None:
     feed.send(n=4)
     async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
         events = await stream.take(4)
     async with open_stream(access_a.url, feed.name, **{parameter: events[1].id}) as stream:
         assert numbers(await stream.take(1)) == [("dev-1", 3)]
-    async with open_stream(access_a.url, feed.name, cursor=events[2].id, **{parameter: events[0].id}) as stream:
+    async with open_stream(
+        access_a.url, feed.name, cursor=events[2].id, **{parameter: events[0].id}
+    ) as stream:
         assert numbers(await stream.take(1)) == [("dev-1", 4)]
 
 
@@ -65,7 +73,9 @@ async def test_a_stream_can_begin_at_a_time(access_a: Server, feed: Feed) -> Non
         assert numbers(await stream.take(1)) == [("dev-1", 5)]
 
 
-async def test_aborted_transactions_and_markers_are_never_seen(access_a: Server, feed: Feed) -> None:
+async def test_aborted_transactions_and_markers_are_never_seen(
+    access_a: Server, feed: Feed
+) -> None:
     feed.send(n=1)
     feed.abort()
     async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
@@ -75,7 +85,9 @@ async def test_aborted_transactions_and_markers_are_never_seen(access_a: Server,
         assert numbers(first + await stream.take(1)) == [("dev-1", 1), ("dev-1", 2)]
 
 
-async def test_filtered_out_events_advance_the_cursor(access_a: Server, access_b: Server, feed: Feed) -> None:
+async def test_filtered_out_events_advance_the_cursor(
+    access_a: Server, access_b: Server, feed: Feed
+) -> None:
     where = "n > 100"
     async with open_stream(access_a.url, feed.name, where=where) as stream:
         before = await stream.until_cursor()
@@ -83,17 +95,23 @@ async def test_filtered_out_events_advance_the_cursor(access_a: Server, access_b
         await eventually_advances(stream, before)
         after = stream.parser.last_event_id
     codec_positions = positions_of(after)
-    assert sum(offset for offset, _ in codec_positions) > sum(offset for offset, _ in positions_of(before))
+    assert sum(offset for offset, _ in codec_positions) > sum(
+        offset for offset, _ in positions_of(before)
+    )
     feed.send(n=60)
     async with open_stream(access_b.url, feed.name, cursor=after, where=where) as stream:
         assert numbers(await stream.take(10)) == [("dev-1", n) for n in range(101, 111)]
 
 
-async def test_the_first_block_and_all_progress_are_events_that_no_client_overlooks(access_a: Server, feed: Feed) -> None:
+async def test_the_first_block_and_all_progress_are_events_that_no_client_overlooks(
+    access_a: Server, feed: Feed
+) -> None:
     async with open_stream(access_a.url, feed.name, where="n > 100") as stream:
         feed.send(n=5)
         checkpoints = await stream.take(2, kinds=frozenset({"checkpoint"}))
-    assert [orjson.loads(event.data) for event in checkpoints] == [{"cursor": event.id} for event in checkpoints]
+    assert [orjson.loads(event.data) for event in checkpoints] == [
+        {"cursor": event.id} for event in checkpoints
+    ]
     assert bytes(stream.raw).count(b"id: ") == 2
 
 
@@ -110,20 +128,33 @@ async def test_where_and_select_choose_and_shape(access_a: Server, feed: Feed) -
     query = {"where": "n % 2 = 0", "select": "n * 10 AS tens, device, missing", "from_": "earliest"}
     async with open_stream(access_a.url, feed.name, **query) as stream:
         events = await stream.take(3)
-    assert [orjson.loads(e.data) for e in events] == [{"tens": 10.0 * n, "device": "dev-1", "missing": None} for n in (2, 4, 6)]
+    assert [orjson.loads(e.data) for e in events] == [
+        {"tens": 10.0 * n, "device": "dev-1", "missing": None} for n in (2, 4, 6)
+    ]
 
 
-async def test_a_device_s_loss_is_a_gap_event_also_through_a_filter(access_a: Server, feed: Feed) -> None:
+async def test_a_device_s_loss_is_a_gap_event_also_through_a_filter(
+    access_a: Server, feed: Feed
+) -> None:
     async with open_stream(access_a.url, feed.name, where="n > 1000") as stream:
         await stream.until_cursor()
         feed.gap("dev-1", 7)
         (gap,) = await stream.take(1, kinds=frozenset({"gap"}))
     fields = orjson.loads(gap.data)
-    assert (fields["scope"], fields["device"], fields["lost"], fields["reason"]) == ("device", "dev-1", 7, "quota")
+    assert (fields["scope"], fields["device"], fields["lost"], fields["reason"]) == (
+        "device",
+        "dev-1",
+        7,
+        "quota",
+    )
 
 
-async def test_a_filter_on_a_device_hides_the_losses_of_others(access_a: Server, feed: Feed) -> None:
-    async with open_stream(access_a.url, feed.name, where="device = 'dev-1' AND n > 1000") as stream:
+async def test_a_filter_on_a_device_hides_the_losses_of_others(
+    access_a: Server, feed: Feed
+) -> None:
+    async with open_stream(
+        access_a.url, feed.name, where="device = 'dev-1' AND n > 1000"
+    ) as stream:
         await stream.until_cursor()
         feed.gap("dev-2", 7)
         feed.gap("dev-1", 3)
@@ -131,17 +162,39 @@ async def test_a_filter_on_a_device_hides_the_losses_of_others(access_a: Server,
     assert orjson.loads(gap.data)["device"] == "dev-1"
 
 
-async def test_results_come_with_their_watermarks_in_order(access_a: Server, query_feed: QueryFeed) -> None:
+async def test_results_come_with_their_watermarks_in_order(
+    access_a: Server, query_feed: QueryFeed
+) -> None:
     query_feed.batch(7, [{"device": "d", "mean": 1.5}], NOW_MS)
     async with open_stream(access_a.url, query_feed.name, from_="earliest") as stream:
         events = await stream.take(2, kinds=frozenset({"message", "watermark"}))
     assert [event.type for event in events] == ["message", "watermark"]
-    assert orjson.loads(events[0].data) == {"query": query_feed.name, "revision": 7, "final": False, "device": "d", "mean": 1.5}
-    assert orjson.loads(events[1].data) == {"query": query_feed.name, "watermark": NOW_MS, "revision": 7}
+    assert orjson.loads(events[0].data) == {
+        "query": query_feed.name,
+        "revision": 7,
+        "final": False,
+        "device": "d",
+        "mean": 1.5,
+    }
+    assert orjson.loads(events[1].data) == {
+        "query": query_feed.name,
+        "watermark": NOW_MS,
+        "revision": 7,
+    }
 
 
 async def test_strings_arrive_as_they_were_sent(access_a: Server, feed: Feed) -> None:
-    odd = ["a\nb", "\r", "\r\n\r\ndata: forged\n\n", "\u2028\u2029\x85", "\x01\x1f", "naïve 日本 🚗", 'quote " \\ ', "id: x", ""]
+    odd = [
+        "a\nb",
+        "\r",
+        "\r\n\r\ndata: forged\n\n",
+        "\u2028\u2029\x85",
+        "\x01\x1f",
+        "naïve 日本 🚗",
+        'quote " \\ ',
+        "id: x",
+        "",
+    ]
     feed.send(n=len(odd), fields={"text": odd})
     async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
         events = await stream.take(len(odd))
@@ -162,19 +215,28 @@ async def test_retention_that_passed_a_cursor_is_a_gap_with_the_count(
         feed.send(n=1)  # a record and a marker each: offsets 2, 4, … 20
     feed.trim(0, 12)
     async with open_stream(access_a.url, feed.name, cursor=cursor) as stream:
-        assert stream.headers["edgewake-start"] == "resumed"  # it still has in memory what Kafka has no more
+        assert (
+            stream.headers["edgewake-start"] == "resumed"
+        )  # it still has in memory what Kafka has no more
         assert numbers(await stream.take(10)) == [("dev-1", n) for n in range(2, 12)]
     async with open_stream(access_b.url, feed.name, cursor=cursor) as stream:
         assert stream.headers["edgewake-start"] == "gap"
         gap, *rest = await stream.take(6, kinds=frozenset({"gap", "message"}))
     fields = orjson.loads(gap.data)
-    assert (fields["reason"], fields["from"], fields["earliest"], fields["lost"]) == ("retention", 1, 12, 11)
+    assert (fields["reason"], fields["from"], fields["earliest"], fields["lost"]) == (
+        "retention",
+        1,
+        12,
+        11,
+    )
     assert numbers(rest) == [("dev-1", n) for n in range(7, 12)]
     async with open_stream(access_b.url, feed.name, cursor=gap.id) as stream:
         assert stream.headers["edgewake-start"] == "resumed"
 
 
-async def test_a_topic_that_was_made_anew_is_a_gap_for_old_cursors(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+async def test_a_topic_that_was_made_anew_is_a_gap_for_old_cursors(
+    access_a: Server, new_feed: Callable[..., Feed]
+) -> None:
     feed = new_feed(partitions=1)
     feed.send(n=3)
     async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
@@ -191,7 +253,9 @@ async def test_a_topic_that_was_made_anew_is_a_gap_for_old_cursors(access_a: Ser
     assert numbers(rest) == [("reborn", 1), ("reborn", 2)]
 
 
-async def test_a_topic_made_anew_leaves_the_other_streams_where_they_were(access_b: Server, new_feed: Callable[..., Feed]) -> None:
+async def test_a_topic_made_anew_leaves_the_other_streams_where_they_were(
+    access_b: Server, new_feed: Callable[..., Feed]
+) -> None:
     steady, mortal = new_feed(partitions=1), new_feed(partitions=1)
     steady.send(n=3)
     mortal.send(n=1)
@@ -204,11 +268,20 @@ async def test_a_topic_made_anew_leaves_the_other_streams_where_they_were(access
     steady.send(n=1)
     async with open_stream(access_b.url, steady.name, mortal.name, cursor=cursor) as stream:
         events = await stream.take(3, kinds=frozenset({"gap", "message"}))
-    assert [(orjson.loads(e.data)["reason"], orjson.loads(e.data)["stream"]) for e in events if e.type == "gap"] == [("epoch", mortal.name)]
-    assert sorted(numbers([e for e in events if e.type == "message"])) == [("dev-1", 4), ("reborn", 1)]
+    assert [
+        (orjson.loads(e.data)["reason"], orjson.loads(e.data)["stream"])
+        for e in events
+        if e.type == "gap"
+    ] == [("epoch", mortal.name)]
+    assert sorted(numbers([e for e in events if e.type == "message"])) == [
+        ("dev-1", 4),
+        ("reborn", 1),
+    ]
 
 
-async def test_a_changed_filter_goes_on_where_it_was(access_a: Server, access_b: Server, feed: Feed) -> None:
+async def test_a_changed_filter_goes_on_where_it_was(
+    access_a: Server, access_b: Server, feed: Feed
+) -> None:
     feed.send(n=4)
     async with open_stream(access_a.url, feed.name, from_="earliest", where="n < 3") as stream:
         cursor = (await stream.take(2))[-1].id
@@ -219,7 +292,9 @@ async def test_a_changed_filter_goes_on_where_it_was(access_a: Server, access_b:
     assert numbers(rest) == [("dev-1", 3), ("dev-1", 4)]
 
 
-async def test_a_stream_more_leaves_the_one_before_where_it_was(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+async def test_a_stream_more_leaves_the_one_before_where_it_was(
+    access_a: Server, new_feed: Callable[..., Feed]
+) -> None:
     first, second = new_feed(), new_feed()
     first.send(n=2)
     second.send(n=5)
@@ -227,15 +302,22 @@ async def test_a_stream_more_leaves_the_one_before_where_it_was(access_a: Server
         cursor = (await stream.take(1))[-1].id
     async with open_stream(access_a.url, first.name, second.name, cursor=cursor) as stream:
         gap, event = await stream.take(2, kinds=frozenset({"gap", "message"}))
-        assert (orjson.loads(gap.data)["reason"], orjson.loads(gap.data)["stream"]) == ("stream_added", second.name)
+        assert (orjson.loads(gap.data)["reason"], orjson.loads(gap.data)["stream"]) == (
+            "stream_added",
+            second.name,
+        )
         assert numbers([event]) == [("dev-1", 2)]
         second.send(n=1)
         assert numbers(await stream.take(1)) == [("dev-1", 6)]
 
 
 @pytest.fixture
-async def two_gaps(access_a: Server, access_b: Server, new_feed: Callable[..., Feed]) -> tuple[Feed, str]:
-    """A stream of which both partitions were trimmed, and a cursor of before, for `access_b`, which has none of it in memory."""
+async def two_gaps(
+    access_a: Server, access_b: Server, new_feed: Callable[..., Feed]
+) -> tuple[Feed, str]:
+    """A stream of which both partitions were trimmed, and a cursor of before, for `access_b`, which
+    has none of it in memory.
+    """
     feed = new_feed(partitions=2)
     for i in range(20):
         feed.send(f"dev-{i}", n=2)
@@ -246,7 +328,9 @@ async def two_gaps(access_a: Server, access_b: Server, new_feed: Callable[..., F
     return feed, cursor
 
 
-async def test_of_two_gaps_the_second_is_told_also_after_a_cut_between_them(access_b: Server, two_gaps: tuple[Feed, str]) -> None:
+async def test_of_two_gaps_the_second_is_told_also_after_a_cut_between_them(
+    access_b: Server, two_gaps: tuple[Feed, str]
+) -> None:
     feed, cursor = two_gaps
     async with open_stream(access_b.url, feed.name, cursor=cursor) as stream:
         first, second = await stream.take(2, kinds=frozenset({"gap"}))
@@ -258,8 +342,12 @@ async def test_of_two_gaps_the_second_is_told_also_after_a_cut_between_them(acce
         assert stream.headers["edgewake-start"] == "resumed"
 
 
-async def test_a_client_that_asked_to_stop_at_a_gap_is_stopped_for_good(access_b: Server, two_gaps: tuple[Feed, str]) -> None:
-    """Its next request, which a browser makes by itself, is answered 204; one with another policy goes on with the gaps it was told."""
+async def test_a_client_that_asked_to_stop_at_a_gap_is_stopped_for_good(
+    access_b: Server, two_gaps: tuple[Feed, str]
+) -> None:
+    """Its next request, which a browser makes by itself, is answered 204; one with another policy
+    goes on with the gaps it was told.
+    """
     feed, cursor = two_gaps
     async with open_stream(access_b.url, feed.name, cursor=cursor, on_gap="stop") as stream:
         events = [event async for event in stream.events()]
@@ -268,14 +356,18 @@ async def test_a_client_that_asked_to_stop_at_a_gap_is_stopped_for_good(access_b
         async with open_stream(access_b.url, feed.name, cursor=event.id, on_gap="stop") as stream:
             assert (stream.status, stream.headers["edgewake-start"]) == (204, "stopped")
     async with open_stream(access_b.url, feed.name, cursor=events[0].id, on_gap="latest") as stream:
-        assert [e.data.replace("latest", "stop") for e in await stream.take(2, kinds=frozenset({"gap"}))]
+        assert [
+            e.data.replace("latest", "stop") for e in await stream.take(2, kinds=frozenset({"gap"}))
+        ]
 
 
 @pytest.mark.parametrize(("on_gap", "expected"), [("earliest", [1, 2]), ("latest", [3])])
 async def test_a_cursor_that_cannot_be_verified_is_a_gap_and_the_policy_goes_on(
     access_a: Server, feed: Feed, on_gap: str, expected: list[int]
 ) -> None:
-    """Signed by a key that was retired, damaged on its way, or of a version to come: nothing that should end a browser's stream."""
+    """Signed by a key that was retired, damaged on its way, or of a version to come: nothing that
+    should end a browser's stream.
+    """
     feed.send(n=2)
     async with open_stream(access_a.url, feed.name) as stream:
         cursor = await stream.until_cursor()
@@ -286,7 +378,11 @@ async def test_a_cursor_that_cannot_be_verified_is_a_gap_and_the_policy_goes_on(
             assert stream.status == 200
             (gap,) = await stream.take(1, kinds=frozenset({"gap"}))
             fields = orjson.loads(gap.data)
-            assert (fields["reason"], fields["continues"], fields["streams"]) == ("unverifiable", on_gap, [feed.name])
+            assert (fields["reason"], fields["continues"], fields["streams"]) == (
+                "unverifiable",
+                on_gap,
+                [feed.name],
+            )
             if on_gap == "latest":
                 feed.send(n=1)
             assert [n for _, n in numbers(await stream.take(len(expected)))] == expected
@@ -294,7 +390,11 @@ async def test_a_cursor_that_cannot_be_verified_is_a_gap_and_the_policy_goes_on(
 
 
 async def test_a_restart_without_a_configured_key_file_continues_every_cursor(
-    access_directory: Path, kafka_config: KafkaConfig, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    access_directory: Path,
+    kafka_config: KafkaConfig,
+    feed: Feed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     feed.send(n=2)
@@ -307,8 +407,12 @@ async def test_a_restart_without_a_configured_key_file_continues_every_cursor(
             assert stream.headers["edgewake-start"] == "resumed"
 
 
-async def test_keys_are_rotated_in_a_running_server(access_directory: Path, kafka_config: KafkaConfig, feed: Feed, tmp_path: Path) -> None:
-    """The old key verifies until it is taken out; nobody is told a gap before, and a retired one is a gap and no refusal."""
+async def test_keys_are_rotated_in_a_running_server(
+    access_directory: Path, kafka_config: KafkaConfig, feed: Feed, tmp_path: Path
+) -> None:
+    """The old key verifies until it is taken out; nobody is told a gap before, and a retired one is
+    a gap and no refusal.
+    """
     first, second, keys = f"1 {'aa' * 32}", f"2 {'bb' * 32}", tmp_path / "keys"
 
     def replace_keys(*lines: str) -> None:
@@ -338,8 +442,12 @@ async def test_keys_are_rotated_in_a_running_server(access_directory: Path, kafk
         assert (await how(new))[0] == "resumed"
 
 
-async def test_a_stream_that_is_away_for_a_moment_ends_nobody_who_has_its_cursor(access_a: Server, new_feed: Callable[..., Feed]) -> None:
-    """404 ends a browser's stream for good; who has a cursor of the stream did not misspell its name."""
+async def test_a_stream_that_is_away_for_a_moment_ends_nobody_who_has_its_cursor(
+    access_a: Server, new_feed: Callable[..., Feed]
+) -> None:
+    """404 ends a browser's stream for good; who has a cursor of the stream did not misspell its
+    name.
+    """
     feed = new_feed(partitions=1)
     async with open_stream(access_a.url, feed.name) as stream:
         cursor = await stream.until_cursor()
@@ -391,15 +499,21 @@ async def test_the_first_answer_has_all_that_there_is_of_a_stream_that_nobody_re
     async with httpx.AsyncClient(base_url=access_a.url, timeout=PATIENCE_S) as client:
         for i, feed in enumerate(feeds):
             snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
-            assert {row["device"]: row["n"] for row in snapshot["rows"]} == {f"dev-{device}": 3 for device in range(4 + i)}
+            assert {row["device"]: row["n"] for row in snapshot["rows"]} == {
+                f"dev-{device}": 3 for device in range(4 + i)
+            }
 
 
 async def test_a_snapshot_goes_on_as_a_stream_without_hole_or_repeat_while_writing_goes_on(
     access_a: Server, new_feed: Callable[..., Feed]
 ) -> None:
-    """The control is the same without the cursor: who opens the stream after the snapshot misses what came between."""
+    """The control is the same without the cursor: who opens the stream after the snapshot misses
+    what came between.
+    """
     feed = new_feed()
-    writing = asyncio.create_task(asyncio.to_thread(lambda: [feed.send(f"dev-{i % 3}", 2) for i in range(60)]))
+    writing = asyncio.create_task(
+        asyncio.to_thread(lambda: [feed.send(f"dev-{i % 3}", 2) for i in range(60)])
+    )
     async with httpx.AsyncClient(base_url=access_a.url, timeout=PATIENCE_S) as client:
         snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
         while not snapshot["rows"]:

@@ -9,5 +9,6 @@ from tests.schema import check
 
 
 def test_every_answer_is_one_that_the_document_foresees(access_a: Server, tmp_path: Path) -> None:
-    # The names of streams, filters and times are described in words, so a request that fits the schema may be refused.
+    # The names of streams, filters and times are described in words, so a request that fits the
+    # schema may be refused.
     check(access_a.url, tmp_path, disabled=("positive_data_acceptance",))

@@ -22,11 +22,17 @@ def get(base: str, path: str, **headers: str) -> httpx.Response:
     return httpx.get(base + path, headers=headers, timeout=PATIENCE_S)
 
 
-def test_streams_and_queries_are_listed(access_a: Server, feed: Feed, query_feed: QueryFeed) -> None:
+def test_streams_and_queries_are_listed(
+    access_a: Server, feed: Feed, query_feed: QueryFeed
+) -> None:
     def listed() -> dict[str, str]:
-        return {row["name"]: row["kind"] for row in get(access_a.url, "/v1/streams").json()["streams"]}
+        return {
+            row["name"]: row["kind"] for row in get(access_a.url, "/v1/streams").json()["streams"]
+        }
 
-    asyncio.run(eventually(lambda: {feed.name, query_feed.name} <= listed().keys(), "both are listed"))
+    asyncio.run(
+        eventually(lambda: {feed.name, query_feed.name} <= listed().keys(), "both are listed")
+    )
     assert (listed()[feed.name], listed()[query_feed.name]) == ("stream", "query")
 
 
@@ -36,11 +42,16 @@ def test_an_unknown_name_is_a_problem_that_names_near_ones(access_a: Server, fee
     assert feed.name in answer.json()["near"]
 
 
-def test_a_stream_that_was_made_a_moment_ago_is_found_at_once(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+def test_a_stream_that_was_made_a_moment_ago_is_found_at_once(
+    access_a: Server, new_feed: Callable[..., Feed]
+) -> None:
     name = unique("newborn")
     assert get(access_a.url, f"/v1/streams/{name}/events").status_code == 404
     new_feed(name=name)
-    assert httpx.head(f"{access_a.url}/v1/streams/{name}/events", timeout=PATIENCE_S).status_code == 200
+    assert (
+        httpx.head(f"{access_a.url}/v1/streams/{name}/events", timeout=PATIENCE_S).status_code
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,12 +70,16 @@ def test_a_stream_that_was_made_a_moment_ago_is_found_at_once(access_a: Server, 
         ("lastEventID=v2.AAAA", 400, "cursor_garbage"),
     ],
 )
-def test_a_wrong_word_is_refused_by_name(access_a: Server, feed: Feed, query: str, status: int, code: str) -> None:
+def test_a_wrong_word_is_refused_by_name(
+    access_a: Server, feed: Feed, query: str, status: int, code: str
+) -> None:
     answer = get(access_a.url, f"/v1/streams/{feed.name}/events?{query}")
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:edgewake:problem:{code}")
 
 
-def test_a_parameter_that_is_not_known_is_refused_with_the_one_that_is_meant(access_a: Server, feed: Feed) -> None:
+def test_a_parameter_that_is_not_known_is_refused_with_the_one_that_is_meant(
+    access_a: Server, feed: Feed
+) -> None:
     """Without it the client would be given everything."""
     answer = get(access_a.url, f"/v1/events?stream={feed.name}&wehre=n%3E1")
     assert answer.json()["detail"] == "parameter 'wehre' is not known; did you mean where?"
@@ -78,10 +93,19 @@ async def test_a_filter_that_can_hardly_be_meant_is_a_warning_in_the_stream(
     declare(kafka_config, Stream(name=feed.name, fields={"n": FieldInfo(type=FieldType.NUMBER)}))
 
     def fields() -> object:
-        return next((row["fields"] for row in get(access_a.url, "/v1/streams").json()["streams"] if row["name"] == feed.name), None)
+        return next(
+            (
+                row["fields"]
+                for row in get(access_a.url, "/v1/streams").json()["streams"]
+                if row["name"] == feed.name
+            ),
+            None,
+        )
 
     await eventually(fields, "the catalogue has it")
-    async with open_stream(access_a.url, feed.name, where="m > 1 AND n < '5'", select="nn") as stream:
+    async with open_stream(
+        access_a.url, feed.name, where="m > 1 AND n < '5'", select="nn"
+    ) as stream:
         warnings = await stream.take(3, kinds=frozenset({"warning"}))
     found = [orjson.loads(event.data) for event in warnings]
     assert [(one["code"], one.get("field")) for one in found] == [
@@ -94,7 +118,10 @@ async def test_a_filter_that_can_hardly_be_meant_is_a_warning_in_the_stream(
 
 
 def test_more_than_sixteen_streams_are_refused(access_a: Server) -> None:
-    assert get(access_a.url, "/v1/events?" + "&".join(f"stream=s{i}" for i in range(17))).status_code == 400
+    assert (
+        get(access_a.url, "/v1/events?" + "&".join(f"stream=s{i}" for i in range(17))).status_code
+        == 400
+    )
 
 
 def test_a_stranger_s_host_name_is_refused(access_a: Server, feed: Feed) -> None:
@@ -144,7 +171,8 @@ async def test_progress_behind_a_filter_comes_with_the_heartbeat_and_lets_a_radi
                     assert piece is not None
                     pieces += 1
                     events += stream.parser.feed(piece)
-            # Forty ticks brought something that is not shown. At most one piece in two seconds says so, however long they took.
+            # Forty ticks brought something that is not shown. At most one piece in two seconds says
+            # so, however long they took.
             assert pieces < 20
             assert orjson.loads(events[-1].data)["n"] == 101
 
@@ -152,7 +180,12 @@ async def test_progress_behind_a_filter_comes_with_the_heartbeat_and_lets_a_radi
 def test_head_ends_and_options_names_the_methods(access_a: Server, feed: Feed) -> None:
     head = httpx.head(f"{access_a.url}/v1/streams/{feed.name}/events", timeout=PATIENCE_S)
     options = httpx.options(f"{access_a.url}/v1/events", timeout=PATIENCE_S)
-    assert (head.status_code, head.content, options.status_code, options.headers["allow"]) == (200, b"", 204, "GET, HEAD, OPTIONS")
+    assert (head.status_code, head.content, options.status_code, options.headers["allow"]) == (
+        200,
+        b"",
+        204,
+        "GET, HEAD, OPTIONS",
+    )
     refused = httpx.post(f"{access_a.url}/v1/events", timeout=PATIENCE_S)
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
 
@@ -161,21 +194,44 @@ def test_other_sites_may_not_read_unless_they_are_configured(
     access_a: Server, access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path
 ) -> None:
     site = "https://dash.example.org"
-    assert "access-control-allow-origin" not in get(access_a.url, "/v1/streams", Origin=site).headers
+    assert (
+        "access-control-allow-origin" not in get(access_a.url, "/v1/streams", Origin=site).headers
+    )
     with server(access_directory, kafka_config, cursor_key, allow_origins=[site]) as open_one:
-        assert get(open_one.url, "/v1/streams", Origin=site).headers["access-control-allow-origin"] == site
-        assert "access-control-allow-origin" not in get(open_one.url, "/v1/streams", Origin="https://evil.example").headers
-        asked = {"Origin": site, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "last-event-id"}
-        assert httpx.options(f"{open_one.url}/v1/events", headers=asked, timeout=PATIENCE_S).status_code == 200
+        assert (
+            get(open_one.url, "/v1/streams", Origin=site).headers["access-control-allow-origin"]
+            == site
+        )
+        assert (
+            "access-control-allow-origin"
+            not in get(open_one.url, "/v1/streams", Origin="https://evil.example").headers
+        )
+        asked = {
+            "Origin": site,
+            "Access-Control-Request-Method": "GET",
+            "Access-Control-Request-Headers": "last-event-id",
+        }
+        assert (
+            httpx.options(
+                f"{open_one.url}/v1/events", headers=asked, timeout=PATIENCE_S
+            ).status_code
+            == 200
+        )
 
 
 def test_the_page_is_served_with_an_etag(access_a: Server) -> None:
     page = get(access_a.url, "/")
     assert "text/html" in page.headers["content-type"]
-    assert get(access_a.url, "/", **{"If-None-Match": page.headers["etag"]}).status_code in (200, 304)
+    assert get(access_a.url, "/", **{"If-None-Match": page.headers["etag"]}).status_code in (
+        200,
+        304,
+    )
     script = get(access_a.url, "/page/app.js")
     assert (script.status_code, script.headers["cache-control"]) == (200, "no-cache")
-    assert get(access_a.url, "/page/app.js", **{"If-None-Match": script.headers["etag"]}).status_code == 304
+    assert (
+        get(access_a.url, "/page/app.js", **{"If-None-Match": script.headers["etag"]}).status_code
+        == 304
+    )
     assert get(access_a.url, "/page/../access/app.py").status_code == 404
     assert get(access_a.url, "/page/%2e%2e/kafka.py").status_code == 404
 
@@ -200,9 +256,14 @@ async def test_a_full_server_tells_programs_503_and_browsers_to_come_again(
             path = f"/v1/streams/{feed.name}/events"
             refused = await asyncio.to_thread(get, small.url, path)
             assert refused.status_code == 503
-            assert 2 <= int(refused.headers["retry-after"]) <= 6  # not the same for all: they would all come back in that second
+            assert (
+                2 <= int(refused.headers["retry-after"]) <= 6
+            )  # not the same for all: they would all come back in that second
             browser = await asyncio.to_thread(get, small.url, path, **{"Sec-Fetch-Mode": "cors"})
-            assert (browser.status_code, browser.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+            assert (browser.status_code, browser.headers["content-type"]) == (
+                200,
+                "text/event-stream; charset=utf-8",
+            )
             assert browser.text.startswith("retry: ")
 
 

@@ -24,4 +24,7 @@ def test_every_state_can_be_left_and_what_is_gone_stays_gone() -> None:
 
 
 def test_what_ends_does_not_begin_again() -> None:
-    assert {TABLE[state, change] for state, change in TABLE if state is State.ENDING} <= {State.ENDING, State.GONE}
+    assert {TABLE[state, change] for state, change in TABLE if state is State.ENDING} <= {
+        State.ENDING,
+        State.GONE,
+    }

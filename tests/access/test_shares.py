@@ -1,4 +1,7 @@
-"""One client takes its share of a server and leaves the rest. Attackers and others are addresses of the loopback; all else is real."""
+"""One client takes its share of a server and leaves the rest.
+
+Attackers and others are addresses of the loopback; all else is real.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,13 @@ class Client:
         """The answer's status; the connection stays open as long as the server lets it."""
         async with self._at_once, asyncio.timeout(DEADLINE_S):
             try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", self._port, local_addr=(self._address, 0)
+                )
                 self._stack.push_async_callback(_gone, writer)
-                lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+                lines = "".join(
+                    f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()
+                )
                 writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
                 status = int((await reader.readline()).split()[1])
                 if status != 200:
@@ -57,11 +64,18 @@ async def clients(target: Server, *addresses: str) -> AsyncIterator[list[Client]
 
 
 @pytest.fixture
-def shared(access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path) -> Callable[..., object]:
+def shared(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path
+) -> Callable[..., object]:
     """Makes servers with small bounds."""
 
     def made(**settings: object) -> object:
-        return server(access_directory, kafka_config, cursor_key, **{"hub": SMALL, "clients_max": 400, **settings})  # type: ignore[arg-type]
+        return server(
+            access_directory,
+            kafka_config,
+            cursor_key,
+            **{"hub": SMALL, "clients_max": 400, **settings},
+        )  # type: ignore[arg-type]
 
     return made
 
@@ -72,45 +86,73 @@ def filtered(feed: Feed, number: int) -> str:
 
 async def attack(attacker: Client, feed: Feed) -> list[int]:
     """500 streams, each with another filter, and each says that it is somebody else."""
-    return await asyncio.gather(*(attacker.get(filtered(feed, n), X_Forwarded_For=f"198.51.100.{n % 250}") for n in range(ATTACKS)))
+    return await asyncio.gather(
+        *(
+            attacker.get(filtered(feed, n), X_Forwarded_For=f"198.51.100.{n % 250}")
+            for n in range(ATTACKS)
+        )
+    )
 
 
-async def test_an_attacker_with_500_filters_leaves_the_server_to_others(shared: Callable[..., object], feed: Feed) -> None:
+async def test_an_attacker_with_500_filters_leaves_the_server_to_others(
+    shared: Callable[..., object], feed: Feed
+) -> None:
     with shared() as target:  # type: ignore[attr-defined]
         async with clients(target, ATTACKER, OTHER) as (attacker, other):
             statuses = await attack(attacker, feed)
-            assert (statuses.count(200), statuses.count(503)) == (20, ATTACKS - 20), "the attack was there, and got a fourth of the filters"
+            assert (statuses.count(200), statuses.count(503)) == (20, ATTACKS - 20), (
+                "the attack was there, and got a fourth of the filters"
+            )
             assert await other.get(f"/v1/streams/{feed.name}/events") == 200
             assert [await other.get(filtered(feed, 1000 + n)) for n in range(10)] == [200] * 10
             assert await other.get(f"/v1/latest/{feed.name}") == 200
-            assert [await other.get(path) for path in ("/healthz", "/readyz", "/metrics", "/v1/streams", "/")] == [200] * 5
-            assert await attacker.get(f"/v1/streams/{feed.name}/events") == 200, "what everybody uses is served to the attacker, too"
+            assert [
+                await other.get(path)
+                for path in ("/healthz", "/readyz", "/metrics", "/v1/streams", "/")
+            ] == [200] * 5
+            assert await attacker.get(f"/v1/streams/{feed.name}/events") == 200, (
+                "what everybody uses is served to the attacker, too"
+            )
 
 
 async def test_the_control_without_shares_one_attacker_shuts_the_server(
     access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
 ) -> None:
     settings = {"hub": SMALL, "clients_max": 400}
-    with server(access_directory, kafka_config, cursor_key, module="tests.access.unshared_server", **settings) as target:
+    with server(
+        access_directory,
+        kafka_config,
+        cursor_key,
+        module="tests.access.unshared_server",
+        **settings,
+    ) as target:
         async with clients(target, ATTACKER, OTHER) as (attacker, other):
             assert (await attack(attacker, feed)).count(200) >= SMALL["views_max"] * 0.8
             assert await other.get(filtered(feed, 1000)) == 503
 
 
-async def test_streams_alike_are_bounded_by_client_as_well(shared: Callable[..., object], feed: Feed) -> None:
+async def test_streams_alike_are_bounded_by_client_as_well(
+    shared: Callable[..., object], feed: Feed
+) -> None:
     with shared(clients_max=80) as target:  # type: ignore[attr-defined]
         async with clients(target, ATTACKER, OTHER) as (attacker, other):
-            statuses = await asyncio.gather(*(attacker.get(f"/v1/streams/{feed.name}/events") for _ in range(200)))
+            statuses = await asyncio.gather(
+                *(attacker.get(f"/v1/streams/{feed.name}/events") for _ in range(200))
+            )
             assert statuses.count(200) == 20
             assert await other.get(f"/v1/streams/{feed.name}/events") == 200
 
 
-async def test_connections_that_ask_nothing_leave_health_to_others(shared: Callable[..., object]) -> None:
+async def test_connections_that_ask_nothing_leave_health_to_others(
+    shared: Callable[..., object],
+) -> None:
     with shared(clients_max=1, address_share=0.1) as target:  # type: ignore[attr-defined]
         async with AsyncExitStack() as stack:
             readers = []
             for _ in range(300):
-                reader, writer = await asyncio.open_connection("127.0.0.1", target.port, local_addr=(ATTACKER, 0))
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", target.port, local_addr=(ATTACKER, 0)
+                )
                 stack.push_async_callback(_gone, writer)
                 readers.append(reader)
             async with asyncio.timeout(DEADLINE_S):
@@ -126,8 +168,13 @@ async def test_behind_a_proxy_of_ours_clients_are_told_apart_and_nobody_else_cho
     with shared(trusted_proxies=[f"{PROXY}/32"], clients_max=8) as target:  # type: ignore[attr-defined]
         async with clients(target, PROXY, OTHER) as (proxy, other):
             path = f"/v1/streams/{feed.name}/events"
-            assert [await proxy.get(path, X_Forwarded_For=f"203.0.113.9, 198.51.100.{n % 2}") for n in range(6)] == [200] * 4 + [503] * 2
-            assert [await other.get(path, X_Forwarded_For=f"198.51.100.{n}") for n in range(4)] == [200] * 2 + [503] * 2
+            assert [
+                await proxy.get(path, X_Forwarded_For=f"203.0.113.9, 198.51.100.{n % 2}")
+                for n in range(6)
+            ] == [200] * 4 + [503] * 2
+            assert [await other.get(path, X_Forwarded_For=f"198.51.100.{n}") for n in range(4)] == [
+                200
+            ] * 2 + [503] * 2
 
 
 async def test_streams_that_one_client_alone_has_followed_are_its_share_and_idle_ones_give_way(
@@ -142,5 +189,7 @@ async def test_streams_that_one_client_alone_has_followed_are_its_share_and_idle
                 assert await other.get(paths[0]) == 200, "what is followed already costs nothing"
                 assert await other.get(paths[4]) == 200
             async with asyncio.timeout(DEADLINE_S):
-                while await third.get(paths[5]) != 200:  # what the attacker left gives way as soon as it is gone
+                while (
+                    await third.get(paths[5]) != 200
+                ):  # what the attacker left gives way as soon as it is gone
                     await asyncio.sleep(0.05)

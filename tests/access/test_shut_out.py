@@ -1,4 +1,6 @@
-"""An access server of a Kafka that its own controller shut out for seconds: it serves again, and says so."""
+"""An access server of a Kafka that its own controller shut out for seconds: it serves again, and
+says so.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def shut_out_often(gate: Gate, config: KafkaConfig) -> None:
         shut_out(gate, config)
 
 
-async def test_a_server_serves_and_finds_new_streams_after_kafka_was_shut_out(tmp_path: Path) -> None:
+async def test_a_server_serves_and_finds_new_streams_after_kafka_was_shut_out(
+    tmp_path: Path,
+) -> None:
     with run_kafka_that_can_be_shut_out(tmp_path) as (kafka, gate):
         config = KafkaConfig(bootstrap=kafka.bootstrap)
         old = Feed(config)
@@ -48,16 +52,28 @@ async def test_a_server_serves_and_finds_new_streams_after_kafka_was_shut_out(tm
             new = await asyncio.to_thread(Feed, config)
             await asyncio.to_thread(new.send)
             for feed in (old, new):
-                await asyncio.to_thread(wait_until, lambda feed=feed: _is_served(running, feed), f"{feed.name} is served")
+                await asyncio.to_thread(
+                    wait_until,
+                    lambda feed=feed: _is_served(running, feed),
+                    f"{feed.name} is served",
+                )
                 async with open_stream(running.url, feed.name, from_="earliest") as stream:
                     assert len(numbers(await stream.take(1))) == 1
-            await asyncio.to_thread(wait_until, lambda: httpx.get(f"{running.url}/readyz").status_code == 200, "it is ready")
+            await asyncio.to_thread(
+                wait_until,
+                lambda: httpx.get(f"{running.url}/readyz").status_code == 200,
+                "it is ready",
+            )
             assert time.monotonic() - let_in_s < BACK_S
-            assert "kafka.client_made_anew" in running.process.output(), "the fault did not happen: no client got stuck"
+            assert "kafka.client_made_anew" in running.process.output(), (
+                "the fault did not happen: no client got stuck"
+            )
         for feed in (old, new):
             feed.close()
 
 
 def _is_served(running: Server, feed: Feed) -> bool:
-    with httpx.stream("GET", f"{running.url}/v1/streams/{feed.name}/events?from=earliest", timeout=20) as answer:
+    with httpx.stream(
+        "GET", f"{running.url}/v1/streams/{feed.name}/events?from=earliest", timeout=20
+    ) as answer:
         return answer.status_code == 200

@@ -1,4 +1,7 @@
-"""An access server as it was before clients had shares: its bounds are for all together. The control of `test_shares`."""
+"""An access server as it was before clients had shares: its bounds are for all together.
+
+The control of `test_shares`.
+"""
 
 from __future__ import annotations
 

@@ -49,16 +49,30 @@ class Server:
 
 @contextmanager
 def server(
-    directory: Path, config: KafkaConfig, key_file: Path | None, *, port: int | None = None, module: str | None = None, **settings: Any
+    directory: Path,
+    config: KafkaConfig,
+    key_file: Path | None,
+    *,
+    port: int | None = None,
+    module: str | None = None,
+    **settings: Any,
 ) -> Iterator[Server]:
-    """A running access server; `settings` are keys of its configuration. `module`: what to run in the place of `edgewake access`."""
+    """A running access server; `settings` are keys of its configuration.
+
+    `module`: what to run in the place of `edgewake access`.
+    """
     port = port or free_ports(1)[0]
     name = f"access-{port}"
     path = directory / f"{name}.toml"
     keys = {} if key_file is None else {"cursor_key_file": str(key_file)}
     path.write_text(_toml({"name": name, "port": port, **keys, **settings}, config.bootstrap))
     log = directory / f"{name}.log"
-    running = Server(port, part("access", path, log) if module is None else Process([sys.executable, "-m", module, str(path)], log))
+    running = Server(
+        port,
+        part("access", path, log)
+        if module is None
+        else Process([sys.executable, "-m", module, str(path)], log),
+    )
     try:
         yield running.start()
     finally:
@@ -94,7 +108,9 @@ class Event:
 
 
 class Parser:
-    """The simulators' reader of event streams, which was written apart from ours: a fault that both sides of ours share is seen."""
+    """The simulators' reader of event streams, which was written apart from ours: a fault that both
+    sides of ours share is seen.
+    """
 
     def __init__(self, last_event_id: str = "") -> None:
         self.retry_ms: int | None = None
@@ -113,7 +129,9 @@ class Parser:
 
 @dataclass
 class Stream:
-    """An open event stream, read byte by byte from a socket: no library between the test and the wire."""
+    """An open event stream, read byte by byte from a socket: no library between the test and the
+    wire.
+    """
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -131,7 +149,9 @@ class Stream:
                 yield event
         self.ended = True
 
-    async def take(self, count: int, *, kinds: frozenset[str] = frozenset({"message"})) -> list[Event]:
+    async def take(
+        self, count: int, *, kinds: frozenset[str] = frozenset({"message"})
+    ) -> list[Event]:
         """The next `count` events of some kinds, within the deadline."""
         found: list[Event] = []
         async with asyncio.timeout(DEADLINE_S):
@@ -163,12 +183,19 @@ class Stream:
 
 
 @asynccontextmanager
-async def open_stream(base: str, *streams: str, cursor: str = "", limit: int = 2**16, **query: Any) -> AsyncIterator[Stream]:
+async def open_stream(
+    base: str, *streams: str, cursor: str = "", limit: int = 2**16, **query: Any
+) -> AsyncIterator[Stream]:
     """GET /v1/events. `cursor` goes into Last-Event-ID; `from_` is the parameter from."""
-    words = [("stream", name) for name in streams] + [(name.rstrip("_"), str(value)) for name, value in query.items()]
+    words = [("stream", name) for name in streams] + [
+        (name.rstrip("_"), str(value)) for name, value in query.items()
+    ]
     host, _, port = base.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=limit)
-    head = f"GET /v1/events?{urlencode(words)} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n"
+    head = (
+        f"GET /v1/events?{urlencode(words)} HTTP/1.1\r\nHost: {host}\r\nAccept: "
+        "text/event-stream\r\n"
+    )
     writer.write((head + (f"Last-Event-ID: {cursor}\r\n" if cursor else "") + "\r\n").encode())
     try:
         async with asyncio.timeout(DEADLINE_S):
@@ -181,4 +208,7 @@ async def open_stream(base: str, *streams: str, cursor: str = "", limit: int = 2
 
 def numbers(events: list[Event]) -> list[tuple[str, int]]:
     """(device, n) of data events."""
-    return [(fields["device"], int(fields["n"])) for fields in (orjson.loads(event.data) for event in events)]
+    return [
+        (fields["device"], int(fields["n"]))
+        for fields in (orjson.loads(event.data) for event in events)
+    ]

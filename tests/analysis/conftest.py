@@ -1,4 +1,6 @@
-"""One Spark session for all tests of the analysis; each test has streams, queries and checkpoints of its own."""
+"""One Spark session for all tests of the analysis; each test has streams, queries and checkpoints
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +57,21 @@ def _stored(spark: SparkSession, state_store: StateStore) -> Iterator[None]:
 
 @pytest.fixture
 def analysis(
-    spark: SparkSession, spark_jars: Path, kafka_config: KafkaConfig, tmp_path: Path, state_store: StateStore, _stored: None
+    spark: SparkSession,
+    spark_jars: Path,
+    kafka_config: KafkaConfig,
+    tmp_path: Path,
+    state_store: StateStore,
+    _stored: None,
 ) -> Analysis:
-    """Where lanes run. One that looked for new readings all the time would take a part of a core from those that have some."""
+    """Where lanes run.
+
+    One that looked for new readings all the time would take a part of a core from those that have
+    some.
+    """
     config = AnalysisConfig(
-        data_dir=tmp_path / "analysis", jars_dir=spark_jars, state_store=state_store, trigger_ms=100, calm_trigger_ms=0, kafka=kafka_config,
+        data_dir=tmp_path / "analysis", jars_dir=spark_jars, state_store=state_store,
+        trigger_ms=100, calm_trigger_ms=0, kafka=kafka_config,
         event_time_wait_s=0,  # the readings of tests are long past
         slow_s=3600.0,  # on a busy machine lanes are behind for long: a search would make it busier
     )  # fmt: skip
@@ -75,4 +87,11 @@ def new_feed(kafka_config: KafkaConfig) -> Callable[[Mapping[str, FieldType]], F
 @pytest.fixture
 def feed(new_feed: Callable[[Mapping[str, FieldType]], Feed]) -> Feed:
     """A stream with a number, a text and a boolean."""
-    return new_feed({"speed": FieldType.NUMBER, "load": FieldType.NUMBER, "street": FieldType.STRING, "on": FieldType.BOOLEAN})
+    return new_feed(
+        {
+            "speed": FieldType.NUMBER,
+            "load": FieldType.NUMBER,
+            "street": FieldType.STRING,
+            "on": FieldType.BOOLEAN,
+        }
+    )

@@ -1,4 +1,7 @@
-"""Recorded sets of the real world as readings: which device, when, which numbers. Beside the repository, at ../shared/data."""
+"""Recorded sets of the real world as readings: which device, when, which numbers.
+
+Beside the repository, at ../shared/data.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ def _lines(folder: str, pattern: str) -> Iterator[tuple[Path, Iterator[str]]]:
             yield path, lines
 
 
-def _rows(folder: str, pattern: str = "*.csv.gz", *, delimiter: str = ",") -> Iterator[tuple[Path, dict[str, str]]]:
+def _rows(
+    folder: str, pattern: str = "*.csv.gz", *, delimiter: str = ","
+) -> Iterator[tuple[Path, dict[str, str]]]:
     for path, lines in _lines(folder, pattern):
         for row in csv.DictReader(lines, delimiter=delimiter):
             yield path, row
@@ -84,30 +89,47 @@ def _aircraft() -> Iterator[Recorded]:
     for _, lines in _lines("adsb_switzerland", "*.jsonl.gz"):
         for line in filter(str.strip, lines):
             row = json.loads(line)
-            yield Recorded(row["icao24"], int(row["timestamp"]), _numbers(row, {"altitude": "altitude", "groundspeed": "speed"}))
+            yield Recorded(
+                row["icao24"],
+                int(row["timestamp"]),
+                _numbers(row, {"altitude": "altitude", "groundspeed": "speed"}),
+            )
 
 
 def _air() -> Iterator[Recorded]:
     for _, row in _rows("beijing_air_quality"):
-        t = int(datetime(*(int(row[name]) for name in ("year", "month", "day", "hour")), tzinfo=UTC).timestamp() * 1000)  # type: ignore[misc]
+        t = int(
+            datetime(
+                *(int(row[name]) for name in ("year", "month", "day", "hour")), tzinfo=UTC
+            ).timestamp()
+            * 1000
+        )  # type: ignore[misc]
         yield Recorded(row["station"], t, _numbers(row, {"PM2.5": "pm25", "TEMP": "temp"}))
 
 
 def _dublin() -> Iterator[Recorded]:
     for _, lines in _lines("dublin_bus", "*.csv.gz"):
         for row in csv.reader(lines):
-            yield Recorded(row[12], int(row[0]) // 1000, {"delay": float(row[10]), "lat": float(row[9])})
+            yield Recorded(
+                row[12], int(row[0]) // 1000, {"delay": float(row[10]), "lat": float(row[9])}
+            )
 
 
 def _steps() -> Iterator[Recorded]:
     for _, row in _rows("fitbit", "hourlySteps*.csv.gz"):
-        yield Recorded(row["Id"], _ms(row["ActivityHour"], "%Y-%m-%d %H:%M"), _numbers(row, {"StepTotal": "steps"}))
+        yield Recorded(
+            row["Id"],
+            _ms(row["ActivityHour"], "%Y-%m-%d %H:%M"),
+            _numbers(row, {"StepTotal": "steps"}),
+        )
 
 
 def _household() -> Iterator[Recorded]:
     for _, row in _rows("household_power", "*.txt.gz", delimiter=";"):
         t = _ms(f"{row['Date']} {row['Time']}", "%d/%m/%Y %H:%M:%S")
-        yield Recorded("house", t, _numbers(row, {"Global_active_power": "power", "Voltage": "voltage"}))
+        yield Recorded(
+            "house", t, _numbers(row, {"Global_active_power": "power", "Voltage": "voltage"})
+        )
 
 
 def _meters() -> Iterator[Recorded]:
@@ -125,18 +147,26 @@ def _turbine() -> Iterator[Recorded]:
 def _runs() -> Iterator[Recorded]:
     for _, row in _rows("running_gps_hr"):
         t = _ms(row["time"], "%Y-%m-%dT%H:%M:%SZ")
-        yield Recorded(f"run-{row['session']}", t, _numbers(row, {"heart_rate": "heart", "speed": "speed"}))
+        yield Recorded(
+            f"run-{row['session']}", t, _numbers(row, {"heart_rate": "heart", "speed": "speed"})
+        )
 
 
 def _machines() -> Iterator[Recorded]:
     for path, row in _rows("nab_metrics", "realAWSCloudwatch/*.csv.gz"):
-        yield Recorded(path.name.split(".")[0], _ms(row["timestamp"], "%Y-%m-%d %H:%M:%S"), _numbers(row, {"value": "used"}))
+        yield Recorded(
+            path.name.split(".")[0],
+            _ms(row["timestamp"], "%Y-%m-%d %H:%M:%S"),
+            _numbers(row, {"value": "used"}),
+        )
 
 
 def _liverpool() -> Iterator[Recorded]:
     for _, row in _rows("liverpool_bus"):
         yield Recorded(
-            row["vehicle_id"], _ms(row["timestamp"], "%Y-%m-%d %H:%M:%S"), _numbers(row, {"latitude": "lat", "bearing": "bearing"})
+            row["vehicle_id"],
+            _ms(row["timestamp"], "%Y-%m-%d %H:%M:%S"),
+            _numbers(row, {"latitude": "lat", "bearing": "bearing"}),
         )
 
 

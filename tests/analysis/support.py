@@ -1,4 +1,6 @@
-"""What the tests of the analysis share: streams filled by hand, lanes run to their end, results read back, and an oracle."""
+"""What the tests of the analysis share: streams filled by hand, lanes run to their end, results
+read back, and an oracle.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def sql(
     where: str = "",
 ) -> str:
     """A query file."""
-    header = f"-- name: {name or unique('q')}\n-- lateness: {lateness}\n" + (f"-- reopen: {reopen}\n" if reopen else "")
+    header = f"-- name: {name or unique('q')}\n-- lateness: {lateness}\n" + (
+        f"-- reopen: {reopen}\n" if reopen else ""
+    )
     header += f"-- shed: {shed}\n" if shed else ""
     return f"{header}SELECT {select} FROM {stream} {where} GROUP BY {group}"
 
@@ -83,19 +87,30 @@ class Feed:
     types: Mapping[str, FieldType]
     producer: Producer = field(init=False)
     frames: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    clocks: DeviceClocks = field(default_factory=lambda: DeviceClocks(Bounds(), StateTable(), Changes()))
+    clocks: DeviceClocks = field(
+        default_factory=lambda: DeviceClocks(Bounds(), StateTable(), Changes())
+    )
     sent: list[dict[str, Any]] = field(default_factory=list)
     """Every reading, flat, for the oracle."""
 
     def __post_init__(self) -> None:
-        own = (topics.LANES, topics.PROGRESS, topics.LATE, topics.SHED, *topics.SUMMARIES, topics.WINDOWS)
+        own = (
+            topics.LANES,
+            topics.PROGRESS,
+            topics.LATE,
+            topics.SHED,
+            *topics.SUMMARIES,
+            topics.WINDOWS,
+        )
         topic_admin.ensure_topics(self.config, [topics.stream_topic(self.name), *own])
         self.producer = clients.producer(self.config, "test-feed")
 
     @property
     def stream(self) -> Stream:
         """The catalogue's entry."""
-        return Stream(name=self.name, fields={name: FieldInfo(type=kind) for name, kind in self.types.items()})
+        return Stream(
+            name=self.name, fields={name: FieldInfo(type=kind) for name, kind in self.types.items()}
+        )
 
     def send(
         self,
@@ -107,14 +122,31 @@ class Feed:
         partition: int = -1,
         **fields: Sequence[Any],
     ) -> None:
-        """Produce one frame as the sequencer does; received when its last reading was made, unless told."""
+        """Produce one frame as the sequencer does; received when its last reading was made, unless
+        told.
+        """
         received_at = max(t) if received_at is None else received_at
         self.frames[device] += 1
-        body = frame.encode(frame.Frame(1, self.frames[device], 1, list(t), {name: list(column) for name, column in fields.items()}))
-        value = record.encode(
-            device=device, stream=self.name, mode=record.Mode.ACK, sent_at=sent_at, received_at=received_at, frame_bytes=body
+        body = frame.encode(
+            frame.Frame(
+                1,
+                self.frames[device],
+                1,
+                list(t),
+                {name: list(column) for name, column in fields.items()},
+            )
         )
-        value = record.with_clocks(value, shift=self._shift(device, sent_at, received_at), kept_at=None)
+        value = record.encode(
+            device=device,
+            stream=self.name,
+            mode=record.Mode.ACK,
+            sent_at=sent_at,
+            received_at=received_at,
+            frame_bytes=body,
+        )
+        value = record.with_clocks(
+            value, shift=self._shift(device, sent_at, received_at), kept_at=None
+        )
         while True:
             try:
                 self.producer.produce(topics.stream_topic(self.name), value, device, partition)
@@ -122,12 +154,17 @@ class Feed:
             except BufferError:
                 self.producer.poll(0.1)
         for i, at in enumerate(t):
-            self.sent.append({"device": device, "t": at} | {name: column[i] for name, column in fields.items() if column[i] is not None})
+            self.sent.append(
+                {"device": device, "t": at}
+                | {name: column[i] for name, column in fields.items() if column[i] is not None}
+            )
 
     def _shift(self, device: str, sent_at: int | None, received_at: int) -> int:
         if sent_at is None:
             return 0
-        placement = record.Placement(record.Discipline.ORDERED, self.name, 1, self.frames[device], self.frames[device])
+        placement = record.Placement(
+            record.Discipline.ORDERED, self.name, 1, self.frames[device], self.frames[device]
+        )
         arrival = Arrival(self.frames[device], device, placement, 0, received_at, sent_at)
         return self.clocks.shift(clock_key(device), arrival, sent_at, is_known=False)
 
@@ -142,7 +179,10 @@ class Feed:
 
 def records(session: SparkSession, *values: bytes) -> DataFrame:
     """Records of one partition, as Spark reads them from Kafka."""
-    return session.createDataFrame([(0, i, value) for i, value in enumerate(values)], "partition int, offset bigint, value binary")
+    return session.createDataFrame(
+        [(0, i, value) for i, value in enumerate(values)],
+        "partition int, offset bigint, value binary",
+    )
 
 
 def registered(*files: str, streams: Sequence[Stream], at: int = 1) -> list[Registered]:
@@ -160,7 +200,9 @@ def declare(feed: Feed) -> None:
 
 def register(feed: Feed, text: str, *, name: str, at_ms: int | None = None) -> None:
     """Register a query, as the operations API does; `at_ms`: not now, but then."""
-    registration = Registration(name=name, text=text, registered_at=at_ms or time.time_ns() // 1_000_000)
+    registration = Registration(
+        name=name, text=text, registered_at=at_ms or time.time_ns() // 1_000_000
+    )
     feed.producer.produce(topics.QUERIES, registration.model_dump_json().encode(), name)
     feed.flush()
 
@@ -180,7 +222,10 @@ class Analysis:
 
     def lane(self, queries: Sequence[Registered], streams: Sequence[Stream]) -> Lane:
         """The one lane of these queries, not started."""
-        types = {stream.name: {name: info.type for name, info in stream.fields.items()} for stream in streams}
+        types = {
+            stream.name: {name: info.type for name, info in stream.fields.items()}
+            for stream in streams
+        }
         (job,) = jobs_of(queries, types).values()
         topic_admin.ensure_topics(self.config.kafka, [each.topic for each in queries])
         return Lane(self.session, self.config, job, SystemClock())
@@ -209,8 +254,14 @@ class Analysis:
 
 @contextmanager
 def stored(session: SparkSession, store: StateStore) -> Iterator[None]:
-    """Queries that start meanwhile keep their state there: Spark's settings alone, see with_config for ours."""
-    ours = {name: session.conf.get(name, None) for name in state_settings(store, STATE_MIB) if name.startswith(STATE)}
+    """Queries that start meanwhile keep their state there: Spark's settings alone, see with_config
+    for ours.
+    """
+    ours = {
+        name: session.conf.get(name, None)
+        for name in state_settings(store, STATE_MIB)
+        if name.startswith(STATE)
+    }
     for name in ours:
         session.conf.set(name, state_settings(store, STATE_MIB)[name])
     try:
@@ -237,14 +288,23 @@ def catch_up(lane: Lane, feed: Feed) -> None:
 
     while not done():
         before = lane.record.offsets
-        wait_until(lambda before=before: done() or lane.record.offsets != before, f"the lane goes on to {wanted}")
+        wait_until(
+            lambda before=before: done() or lane.record.offsets != before,
+            f"the lane goes on to {wanted}",
+        )
 
 
 @contextmanager
 def summing(analysis: Analysis, *feeds: Feed, **config: Any) -> Iterator[Summing]:
     """The minute summaries of some streams, which go on until they are left."""
     of = analysis.with_config(summary_interval_s=1, **config)
-    made = Summing(of.session, of.config, SystemClock(), random.Random(1), Lake(of.config.data_dir / "lake", SystemClock()).keep)
+    made = Summing(
+        of.session,
+        of.config,
+        SystemClock(),
+        random.Random(1),
+        Lake(of.config.data_dir / "lake", SystemClock()).keep,
+    )
     made.streams = {feed.name: feed.types for feed in feeds}
     stop = threading.Event()
     thread = threading.Thread(target=made.run, args=(stop,), daemon=True)
@@ -260,18 +320,28 @@ def summing(analysis: Analysis, *feeds: Feed, **config: Any) -> Iterator[Summing
 def summed_up(made: Summing, feed: Feed) -> None:
     """Wait until everything that was sent is summed up."""
     feed.flush()
-    ends = {partition: end for partition, end in topic_ends(feed.config, topics.stream_topic(feed.name)).items() if end}
+    ends = {
+        partition: end
+        for partition, end in topic_ends(feed.config, topics.stream_topic(feed.name)).items()
+        if end
+    }
 
     def done() -> bool:
         place = made.record.streams.get(feed.name)
-        return place is not None and all(place.offsets.get(partition, 0) >= end for partition, end in ends.items())
+        return place is not None and all(
+            place.offsets.get(partition, 0) >= end for partition, end in ends.items()
+        )
 
     wait_until(done, f"{feed.name} is summed up to {ends}")
 
 
 def minutes(feed: Feed) -> dict[str, dict[str, Any]]:
     """Key → what was said last of each minute of a stream."""
-    return {row.key.decode(): row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name}
+    return {
+        row.key.decode(): row.value
+        for row in read(feed.config, topics.MINUTES)
+        if row.value["stream"] == feed.name
+    }
 
 
 VISIBLE_S = 10.0
@@ -282,28 +352,44 @@ _readers: dict[str, list[Consumer]] = defaultdict(list)
 
 @contextmanager
 def _reader(config: KafkaConfig, **settings: Any) -> Iterator[Consumer]:
-    """A consumer of committed records, one that was used before where there is one: to Kafka a new connection costs more than a read."""
+    """A consumer of committed records, one that was used before where there is one: to Kafka a new
+    connection costs more than a read.
+    """
     idle = _readers[f"{config.model_dump_json()} {settings}"]
-    reader = idle.pop() if idle else clients.consumer(config, "test-reader", **{"enable.partition.eof": True}, **settings)
+    reader = (
+        idle.pop()
+        if idle
+        else clients.consumer(config, "test-reader", **{"enable.partition.eof": True}, **settings)
+    )
     yield reader
     reader.unassign()
     idle.append(reader)
 
 
-def _await_visible(config: KafkaConfig, committed: Consumer, places: Sequence[TopicPartition]) -> None:
-    """Kafka confirms a transaction before its records can be read; one whose writer was killed stays open, and is not waited for."""
+def _await_visible(
+    config: KafkaConfig, committed: Consumer, places: Sequence[TopicPartition]
+) -> None:
+    """Kafka confirms a transaction before its records can be read; one whose writer was killed
+    stays open, and is not waited for.
+    """
     with _reader(config, **{"isolation.level": "read_uncommitted"}) as written:
         ends = [offsets.watermarks(written, place.topic, place.partition)[1] for place in places]
     deadline = time.monotonic() + VISIBLE_S
     while time.monotonic() < deadline:
-        if all(offsets.watermarks(committed, place.topic, place.partition)[1] >= end for place, end in zip(places, ends, strict=True)):
+        if all(
+            offsets.watermarks(committed, place.topic, place.partition)[1] >= end
+            for place, end in zip(places, ends, strict=True)
+        ):
             return
         time.sleep(0.01)
 
 
 def newest(checkpoint: Path, folder: str) -> Path:
     """The file of the last batch."""
-    return max((path for path in (checkpoint / folder).iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    return max(
+        (path for path in (checkpoint / folder).iterdir() if path.name.isdigit()),
+        key=lambda path: int(path.name),
+    )
 
 
 def forget(feed: Feed, place: str, one: Registered) -> None:
@@ -330,7 +416,9 @@ def topic_ends(config: KafkaConfig, topic: str) -> dict[int, int]:
 
 def is_result(output: emit.Output) -> bool:
     """Is it a query's result, and nothing else that a job puts out?"""
-    return topics.parse_query_topic(output.topic) is not None and not result.is_watermark(output.key)
+    return topics.parse_query_topic(output.topic) is not None and not result.is_watermark(
+        output.key
+    )
 
 
 @dataclass(frozen=True)
@@ -342,12 +430,18 @@ class Read:
 
 
 def read(config: KafkaConfig, topic: str, *, about: str | None = None) -> list[Read]:
-    """Every committed record of a topic, partition by partition; of the dead letters those that were for the topic `about`."""
+    """Every committed record of a topic, partition by partition; of the dead letters those that
+    were for the topic `about`.
+    """
     found: list[Read] = []
     with _reader(config) as reader:
         partitions = set(reader.list_topics(topic, timeout=10).topics[topic].partitions)
-        _await_visible(config, reader, [TopicPartition(topic, partition) for partition in partitions])
-        reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+        _await_visible(
+            config, reader, [TopicPartition(topic, partition) for partition in partitions]
+        )
+        reader.assign(
+            [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions]
+        )
         deadline = time.monotonic() + 30
         while partitions:
             assert time.monotonic() < deadline, f"{topic}: no end of {partitions}"
@@ -367,7 +461,11 @@ def emitted(config: KafkaConfig, query: str) -> list[Read]:
     """All records of a query's last registration."""
     with _reader(config) as reader:
         names = reader.list_topics(timeout=10).topics
-    found = [parsed for name in names if (parsed := topics.parse_query_topic(name)) and parsed[0] == query]
+    found = [
+        parsed
+        for name in names
+        if (parsed := topics.parse_query_topic(name)) and parsed[0] == query
+    ]
     return read(config, topics.query_topic(*max(found))) if found else []
 
 
@@ -378,7 +476,9 @@ def results(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
 
 def watermarks(config: KafkaConfig, query: str) -> list[int]:
     """What a query announced."""
-    return [row.value["watermark"] for row in emitted(config, query) if result.is_watermark(row.key)]
+    return [
+        row.value["watermark"] for row in emitted(config, query) if result.is_watermark(row.key)
+    ]
 
 
 def late_readings(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
@@ -387,12 +487,18 @@ def late_readings(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
 
 
 def left_out(config: KafkaConfig, query: str) -> dict[int, int]:
-    """Window's start → how many of its readings a query left out, as the stream `shed_readings` says."""
+    """Window's start → how many of its readings a query left out, as the stream `shed_readings`
+    says.
+    """
     return {row["window_begins"]: row["readings"] for row in _said_of(config, topics.SHED, query)}
 
 
 def _said_of(config: KafkaConfig, topic: str, query: str) -> list[dict[str, Any]]:
-    found = [record.decode(json.dumps(row.value).encode()) for row in read(config, topic) if row.key == query.encode()]
+    found = [
+        record.decode(json.dumps(row.value).encode())
+        for row in read(config, topic)
+        if row.key == query.encode()
+    ]
     return [reading for one in found for reading in record.readings(one)]
 
 
@@ -408,13 +514,21 @@ def truth(rows: Sequence[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...]
 
 def totals(feed: Feed, query: str) -> dict[tuple[Any, ...], float]:
     """(window_start, device) → `total` as last told."""
-    return {place: row["total"] for place, row in truth(results(feed.config, query), "device").items()}
+    return {
+        place: row["total"] for place, row in truth(results(feed.config, query), "device").items()
+    }
 
 
 def windows(
-    readings: Sequence[Mapping[str, Any]], size_ms: int, slide_ms: int, key: Callable[[Mapping[str, Any]], tuple[Any, ...]], value: str
+    readings: Sequence[Mapping[str, Any]],
+    size_ms: int,
+    slide_ms: int,
+    key: Callable[[Mapping[str, Any]], tuple[Any, ...]],
+    value: str,
 ) -> dict[tuple[Any, ...], list[float]]:
-    """The oracle: (window_start, key …) → values, by trying every window, without our arithmetic."""
+    """The oracle: (window_start, key …) → values, by trying every window, without our
+    arithmetic.
+    """
     found: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for reading in readings:
         start = 0 - (0 - reading["t"] // slide_ms) * slide_ms

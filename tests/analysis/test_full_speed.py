@@ -1,7 +1,8 @@
-"""Recorded sets that are sent at full speed lose no window, in whatever order, and a live stream beside them stands for none of it.
+"""Recorded sets that are sent at full speed lose no window, in whatever order, and a live stream
+beside them stands for none of it.
 
-They are sent as `edgewake replay --times recorded` does, in frames of each device, to partitions that pass them on unevenly. The oracle
-tries every window, and knows nothing of event time.
+They are sent as `edgewake replay --times recorded` does, in frames of each device, to partitions
+that pass them on unevenly. The oracle tries every window, and knows nothing of event time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ import pytest
 
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.recordings import HOUR_MS, MINUTE_MS, RECORDINGS, Recorded
-from tests.analysis.support import Analysis, Feed, catch_up, data_file, late_readings, registered, results, sql, truth, watermarks, windows
+from tests.analysis.support import (
+    Analysis,
+    Feed,
+    catch_up,
+    data_file,
+    late_readings,
+    registered,
+    results,
+    sql,
+    truth,
+    watermarks,
+    windows,
+)
 from tests.services import wait_until
 
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
@@ -36,7 +49,10 @@ class Played(NamedTuple):
     lateness: str
 
 
-SETS = (Played("iot_env_telemetry", "temp", 10 * MINUTE_MS, "10 minutes"), Played("smart_meters_sgsc", "kwh", 24 * HOUR_MS, "1 day"))
+SETS = (
+    Played("iot_env_telemetry", "temp", 10 * MINUTE_MS, "10 minutes"),
+    Played("smart_meters_sgsc", "kwh", 24 * HOUR_MS, "1 day"),
+)
 
 
 def by_time(readings: list[Recorded]) -> list[Recorded]:
@@ -51,7 +67,9 @@ def by_device(readings: list[Recorded]) -> list[Recorded]:
 def in_blocks(readings: list[Recorded]) -> list[Recorded]:
     """A thirtieth of the time of each device in turn."""
     first, last = min(one.t for one in readings), max(one.t for one in readings)
-    return sorted(readings, key=lambda one: ((one.t - first) * 30 // (last - first + 1), one.device, one.t))
+    return sorted(
+        readings, key=lambda one: ((one.t - first) * 30 // (last - first + 1), one.device, one.t)
+    )
 
 
 def jumbled(readings: list[Recorded]) -> list[Recorded]:
@@ -65,10 +83,14 @@ def late_first(readings: list[Recorded]) -> list[Recorded]:
     """By time, but each other device with the second half of its recording first."""
     first, last = min(one.t for one in readings), max(one.t for one in readings)
     odd = set(sorted({one.device for one in readings})[::2])
-    return sorted(readings, key=lambda one: (one.device in odd and one.t < (first + last) // 2, one.t))
+    return sorted(
+        readings, key=lambda one: (one.device in odd and one.t < (first + last) // 2, one.t)
+    )
 
 
-def frames_of(readings: list[Recorded], value: str, size: int) -> Iterator[tuple[str, list[int], list[float]]]:
+def frames_of(
+    readings: list[Recorded], value: str, size: int
+) -> Iterator[tuple[str, list[int], list[float]]]:
     """Of each device a frame when it is full, and the rest at the end."""
     open_: dict[str, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
     for one in readings:
@@ -86,14 +108,23 @@ def frames_of(readings: list[Recorded], value: str, size: int) -> Iterator[tuple
 def play(feed: Feed, frames: list[tuple[str, list[int], list[float]]], seconds: float) -> None:
     """In so many seconds; each odd partition passes on what it has a while later."""
     devices = sorted({device for device, _, _ in frames})
-    at_s = [(i * seconds / len(frames) + (UNEVEN_S if devices.index(device) % 2 else 0.0), i) for i, (device, _, _) in enumerate(frames)]
+    at_s = [
+        (i * seconds / len(frames) + (UNEVEN_S if devices.index(device) % 2 else 0.0), i)
+        for i, (device, _, _) in enumerate(frames)
+    ]
     begun_s = time.monotonic()
     for due_s, i in sorted(at_s):
         if (wait_s := begun_s + due_s - time.monotonic()) > 0:
             feed.producer.poll(0)
             time.sleep(wait_s)
         device, times, values = frames[i]
-        feed.send(times, device=device, partition=devices.index(device) % 2, received_at=time.time_ns() // 1_000_000, speed=values)
+        feed.send(
+            times,
+            device=device,
+            partition=devices.index(device) % 2,
+            received_at=time.time_ns() // 1_000_000,
+            speed=values,
+        )
     feed.flush()
 
 
@@ -106,26 +137,42 @@ def wrong(feed: Feed, query: str, size_ms: int) -> tuple[int, int]:
     different = [
         place
         for place, row in found.items()
-        if row["n"] != len(expected[place]) or row["total"] != pytest.approx(sum(expected[place]), rel=1e-9)
+        if row["n"] != len(expected[place])
+        or row["total"] != pytest.approx(sum(expected[place]), rel=1e-9)
     ]
     return len(expected) - len(found), len(different)
 
 
 LONG = [
-    *((one, order, 0.0) for one in SETS for order in (by_time, by_device, in_blocks, jumbled, late_first)),
+    *(
+        (one, order, 0.0)
+        for one in SETS
+        for order in (by_time, by_device, in_blocks, jumbled, late_first)
+    ),
     *((one, by_time, seconds) for one in SETS for seconds in (4.0, 12.0)),
 ]
-CASES = LONG if os.environ.get("EDGEWAKE_TRUTH") else [(SETS[0], in_blocks, 0.0), (SETS[1], by_device, 0.0)]
+CASES = (
+    LONG
+    if os.environ.get("EDGEWAKE_TRUTH")
+    else [(SETS[0], in_blocks, 0.0), (SETS[1], by_device, 0.0)]
+)
 """All of them with `make truth`."""
 WAIT_S = 60.0
-"""Longer than the ten seconds of the configuration: on a busy machine a batch of these sets may take so long by itself."""
+"""Longer than the ten seconds of the configuration: on a busy machine a batch of these sets may
+take so long by itself."""
 
 
 @pytest.mark.parametrize(
-    ("played", "order", "seconds"), CASES, ids=lambda one: getattr(one, "__name__", getattr(one, "recording", str(one)))
+    ("played", "order", "seconds"),
+    CASES,
+    ids=lambda one: getattr(one, "__name__", getattr(one, "recording", str(one))),
 )
 def test_a_recorded_set_loses_no_window(
-    analysis: Analysis, new_feed: NewFeed, played: Played, order: Callable[[list[Recorded]], list[Recorded]], seconds: float
+    analysis: Analysis,
+    new_feed: NewFeed,
+    played: Played,
+    order: Callable[[list[Recorded]], list[Recorded]],
+    seconds: float,
 ) -> None:
     if not data_file("iot_env_telemetry").exists():
         pytest.skip("no recorded data at ../shared/data")
@@ -151,19 +198,23 @@ def run(
     *,
     wait_s: float,
 ) -> tuple[int, int, int]:
-    """Windows missing and different, and readings late, while another stream is live and has its windows final as ever."""
+    """Windows missing and different, and readings late, while another stream is live and has its
+    windows final as ever.
+    """
     (recording,) = [one for one in RECORDINGS if one.name == played.recording]
     readings = [one for one in recording.read() if played.value in one.values]
     feed, live = new_feed({"speed": FieldType.NUMBER}), new_feed({"speed": FieldType.NUMBER})
     (query,) = registered(
         sql(
-            feed.name, "device, count(*) AS n, sum(speed) AS total", f"window(event_time, '{played.size_ms // 60_000} minutes'), device",
+            feed.name, "device, count(*) AS n, sum(speed) AS total",
+            f"window(event_time, '{played.size_ms // 60_000} minutes'), device",
             lateness=played.lateness,
         ),
         streams=[feed.stream],
     )  # fmt: skip
     (live_query,) = registered(
-        sql(live.name, "count(*) AS n", "window(event_time, '1 second')", lateness="1 second"), streams=[live.stream]
+        sql(live.name, "count(*) AS n", "window(event_time, '1 second')", lateness="1 second"),
+        streams=[live.stream],
     )
     stop = threading.Event()
 

@@ -1,4 +1,6 @@
-"""Who of several analyses leads: decided by what the group says, and on a real Kafka by its members."""
+"""Who of several analyses leads: decided by what the group says, and on a real Kafka by its
+members.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ SESSION_S = 4.0
     ],
 )
 def test_roles(happens: Sequence[bool | None], role: Role) -> None:
-    """True, False: the group shared its partition out, to this one or to none or another; None: it took it away."""
+    """True, False: the group shared its partition out, to this one or to none or another; None: it
+    took it away.
+    """
     found = Role.JOINING
     for given in happens:
         found = after_loss(found) if given is None else after_answer(found, is_given=given)
@@ -67,7 +71,9 @@ def test_a_folder_has_one_user_and_a_copy_of_it_another_name(tmp_path: Path) -> 
 
 @contextmanager
 def member(config: KafkaConfig, name: str) -> Iterator[Leadership]:
-    """A member of the group; at the end it is as if its process had died: the group hears no more of it."""
+    """A member of the group; at the end it is as if its process had died: the group hears no more
+    of it.
+    """
     topic_admin.ensure_topics(config, [topics.LANES])
     with closing(Leadership(config, name, session_s=SESSION_S)) as found:
         yield found
@@ -84,7 +90,9 @@ def until(role: Role, *members: Leadership) -> None:
     wait_until(is_it, f"{role}: {[one.role for one in members]}")
 
 
-def test_one_leads_whoever_joins_and_the_next_one_leads_when_it_is_gone(kafka_config: KafkaConfig) -> None:
+def test_one_leads_whoever_joins_and_the_next_one_leads_when_it_is_gone(
+    kafka_config: KafkaConfig,
+) -> None:
     name = unique("first")
     with ExitStack() as lives:
         leader = lives.enter_context(member(kafka_config, unique("leader")))
@@ -93,7 +101,9 @@ def test_one_leads_whoever_joins_and_the_next_one_leads_when_it_is_gone(kafka_co
             until(Role.STANDBY, first, leader)
             with member(kafka_config, unique("second")) as second:
                 until(Role.STANDBY, second, leader, first)
-                assert (leader.role, first.role) == (Role.LEADER, Role.STANDBY), "who joins takes nothing from the leader"
+                assert (leader.role, first.role) == (Role.LEADER, Role.STANDBY), (
+                    "who joins takes nothing from the leader"
+                )
             lives.close()
             until(Role.LEADER, first)
         with member(kafka_config, name) as again:
@@ -128,12 +138,22 @@ while True:
 def test_one_that_hung_in_a_shared_folder_is_waited_for_and_ends_before_another_one_begins(
     kafka_config: KafkaConfig, tmp_path: Path
 ) -> None:
-    """What it would write of checkpoints there no producer fences: so nobody begins while it can still go on."""
+    """What it would write of checkpoints there no producer fences: so nobody begins while it can
+    still go on.
+    """
     topic_admin.ensure_topics(kafka_config, [topics.LANES])
     shared = tmp_path / "shared"
-    hung, other = (AnalysisConfig(data_dir=tmp_path / name, shared_dir=shared, session_s=SESSION_S, kafka=kafka_config) for name in "ab")
+    hung, other = (
+        AnalysisConfig(
+            data_dir=tmp_path / name, shared_dir=shared, session_s=SESSION_S, kafka=kafka_config
+        )
+        for name in "ab"
+    )
     with subprocess.Popen(
-        [sys.executable, "-c", LEADER, hung.model_dump_json()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", LEADER, hung.model_dump_json()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         stop, found = threading.Event(), []
         second = Standby(other, random.Random(2), stop, lambda: None)
@@ -142,9 +162,15 @@ def test_one_that_hung_in_a_shared_folder_is_waited_for_and_ends_before_another_
             assert process.stdout is not None
             assert process.stdout.readline() == "leads\n"
             thread.start()
-            wait_until(lambda: any("another analysis leads" in why for why in second.said), "the other one stands by")
+            wait_until(
+                lambda: any("another analysis leads" in why for why in second.said),
+                "the other one stands by",
+            )
             freeze(process.pid)
-            wait_until(lambda: any("still uses" in why for why in second.said), "it has the lead, and waits")
+            wait_until(
+                lambda: any("still uses" in why for why in second.said),
+                "it has the lead, and waits",
+            )
             assert not found
             thaw(process.pid)
             _, said = process.communicate(timeout=PATIENCE_S)

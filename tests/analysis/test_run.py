@@ -1,4 +1,6 @@
-"""The analysis around its lanes: what is away is waited for, what is guilty is taken out, the rest goes on; what retention took is said."""
+"""The analysis around its lanes: what is away is waited for, what is guilty is taken out, the rest
+goes on; what retention took is said.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,27 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from tests.analysis.support import T0, Analysis, Feed, minutes, read, results, sql, topic_ends, truth, unique
+from tests.analysis.support import (
+    T0,
+    Analysis,
+    Feed,
+    minutes,
+    read,
+    results,
+    sql,
+    topic_ends,
+    truth,
+    unique,
+)
 from tests.analysis.test_process import declare, progress, register, remove, total_by_minute, totals
 from tests.services import wait_until
 
 
 @pytest.fixture(autouse=True)
 def _no_query_stays(kafka_config: KafkaConfig) -> Iterator[None]:
-    """Every analysis runs all that is registered: what one test leaves, the next one would run too."""
+    """Every analysis runs all that is registered: what one test leaves, the next one would run
+    too.
+    """
     yield
     producer = clients.producer(kafka_config, "test-clean")
     for name in {row.key.decode() for row in read(kafka_config, topics.QUERIES)}:
@@ -74,27 +89,46 @@ def started(analysis: Analysis, *, summary_interval_s: int = 0) -> Iterator[list
 
 def said(feed: Feed, query: str) -> list[str]:
     """Every state that was said of a query, repeats left out."""
-    states = [row.value["state"] for row in read(feed.config, topics.PROGRESS) if row.key == query.encode()]
+    states = [
+        row.value["state"]
+        for row in read(feed.config, topics.PROGRESS)
+        if row.key == query.encode()
+    ]
     return [state for i, state in enumerate(states) if states[i - 1 : i] != [state]]
 
 
 def test_a_query_that_spark_refuses_and_one_that_breaks_its_lane_are_taken_out_and_the_others_go_on(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both faults are put into the functions that make columns: one cannot be analysed, one throws while it runs, and it is the oldest."""
+    """Both faults are put into the functions that make columns: one cannot be analysed, one throws
+    while it runs, and it is the oldest.
+    """
     monkeypatch.setitem(columns._FUNCTIONS, "ln", lambda _: F.col("nowhere"))  # type: ignore[arg-type]
-    monkeypatch.setitem(columns._FUNCTIONS, "exp", lambda _: F.raise_error(F.lit("boom")).cast("double"))  # type: ignore[arg-type]
+    monkeypatch.setitem(
+        columns._FUNCTIONS, "exp", lambda _: F.raise_error(F.lit("boom")).cast("double")
+    )  # type: ignore[arg-type]
     good, refused, breaking = unique("good"), unique("refused"), unique("breaking")
     declare(feed)
-    register(feed, sql(feed.name, "max(exp(speed)) AS a", "window(event_time, '1 minute')", name=breaking), name=breaking)
+    register(
+        feed,
+        sql(feed.name, "max(exp(speed)) AS a", "window(event_time, '1 minute')", name=breaking),
+        name=breaking,
+    )
     register(feed, total_by_minute(feed, good), name=good)
-    register(feed, sql(feed.name, "max(ln(speed)) AS a", "window(event_time, '1 minute')", name=refused), name=refused)
+    register(
+        feed,
+        sql(feed.name, "max(ln(speed)) AS a", "window(event_time, '1 minute')", name=refused),
+        name=refused,
+    )
     feed.send([T0], speed=[2.0])
     feed.flush()
 
     with running(analysis):
         wait_until(lambda: results(feed.config, good), "the good query's result")
-        wait_until(lambda: progress(feed.config, breaking).get("state") == "failed", "the breaking query is said to have failed")
+        wait_until(
+            lambda: progress(feed.config, breaking).get("state") == "failed",
+            "the breaking query is said to have failed",
+        )
 
     assert "nowhere" in progress(feed.config, refused)["detail"]
     detail = progress(feed.config, breaking)["detail"]
@@ -106,9 +140,18 @@ def test_a_query_that_spark_refuses_and_one_that_breaks_its_lane_are_taken_out_a
     before = len(read(feed.config, topics.PROGRESS))
     feed.send([T0 + 1], speed=[3.0])
     with running(analysis):
-        wait_until(lambda: results(feed.config, good)[-1]["total"] == 5.0, "the good query goes on after a restart")
-    again = {row.value["state"] for row in read(feed.config, topics.PROGRESS)[before:] if row.key == breaking.encode()}
-    assert again <= {"failed"}, "what was in quarantine stays there, and nobody's lane fails for it again"
+        wait_until(
+            lambda: results(feed.config, good)[-1]["total"] == 5.0,
+            "the good query goes on after a restart",
+        )
+    again = {
+        row.value["state"]
+        for row in read(feed.config, topics.PROGRESS)[before:]
+        if row.key == breaking.encode()
+    }
+    assert again <= {"failed"}, (
+        "what was in quarantine stays there, and nobody's lane fails for it again"
+    )
 
 
 def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
@@ -121,29 +164,55 @@ def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
     monkeypatch.setattr(run, "SUMMARY_AFTER_S", 0.0)
     guilty, one, two = unique("guilty"), unique("one"), unique("two")
     declare(feed)
-    register(feed, sql(feed.name, "approx_top_k(speed, 3) AS top", "window(event_time, '1 minute')", name=guilty), name=guilty)
+    register(
+        feed,
+        sql(
+            feed.name,
+            "approx_top_k(speed, 3) AS top",
+            "window(event_time, '1 minute')",
+            name=guilty,
+        ),
+        name=guilty,
+    )
     for name in (one, two):
-        text = sql(feed.name, "device, approx_count_distinct(speed) AS n", "window(event_time, '1 minute'), device", name=name)
+        text = sql(
+            feed.name,
+            "device, approx_count_distinct(speed) AS n",
+            "window(event_time, '1 minute'), device",
+            name=name,
+        )
         register(feed, text, name=name)
     feed.send([T0, T0 + 1], speed=[4.0, 5.0])
     feed.flush()
     with running(analysis, summary_interval_s=1):
         for name in (one, two):
             wait_until(lambda name=name: results(feed.config, name), "the others' results")  # type: ignore[misc]
-        wait_until(lambda: progress(feed.config, guilty).get("state") == "failed", "the guilty one is in quarantine")
+        wait_until(
+            lambda: progress(feed.config, guilty).get("state") == "failed",
+            "the guilty one is in quarantine",
+        )
         feed.send([T0 + 2], speed=[9.0])
         feed.flush()
         for name in (one, two):
-            wait_until(lambda name=name: results(feed.config, name)[-1]["n"] == 3, "the others go on")  # type: ignore[misc]
-        wait_until(lambda: [row["readings"] for row in minutes(feed).values()] == [3], "it is summed up beside them")
+            wait_until(
+                lambda name=name: results(feed.config, name)[-1]["n"] == 3, "the others go on"
+            )  # type: ignore[misc]
+        wait_until(
+            lambda: [row["readings"] for row in minutes(feed).values()] == [3],
+            "it is summed up beside them",
+        )
     assert f"ew.s.{feed.name}[" in progress(feed.config, guilty)["detail"]
     assert all("failed" not in said(feed, name) for name in (one, two))
 
 
-def test_a_full_checkpoint_disk_is_waited_for_and_nobody_is_blamed(analysis: Analysis, feed: Feed, tmp_path: Path) -> None:
+def test_a_full_checkpoint_disk_is_waited_for_and_nobody_is_blamed(
+    analysis: Analysis, feed: Feed, tmp_path: Path
+) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True
+    ).returncode:
         pytest.skip("mounting a small file system is not allowed here")
     names = [unique(name) for name in ("old", "mid", "young")]
     declare(feed)
@@ -155,17 +224,25 @@ def test_a_full_checkpoint_disk_is_waited_for_and_nobody_is_blamed(analysis: Ana
     try:
         with running(analysis.with_config(data_dir=disk)):
             for name in names:
-                wait_until(lambda name=name: totals(feed, name) == {(T0, "d1"): 1.0}, "a first result")  # type: ignore[misc]
+                wait_until(
+                    lambda name=name: totals(feed, name) == {(T0, "d1"): 1.0}, "a first result"
+                )  # type: ignore[misc]
             fill(ballast)
             for turn in range(1, 4):  # more failures than any query was ever allowed
                 feed.send([T0 + turn], speed=[1.0])
                 feed.flush()
                 for name in names:
-                    wait_until(lambda name=name: progress(feed.config, name)["state"] == "retrying", "it says that it waits")  # type: ignore[misc]
+                    wait_until(
+                        lambda name=name: progress(feed.config, name)["state"] == "retrying",
+                        "it says that it waits",
+                    )  # type: ignore[misc]
             assert "No space left" in progress(feed.config, names[0])["detail"]
             ballast.unlink()
             for name in names:
-                wait_until(lambda name=name: totals(feed, name) == {(T0, "d1"): 4.0}, "they run again by themselves")  # type: ignore[misc]
+                wait_until(
+                    lambda name=name: totals(feed, name) == {(T0, "d1"): 4.0},
+                    "they run again by themselves",
+                )  # type: ignore[misc]
                 assert progress(feed.config, name)["state"] == "running"
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
@@ -184,7 +261,9 @@ def fill(ballast: Path) -> None:
                 raise
 
 
-def test_of_two_analyses_one_ends_and_the_results_are_right(analysis: Analysis, feed: Feed, tmp_path: Path) -> None:
+def test_of_two_analyses_one_ends_and_the_results_are_right(
+    analysis: Analysis, feed: Feed, tmp_path: Path
+) -> None:
     name = unique("twice")
     declare(feed)
     register(feed, total_by_minute(feed, name), name=name)
@@ -192,7 +271,9 @@ def test_of_two_analyses_one_ends_and_the_results_are_right(analysis: Analysis, 
     feed.flush()
     with started(analysis) as first:
         wait_until(lambda: totals(feed, name) == {(T0, "d1"): 1.0}, "the first one computes")
-        other = replace(analysis.with_config(data_dir=tmp_path / "other"), session=analysis.session.newSession())
+        other = replace(
+            analysis.with_config(data_dir=tmp_path / "other"), session=analysis.session.newSession()
+        )
         with started(other) as second:
 
             def have_ended(count: int) -> bool:
@@ -201,10 +282,16 @@ def test_of_two_analyses_one_ends_and_the_results_are_right(analysis: Analysis, 
                 return len(first) + len(second) == count
 
             wait_until(lambda: have_ended(1), "one of them ends")
-            wait_until(lambda: totals(feed, name) == {(T0, "d1"): float(len(feed.sent))}, "the other one goes on")
+            wait_until(
+                lambda: totals(feed, name) == {(T0, "d1"): float(len(feed.sent))},
+                "the other one goes on",
+            )
             assert len([*first, *second]) == 1
             with started(analysis if first else other) as again:
-                wait_until(lambda: again or have_ended(2), "control: started again without leadership it takes its turn")
+                wait_until(
+                    lambda: again or have_ended(2),
+                    "control: started again without leadership it takes its turn",
+                )
     assert "only one may" in str([*first, *second][0])
     assert "failed" not in said(feed, name)
 
@@ -212,7 +299,11 @@ def test_of_two_analyses_one_ends_and_the_results_are_right(analysis: Analysis, 
 def delete_first_records(feed: Feed) -> None:
     """What retention does, at once: only the last record of each partition stays."""
     topic = topics.stream_topic(feed.name)
-    gone = [TopicPartition(topic, partition, end - 1) for partition, end in topic_ends(feed.config, topic).items() if end > 1]
+    gone = [
+        TopicPartition(topic, partition, end - 1)
+        for partition, end in topic_ends(feed.config, topic).items()
+        if end > 1
+    ]
     client = clients.admin(feed.config)
     for future in client.delete_records(gone).values():
         future.result(30)
@@ -257,7 +348,11 @@ def test_a_source_that_goes_on_over_what_retention_took_says_nothing(
     delete_first_records(feed)
     option = DataStreamReader.option
     monkeypatch.setattr(
-        DataStreamReader, "option", lambda reader, key, value: option(reader, key, "false" if key == "failOnDataLoss" else value)
+        DataStreamReader,
+        "option",
+        lambda reader, key, value: option(
+            reader, key, "false" if key == "failOnDataLoss" else value
+        ),
     )
     with running(analysis):
         wait_until(lambda: len(results(feed.config, name)) > 1, "what is left is computed")
@@ -266,7 +361,9 @@ def test_a_source_that_goes_on_over_what_retention_took_says_nothing(
     assert "complete" not in last
 
 
-def test_a_query_on_a_stream_whose_last_one_was_removed_long_ago_begins_with_what_is_kept(analysis: Analysis, feed: Feed) -> None:
+def test_a_query_on_a_stream_whose_last_one_was_removed_long_ago_begins_with_what_is_kept(
+    analysis: Analysis, feed: Feed
+) -> None:
     old, new = unique("old"), unique("new")
     declare(feed)
     register(feed, total_by_minute(feed, old), name=old)
@@ -288,13 +385,21 @@ def test_a_query_on_a_stream_whose_last_one_was_removed_long_ago_begins_with_wha
 
 def set_paused(feed: Feed, name: str, *, paused: bool) -> None:
     """Pause or resume a query, as the operations API does."""
-    (registration,) = [row.value for row in read(feed.config, topics.QUERIES)[::-1] if row.key == name.encode()][:1]
-    feed.producer.produce(topics.QUERIES, json.dumps(registration | {"paused": paused}).encode(), name)
+    (registration,) = [
+        row.value for row in read(feed.config, topics.QUERIES)[::-1] if row.key == name.encode()
+    ][:1]
+    feed.producer.produce(
+        topics.QUERIES, json.dumps(registration | {"paused": paused}).encode(), name
+    )
     feed.flush()
 
 
-def test_a_session_goes_on_after_a_pause_and_leaves_nothing_when_its_query_is_removed(analysis: Analysis, feed: Feed) -> None:
-    """Its row says that it lacks what was sent meanwhile; the other query of the lane lacks nothing."""
+def test_a_session_goes_on_after_a_pause_and_leaves_nothing_when_its_query_is_removed(
+    analysis: Analysis, feed: Feed
+) -> None:
+    """Its row says that it lacks what was sent meanwhile; the other query of the lane lacks
+    nothing.
+    """
     names = paused, other = unique("paused"), unique("other")
     declare(feed)
     for name in names:
@@ -309,7 +414,9 @@ def test_a_session_goes_on_after_a_pause_and_leaves_nothing_when_its_query_is_re
         feed.send([T0 + turn], speed=[1.0])
         feed.flush()
         for query in queries:
-            wait_until(lambda query=query: results(feed.config, query)[-1]["n"] >= turn, f"{query} has it")  # type: ignore[misc]
+            wait_until(
+                lambda query=query: results(feed.config, query)[-1]["n"] >= turn, f"{query} has it"
+            )  # type: ignore[misc]
 
     with running(analysis):
         wait_until(lambda: progress(feed.config, paused).get("state") == "running", "it runs")

@@ -43,12 +43,21 @@ SHAPES = {
     "a sum as deep as may be": f"SELECT device, avg({total(14)}) AS y FROM m GROUP BY {MINUTE}",
     "a chain of nullif": f"SELECT device, {nested('nullif(?, -#)', 8)} AS y FROM m",
     "texts of numbers": f"SELECT device, {nested('cast(cast(? AS string) AS double)', 2)} AS y FROM m",
-    "CASE in CASE": f"SELECT device, {nested('CASE ? WHEN -1 THEN 2 WHEN -2 THEN 3 ELSE # END', 6)} AS y FROM m",
+    "CASE in CASE": (
+        f"SELECT device, {nested('CASE ? WHEN -1 THEN 2 WHEN -2 THEN 3 ELSE # END', 6)} AS y FROM m"
+    ),
     "whole numbers": f"SELECT device, {nested('(? div 1)', 14)} AS y FROM m",
-    "roots": f"SELECT device, {nested('sqrt(? + #)', 12)} AS y FROM m WHERE {nested('sqrt(? + #)', 12)} > 0",
-    "many windows": "SELECT device, sum(x0) AS y FROM m GROUP BY window(event_time, '2 minutes', '1 second'), device",
-    "many columns": "SELECT device, " + ", ".join(f"avg({total(3, i)}) AS y{i}" for i in range(30)) + f" FROM m GROUP BY {MINUTE}",
-    "HAVING": f"SELECT device, sum(x0) AS y FROM m GROUP BY {MINUTE} HAVING {nested('nullif(?, -#)', 8, 'y')} > 0",
+    "roots": f"SELECT device, {nested('sqrt(? + #)', 12)} AS y FROM m WHERE "
+    f"{nested('sqrt(? + #)', 12)} > 0",
+    "many windows": (
+        "SELECT device, sum(x0) AS y FROM m GROUP BY window(event_time, '2 minutes', '1 second'), "
+        "device"
+    ),
+    "many columns": "SELECT device, "
+    + ", ".join(f"avg({total(3, i)}) AS y{i}" for i in range(30))
+    + f" FROM m GROUP BY {MINUTE}",
+    "HAVING": f"SELECT device, sum(x0) AS y FROM m GROUP BY {MINUTE} HAVING "
+    f"{nested('nullif(?, -#)', 8, 'y')} > 0",
 }
 
 
@@ -72,10 +81,17 @@ def is_told(feed: Feed, query: str) -> bool:
     return bool(results(feed.config, query))
 
 
-def test_every_shape_at_once_starts_and_another_stream_is_told_as_ever(analysis: Analysis, wide: Feed, small: Feed) -> None:
-    """Each of the first ones was a plan of millions of parts, and stopped every query of the system."""
+def test_every_shape_at_once_starts_and_another_stream_is_told_as_ever(
+    analysis: Analysis, wide: Feed, small: Feed
+) -> None:
+    """Each of the first ones was a plan of millions of parts, and stopped every query of the
+    system.
+    """
     names = {shape: unique("shape") for shape in SHAPES}
-    texts = {names[shape]: f"-- name: {names[shape]}\n{text.replace('FROM m', f'FROM {wide.name}')}" for shape, text in SHAPES.items()}
+    texts = {
+        names[shape]: f"-- name: {names[shape]}\n{text.replace('FROM m', f'FROM {wide.name}')}"
+        for shape, text in SHAPES.items()
+    }
     assert max(plan_cost(parse(text)) for text in texts.values()) > PLAN_MAX / 5, "some are large"
     other = unique("other")
     declare(wide)
@@ -91,9 +107,14 @@ def test_every_shape_at_once_starts_and_another_stream_is_told_as_ever(analysis:
     assert results(wide.config, names["a sum of a dozen terms"])[0]["y"] == 78
 
 
-def test_a_query_that_ended_the_process_twice_stays_out_and_is_said_and_the_others_run(analysis: Analysis, small: Feed) -> None:
+def test_a_query_that_ended_the_process_twice_stays_out_and_is_said_and_the_others_run(
+    analysis: Analysis, small: Feed
+) -> None:
     """As the file of the starts says it of two processes that were killed while they planned it."""
-    bad, good = (Registration(name=unique(name), text="", registered_at=at) for at, name in ((2, "bad"), (1, "good")))
+    bad, good = (
+        Registration(name=unique(name), text="", registered_at=at)
+        for at, name in ((2, "bad"), (1, "good"))
+    )
     record = StartRecord(analysis.config.kept_dir / "starts.json")
     for _ in range(DEATHS_MAX):
         record = StartRecord(record.path)
@@ -101,11 +122,18 @@ def test_a_query_that_ended_the_process_twice_stays_out_and_is_said_and_the_othe
     declare(small)
     for one in (bad, good):
         text = sql(small.name, "device, count(*) AS n", MINUTE, name=one.name)
-        small.producer.produce(topics.QUERIES, one.model_copy(update={"text": text}).model_dump_json().encode(), one.name)
+        small.producer.produce(
+            topics.QUERIES,
+            one.model_copy(update={"text": text}).model_dump_json().encode(),
+            one.name,
+        )
     with running(analysis):
         fill(small)
         wait_until(lambda: is_told(small, good.name), "the other one is told")
-        wait_until(lambda: progress(small.config, bad.name).get("state") == "failed", "it is said of the one that stays out")
+        wait_until(
+            lambda: progress(small.config, bad.name).get("state") == "failed",
+            "it is said of the one that stays out",
+        )
     said = progress(small.config, bad.name)
     assert "kept the analysis from starting" in said["detail"]
     assert said["quarantined"]
@@ -130,7 +158,9 @@ def test_a_plan_that_takes_long_holds_up_no_other_lane(
     try:
         with running(analysis):
             register(wide, text, name=slow)
-            register(small, sql(small.name, "device, count(*) AS n", MINUTE, name=quick), name=quick)
+            register(
+                small, sql(small.name, "device, count(*) AS n", MINUTE, name=quick), name=quick
+            )
             fill(wide, small)
             wait_until(lambda: is_told(small, quick), "another lane is told")
             assert not is_told(wide, slow), "control: its plan is still being made"

@@ -1,6 +1,8 @@
-"""A recorded half day through the analysis as a process that is killed: in the end the results are what the file says, all of it.
+"""A recorded half day through the analysis as a process that is killed: in the end the results are
+what the file says, all of it.
 
-`make truth` runs the whole recording instead of every tenth message of its beginning, and kills more often.
+`make truth` runs the whole recording instead of every tenth message of its beginning, and kills
+more often.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ def recorded() -> list[Frame]:
         for line in itertools.islice(filter(str.strip, lines), 0, LINES, STRIDE):
             message = json.loads(line)
             devices.setdefault(message["device"], []).append(message)
-    return sorted((one[i : i + READINGS] for one in devices.values() for i in range(0, len(one), READINGS)), key=sent_at)
+    return sorted(
+        (one[i : i + READINGS] for one in devices.values() for i in range(0, len(one), READINGS)),
+        key=sent_at,
+    )
 
 
 def sent_at(frame: Frame) -> int:
@@ -62,25 +67,37 @@ def one_device_after_the_other(frames: list[Frame]) -> list[Frame]:
 
 def one_device_six_hours_late(frames: list[Frame]) -> list[Frame]:
     late = frames[0][0]["device"]
-    return sorted(frames, key=lambda frame: sent_at(frame) + DELAY_MS * (frame[0]["device"] == late))
+    return sorted(
+        frames, key=lambda frame: sent_at(frame) + DELAY_MS * (frame[0]["device"] == late)
+    )
 
 
 ORDERS: Final = (shuffled, one_device_after_the_other, one_device_six_hours_late)
 
 
 def send(feed: Feed, order: Callable[[list[Frame]], list[Frame]], frames: list[Frame]) -> None:
-    """As devices of their own. Received when the furthest reading of all was made: whatever comes later in the list came later."""
+    """As devices of their own.
+
+    Received when the furthest reading of all was made: whatever comes later in the list came later.
+    """
     received_at = max(int(message["ts"] * 1000) for frame in frames for message in frame)
     for frame in order(frames):
         columns = {field: [message["data"].get(field) for message in frame] for field in FIELDS}
         t = [int(message["ts"] * 1000) for message in frame]
-        feed.send(t, device=f"{frame[0]['device']}.{order.__name__}", received_at=received_at, **columns)
+        feed.send(
+            t, device=f"{frame[0]['device']}.{order.__name__}", received_at=received_at, **columns
+        )
     feed.flush()
 
 
 def assert_is_true(feed: Feed, query: str) -> None:
     found = truth(results(feed.config, query), "device", "metric")
-    flat = [{"t": r["t"], "device": r["device"], "metric": m, "value": r[m]} for r in feed.sent for m in FIELDS if m in r]
+    flat = [
+        {"t": r["t"], "device": r["device"], "metric": m, "value": r[m]}
+        for r in feed.sent
+        for m in FIELDS
+        if m in r
+    ]
     expected = windows(flat, 600_000, 300_000, lambda r: (r["device"], r["metric"]), "value")
     assert len(expected) > 500
     assert set(found) == set(expected)
@@ -92,18 +109,24 @@ def assert_is_true(feed: Feed, query: str) -> None:
 
 @pytest.mark.skipif(not PATH.exists(), reason="no recorded data at ../shared/data")
 def test_in_the_end_the_results_are_the_truth_whatever_the_order_and_the_kills(
-    kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path, new_feed: Callable[[Mapping[str, FieldType]], Feed]
+    kafka_config: KafkaConfig,
+    spark_jars: Path,
+    tmp_path: Path,
+    new_feed: Callable[[Mapping[str, FieldType]], Feed],
 ) -> None:
     config = tmp_path / "analysis.toml"
     config.write_text(
-        f'data_dir = "{tmp_path}/data"\njars_dir = "{spark_jars}"\ntrigger_ms = 100\ncalm_trigger_ms = 0\nstate_partitions = 1\n'
+        f'data_dir = "{tmp_path}/data"\njars_dir = "{spark_jars}"\ntrigger_ms = '
+        "100\ncalm_trigger_ms = 0\nstate_partitions = 1\n"
         f"summary_interval_s = 0\nsession_s = 2\n"
-        f'driver_memory = "512m"\nbatch_records_max = {400 if IS_WHOLE else 40}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
+        'driver_memory = "512m"\nbatch_records_max = '
+        f'{400 if IS_WHOLE else 40}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
     )
     feed, name = new_feed(dict.fromkeys(FIELDS, FieldType.NUMBER)), unique("truth")
     text = sql(
         f"{feed.name} UNPIVOT (value FOR metric IN ({', '.join(FIELDS)}))",
-        "device, metric, count(value) AS n, avg(value) AS mean, min(value) AS low, max(value) AS high",
+        "device, metric, count(value) AS n, avg(value) AS mean, min(value) AS low, max(value) AS "
+        "high",
         "window(event_time, '10 minutes', '5 minutes'), device, metric",
         name=name,
         lateness="1 minute",
@@ -117,7 +140,9 @@ def test_in_the_end_the_results_are_the_truth_whatever_the_order_and_the_kills(
     wanted = 2 * sum(metric in reading for reading in feed.sent for metric in FIELDS)
 
     def counted() -> int:
-        return sum(row["n"] for row in truth(results(feed.config, name), "device", "metric").values())
+        return sum(
+            row["n"] for row in truth(results(feed.config, name), "device", "metric").values()
+        )
 
     def kill_while_it_computes(before: int) -> int:
         start(process)
@@ -142,4 +167,6 @@ def test_in_the_end_the_results_are_the_truth_whatever_the_order_and_the_kills(
 def start(process: Process) -> None:
     ready = process.output().count(READY)
     process.start()
-    wait_until(lambda: process.output().count(READY) > ready, "the analysis is ready", timeout_s=TIMEOUT_S)
+    wait_until(
+        lambda: process.output().count(READY) > ready, "the analysis is ready", timeout_s=TIMEOUT_S
+    )

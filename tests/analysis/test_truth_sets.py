@@ -1,8 +1,10 @@
-"""Eleven recorded sets at full speed through an analysis that is killed, in three orders: in the end every window is what the file says.
+"""Eleven recorded sets at full speed through an analysis that is killed, in three orders: in the
+end every window is what the file says.
 
-Most of these last longer than any window may stay open, some for years, and devices come shuffled or hours late. What comes too late for
-its window is counted as late, and a repair folds it in: then nothing is missing and nothing differs. Only with EDGEWAKE_TRUTH, which says
-how many readings of a set are taken at most (`make truth`).
+Most of these last longer than any window may stay open, some for years, and devices come shuffled
+or hours late. What comes too late for its window is counted as late, and a repair folds it in: then
+nothing is missing and nothing differs. Only with EDGEWAKE_TRUTH, which says how many readings of a
+set are taken at most (`make truth`).
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ CLOCK: Final = "clock"
 """A device that is in no window of interest: it lets event time go on to the end."""
 
 Frame = list[Recorded]
-pytestmark = pytest.mark.skipif(not MOST, reason="EDGEWAKE_TRUTH says how many readings of each set; make truth")
+pytestmark = pytest.mark.skipif(
+    not MOST, reason="EDGEWAKE_TRUTH says how many readings of each set; make truth"
+)
 
 
 def by_time(frames: list[Frame]) -> list[Frame]:
@@ -89,8 +93,10 @@ class Set:
         recording = self.recording
         text = sql(
             f"{self.feed.name} UNPIVOT (value FOR metric IN ({', '.join(recording.fields)}))",
-            "device, metric, count(value) AS n, avg(value) AS mean, min(value) AS low, max(value) AS high",
-            f"window(event_time, '{recording.size_ms} milliseconds', '{recording.slide_ms} milliseconds'), device, metric",
+            "device, metric, count(value) AS n, avg(value) AS mean, min(value) AS low, max(value) "
+            "AS high",
+            f"window(event_time, '{recording.size_ms} milliseconds', '{recording.slide_ms} "
+            "milliseconds'), device, metric",
             name=self.query,
             lateness="1 minute",
             reopen="8 days",
@@ -101,7 +107,9 @@ class Set:
     def send(self, order: Callable[[list[Frame]], list[Frame]]) -> None:
         """All readings, as devices of their own."""
         for frame in order(frames_of(self.readings)):
-            columns = {field: [one.values.get(field) for one in frame] for field in self.recording.fields}
+            columns = {
+                field: [one.values.get(field) for one in frame] for field in self.recording.fields
+            }
             device = f"{frame[0].device}.{order.__name__}"
             self.feed.send([one.t for one in frame], device=device, received_at=self.end, **columns)
             for one in frame:
@@ -121,14 +129,27 @@ class Set:
     def is_computed(self) -> bool:
         """Has the lane committed all that was sent?"""
         ends = topic_ends(self.feed.config, topics.stream_topic(self.feed.name))
-        offsets = progress(self.feed.config, self.query).get("reached", {}).get(self.feed.name, {}).get("offsets", {})
-        return all(int(offsets.get(str(partition), 0)) >= end for partition, end in ends.items() if end)
+        offsets = (
+            progress(self.feed.config, self.query)
+            .get("reached", {})
+            .get(self.feed.name, {})
+            .get("offsets", {})
+        )
+        return all(
+            int(offsets.get(str(partition), 0)) >= end for partition, end in ends.items() if end
+        )
 
     def close(self) -> None:
         """Send what lets every window be closed."""
         at = self.end + 9 * DAY_MS + 2 * self.recording.size_ms
         for partition in topic_ends(self.feed.config, topics.stream_topic(self.feed.name)):
-            self.feed.send([at], device=CLOCK, received_at=at, partition=partition, **{self.recording.fields[0]: [0.0]})
+            self.feed.send(
+                [at],
+                device=CLOCK,
+                received_at=at,
+                partition=partition,
+                **{self.recording.fields[0]: [0.0]},
+            )
         self.feed.flush()
 
     def found(self) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -144,7 +165,12 @@ class Set:
         for place in self.expected.keys() & found.keys():
             row, values = found[place], self.expected[place]
             same = (row["n"], row["low"], row["high"]) == (len(values), min(values), max(values))
-            wrong["different"] += not (same and math.isclose(row["mean"], math.fsum(values) / len(values), rel_tol=1e-12, abs_tol=1e-12))
+            wrong["different"] += not (
+                same
+                and math.isclose(
+                    row["mean"], math.fsum(values) / len(values), rel_tol=1e-12, abs_tol=1e-12
+                )
+            )
         return +wrong
 
 
@@ -176,12 +202,16 @@ def kill_now_and_then(process: Process, sets: list[Set], sender: threading.Threa
     return kills
 
 
-def test_eleven_sets_are_the_truth_in_the_end(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path, new_feed: NewFeed) -> None:
+def test_eleven_sets_are_the_truth_in_the_end(
+    kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path, new_feed: NewFeed
+) -> None:
     config = tmp_path / "analysis.toml"
     config.write_text(
-        f'data_dir = "{tmp_path}/data"\njars_dir = "{spark_jars}"\ntrigger_ms = 0\nstate_partitions = 1\nsummary_interval_s = 0\n'
+        f'data_dir = "{tmp_path}/data"\njars_dir = "{spark_jars}"\ntrigger_ms = '
+        "0\nstate_partitions = 1\nsummary_interval_s = 0\n"
         f"session_s = 2\n"
-        f'driver_memory = "1g"\nbatch_records_max = {FRAMES_MAX}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
+        f'driver_memory = "1g"\nbatch_records_max = {FRAMES_MAX}\n[kafka]\nbootstrap = '
+        f'"{kafka_config.bootstrap}"\n'
     )
     sets = [Set(recording, new_feed) for recording in RECORDINGS]
     for one in sets:
@@ -189,23 +219,31 @@ def test_eleven_sets_are_the_truth_in_the_end(kafka_config: KafkaConfig, spark_j
     process = part("analysis", config, tmp_path / "analysis.log")
     process.start()
     began_s = time.monotonic()
-    sender = threading.Thread(target=lambda: [one.send(order) for order, one in itertools.product(ORDERS, sets)])
+    sender = threading.Thread(
+        target=lambda: [one.send(order) for order, one in itertools.product(ORDERS, sets)]
+    )
     try:
         sender.start()
         kills = kill_now_and_then(process, sets, sender)
         sender.join()
-        wait_until(lambda: all(one.is_computed() for one in sets), "all is computed", timeout_s=TIMEOUT_S)
+        wait_until(
+            lambda: all(one.is_computed() for one in sets), "all is computed", timeout_s=TIMEOUT_S
+        )
         computed_s = time.monotonic() - began_s
         for one in sets:
             one.late = sum(row["readings"] for row in late_readings(one.feed.config, one.query))
             one.close()
-        wait_until(lambda: all(one.is_computed() for one in sets), "all is closed", timeout_s=TIMEOUT_S)
+        wait_until(
+            lambda: all(one.is_computed() for one in sets), "all is closed", timeout_s=TIMEOUT_S
+        )
         repair_all(sets)
     finally:
         process.stop()
     tell(sets, kills, computed_s)
     assert kills
-    assert {one.recording.name: dict(one.differences()) for one in sets} == {one.recording.name: {} for one in sets}
+    assert {one.recording.name: dict(one.differences()) for one in sets} == {
+        one.recording.name: {} for one in sets
+    }
 
 
 def repair_all(sets: list[Set]) -> None:
@@ -224,9 +262,23 @@ def repair_all(sets: list[Set]) -> None:
 def tell(sets: list[Set], kills: int, computed_s: float) -> None:
     """A table, for docs/benchmarks.md."""
     total = sum(3 * len(one.readings) for one in sets)
-    print(f"\n{total} readings of {len(sets)} sets in three orders, {kills} kills: computed after {computed_s:.0f} s")
-    print("| set | readings | windows | late | rows repaired | missing | different |\n|---|---|---|---|---|---|---|")
+    print(
+        f"\n{total} readings of {len(sets)} sets in three orders, {kills} kills: computed after "
+        f"{computed_s:.0f} s"
+    )
+    print(
+        "| set | readings | windows | late | rows repaired | missing | different "
+        "|\n|---|---|---|---|---|---|---|"
+    )
     for one in sets:
         wrong, told = one.differences(), one.repaired["added"] + one.repaired["changed"]
-        cells = (one.recording.name, 3 * len(one.readings), len(one.expected), one.late, told, wrong["missing"], wrong["different"])
+        cells = (
+            one.recording.name,
+            3 * len(one.readings),
+            len(one.expected),
+            one.late,
+            told,
+            wrong["missing"],
+            wrong["different"],
+        )
         print("| " + " | ".join(map(str, cells)) + " |")

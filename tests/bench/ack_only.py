@@ -1,6 +1,8 @@
-"""The least that any bridge does, without Kafka: acknowledge each publish to the broker and answer its device at once.
+"""The least that any bridge does, without Kafka: acknowledge each publish to the broker and answer
+its device at once.
 
-What the broker costs beside it is the broker's own wall: no bridge behind it can be faster. `python -m tests.bench.ack_only PORT`
+What the broker costs beside it is the broker's own wall: no bridge behind it can be faster. `python
+-m tests.bench.ack_only PORT`
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class AckOnly(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._reader = PacketReader()
-        self._transport.write(mqtt5.ConnectPacket("ack-only", clean_start=True, receive_max=4000).write())
+        self._transport.write(
+            mqtt5.ConnectPacket("ack-only", clean_start=True, receive_max=4000).write()
+        )
 
     def data_received(self, data: bytes) -> None:
         out: list[bytes] = []
@@ -35,19 +39,32 @@ class AckOnly(asyncio.Protocol):
         for packet in self._reader.feed(data):
             match packet:
                 case mqtt5.PublishPacket():
-                    answer, correlation = packet.response_topic or "", packet.correlation_data or b""
+                    answer, correlation = (
+                        packet.response_topic or "",
+                        packet.correlation_data or b"",
+                    )
                     if packet.packet_id is not None:
                         out.append(mqtt5.PubAckPacket(packet.packet_id).write())
                     if answer.endswith(topics.JOINED_SUFFIX):
                         by_topic[answer].append((correlation, ACK))
                     else:
-                        out.append(mqtt5.PublishPacket(answer, ACK.encode(), correlation_data=correlation).write())
+                        out.append(
+                            mqtt5.PublishPacket(
+                                answer, ACK.encode(), correlation_data=correlation
+                            ).write()
+                        )
                 case mqtt5.ConnAckPacket():
-                    pattern = mqtt5.TopicFilter("$share/bridge/" + topics.UP_FILTER, max_qos=mqtt5.QoS.AT_LEAST_ONCE)
+                    pattern = mqtt5.TopicFilter(
+                        "$share/bridge/" + topics.UP_FILTER, max_qos=mqtt5.QoS.AT_LEAST_ONCE
+                    )
                     self._transport.write(mqtt5.SubscribePacket(1, [pattern]).write())
                 case mqtt5.SubAckPacket():
                     print(READY, flush=True)
-        out += [mqtt5.PublishPacket(topic, payload).write() for topic, due in by_topic.items() for payload in joined(due)]
+        out += [
+            mqtt5.PublishPacket(topic, payload).write()
+            for topic, due in by_topic.items()
+            for payload in joined(due)
+        ]
         if out:
             self._transport.write(b"".join(out))
 

@@ -1,7 +1,9 @@
-"""One Spark session of the analysis in a process of its own, that computes what it is asked for: a line of JSON in, a line out.
+"""One Spark session of the analysis in a process of its own, that computes what it is asked for: a
+line of JSON in, a line out.
 
-`python -m tests.bench.analysis_lane CONFIG` (JSON of AnalysisConfig). A question names streams, queries and readings; the answer gives
-time and processor time from the end of the warm-up to the last reading.
+`python -m tests.bench.analysis_lane CONFIG` (JSON of AnalysisConfig). A question names streams,
+queries and readings; the answer gives time and processor time from the end of the warm-up to the
+last reading.
 """
 
 from __future__ import annotations
@@ -61,14 +63,30 @@ class LaneProcess:
 
     child: subprocess.Popen[str]
 
-    def compute(self, stream: str, queries: Sequence[str], readings: int, *, warm: int = 1, other: str | None = None) -> Computed:
-        """Start the lane of these query files (none: of the minute summaries), wait until it has computed so many readings, stop it.
+    def compute(
+        self,
+        stream: str,
+        queries: Sequence[str],
+        readings: int,
+        *,
+        warm: int = 1,
+        other: str | None = None,
+    ) -> Computed:
+        """Start the lane of these query files (none: of the minute summaries), wait until it has
+        computed so many readings, stop it.
 
-        `warm`: how many of them are not measured, at least; its first batch never is. `other`: a stream that they join.
+        `warm`: how many of them are not measured, at least; its first batch never is. `other`: a
+        stream that they join.
         """
         assert self.child.stdin is not None
         assert self.child.stdout is not None
-        question = {"stream": stream, "queries": list(queries), "readings": readings, "warm": warm, "other": other}
+        question = {
+            "stream": stream,
+            "queries": list(queries),
+            "readings": readings,
+            "warm": warm,
+            "other": other,
+        }
         self.child.stdin.write(json.dumps(question) + "\n")
         self.child.stdin.flush()
         line = self.child.stdout.readline()
@@ -98,15 +116,32 @@ class _Session:
         self._session, self._config = session, config
         self._jvm = psutil.Process(jvm_pid(session))
 
-    def compute(self, stream: str, queries: Sequence[str], readings: int, warm: int, other: str | None) -> Computed:
-        with self._lane(stream, queries, other) if queries else self._summing(stream) as (computed, counters, state):
+    def compute(
+        self, stream: str, queries: Sequence[str], readings: int, warm: int, other: str | None
+    ) -> Computed:
+        with (
+            self._lane(stream, queries, other) if queries else self._summing(stream) as (
+                computed,
+                counters,
+                state,
+            )
+        ):
             wait_until(lambda: computed() >= warm, "the warm-up", timeout_s=300)
-            began_s, before, results, cpu = time.monotonic(), computed(), counters.results, self._cpu_s()
+            began_s, before, results, cpu = (
+                time.monotonic(),
+                computed(),
+                counters.results,
+                self._cpu_s(),
+            )
             wait_until(lambda: computed() >= readings, "all readings", timeout_s=600)
             took_s = time.monotonic() - began_s
             spent = [now - then for now, then in zip(self._cpu_s(), cpu, strict=True)]
-            memory = [process.memory_info().rss / (1 << 20) for process in (self._jvm, psutil.Process())]
-            return Computed(computed() - before, counters.results - results, took_s, *spent, *memory, state())
+            memory = [
+                process.memory_info().rss / (1 << 20) for process in (self._jvm, psutil.Process())
+            ]
+            return Computed(
+                computed() - before, counters.results - results, took_s, *spent, *memory, state()
+            )
 
     @contextmanager
     def _lane(self, stream: str, queries: Sequence[str], other: str | None) -> Iterator[_Running]:
@@ -127,7 +162,13 @@ class _Session:
     @contextmanager
     def _summing(self, stream: str) -> Iterator[_Running]:
         config = self._config.model_copy(update={"summary_interval_s": 1})
-        made = Summing(self._session, config, SystemClock(), random.Random(1), Lake(config.kept_dir / "lake", SystemClock()).keep)
+        made = Summing(
+            self._session,
+            config,
+            SystemClock(),
+            random.Random(1),
+            Lake(config.kept_dir / "lake", SystemClock()).keep,
+        )
         made.streams = {stream: dict.fromkeys(FIELDS, FieldType.NUMBER)}
         stop = threading.Event()
         thread = threading.Thread(target=made.run, args=(stop,), daemon=True)
@@ -135,7 +176,11 @@ class _Session:
         place = lambda: made.record.streams.get(stream, StreamPlace())  # noqa: E731
         try:
             # It counts no readings, but says how many frames it has summed up.
-            yield lambda: sum(place().offsets.values()) * FEW_KEYS.readings, made.counters, lambda: 0
+            yield (
+                lambda: sum(place().offsets.values()) * FEW_KEYS.readings,
+                made.counters,
+                lambda: 0,
+            )
         finally:
             stop.set()
             thread.join()
@@ -143,13 +188,22 @@ class _Session:
     @staticmethod
     def _job(streams: Sequence[str], queries: Sequence[str]) -> Job:
         fields = {name: FieldInfo(type=FieldType.NUMBER) for name in FIELDS}
-        registered = [Registered(parse(text, {one: Stream(name=one, fields=fields) for one in streams}), 1) for text in queries]
-        (job,) = jobs_of(registered, dict.fromkeys(streams, dict.fromkeys(FIELDS, FieldType.NUMBER))).values()
+        registered = [
+            Registered(parse(text, {one: Stream(name=one, fields=fields) for one in streams}), 1)
+            for text in queries
+        ]
+        (job,) = jobs_of(
+            registered, dict.fromkeys(streams, dict.fromkeys(FIELDS, FieldType.NUMBER))
+        ).values()
         return job
 
     def _cpu_s(self) -> tuple[float, float, float]:
         """Of the driver's JVM, of this process, of the executors of a cluster."""
-        times = (_cpu_s(process) for process in psutil.process_iter() if _is_executor(process, self._config.master))
+        times = (
+            _cpu_s(process)
+            for process in psutil.process_iter()
+            if _is_executor(process, self._config.master)
+        )
         return _cpu_s(self._jvm), _cpu_s(psutil.Process()), sum(times)
 
 
@@ -160,7 +214,9 @@ def _cpu_s(process: psutil.Process) -> float:
 
 def _is_executor(process: psutil.Process, master: str) -> bool:
     try:
-        return master.startswith("spark:") and any(word.endswith("CoarseGrainedExecutorBackend") for word in process.cmdline())
+        return master.startswith("spark:") and any(
+            word.endswith("CoarseGrainedExecutorBackend") for word in process.cmdline()
+        )
     except psutil.Error:
         return False
 

@@ -1,4 +1,6 @@
-"""Reads back from Kafka what a program computed, ours or a rival's, and compares it with what is right."""
+"""Reads back from Kafka what a program computed, ours or a rival's, and compares it with what is
+right.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ DISTINCT_ERROR: Final = 0.05
 
 
 def read(config: KafkaConfig, topic: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """(device, begin of the minute) → the last committed row; a `diff` of -1 (Pathway's) only takes an earlier one back."""
+    """(device, begin of the minute) → the last committed row; a `diff` of -1 (Pathway's) only takes
+    an earlier one back.
+    """
     consumer = clients.consumer(config, "bench-results", **{"enable.partition.eof": True})
     try:
         left = set(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
@@ -31,20 +35,39 @@ def read(config: KafkaConfig, topic: str) -> dict[tuple[str, int], dict[str, Any
                 row = orjson.loads(message.value())
                 if "device" in row and row["device"] != END and row.get("diff", 1) > 0:
                     place = row["device"], row["window_start"]
-                    if place not in found or row.get("revision", 0) >= found[place].get("revision", 0):
+                    if place not in found or row.get("revision", 0) >= found[place].get(
+                        "revision", 0
+                    ):
                         found[place] = row
         return found
     finally:
         consumer.close()
 
 
-def check(found: Mapping[tuple[str, int], Mapping[str, Any]], right: Mapping[tuple[str, int], Window], who: str) -> None:
-    """AssertionError with the first difference: counts and maxima are equal, means to the 9th digit, distinct values to DISTINCT_ERROR."""
-    assert found.keys() == right.keys(), (who, len(found), len(right), sorted(found.keys() ^ right.keys())[:3])
+def check(
+    found: Mapping[tuple[str, int], Mapping[str, Any]],
+    right: Mapping[tuple[str, int], Window],
+    who: str,
+) -> None:
+    """AssertionError with the first difference: counts and maxima are equal, means to the 9th
+    digit, distinct values to DISTINCT_ERROR.
+    """
+    assert found.keys() == right.keys(), (
+        who,
+        len(found),
+        len(right),
+        sorted(found.keys() ^ right.keys())[:3],
+    )
     for place, row in found.items():
         window = right[place]
         mean = window.total / window.n
-        is_right = row["n"] == window.n and abs(row["mean"] - mean) <= 1e-9 * max(1.0, mean) and row["high"] == window.high
+        is_right = (
+            row["n"] == window.n
+            and abs(row["mean"] - mean) <= 1e-9 * max(1.0, mean)
+            and row["high"] == window.high
+        )
         assert is_right, (who, place, dict(row), window)
         if "levels" in row:
-            assert abs(row["levels"] - len(window.levels)) <= max(1, DISTINCT_ERROR * len(window.levels)), (who, place, dict(row), window)
+            assert abs(row["levels"] - len(window.levels)) <= max(
+                1, DISTINCT_ERROR * len(window.levels)
+            ), (who, place, dict(row), window)

@@ -1,4 +1,5 @@
-"""Input of the analysis' benchmark, for us and for the rivals: records of a stream as the sequencer writes them, and what is right.
+"""Input of the analysis' benchmark, for us and for the rivals: records of a stream as the sequencer
+writes them, and what is right.
 
 A frame lies within one minute, so what is right is summed up frame by frame, without our code.
 """
@@ -22,7 +23,8 @@ PATTERNS: Final = 50
 """Different frames; each is many devices' and minutes'."""
 MINUTE_MS: Final = 60_000
 END: Final = "end"
-"""Device of the last frame of each partition, ten minutes after all others: it closes their windows where only later readings do."""
+"""Device of the last frame of each partition, ten minutes after all others: it closes their windows
+where only later readings do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,10 @@ class Traffic:
 
     def columns(self, pattern: int) -> dict[str, list[float]]:
         """Values of a frame."""
-        return {name: [((pattern * 31 + i * 7) * step) % 997 / 10 for i in range(self.readings)] for name, step in FIELDS.items()}
+        return {
+            name: [((pattern * 31 + i * 7) * step) % 997 / 10 for i in range(self.readings)]
+            for name, step in FIELDS.items()
+        }
 
 
 FEW_KEYS: Final = Traffic(devices=50, readings=100, step_ms=100, frames=36_000)
@@ -60,7 +65,10 @@ class Window(NamedTuple):
 def windows(traffic: Traffic, begin_ms: int) -> dict[tuple[str, int], Window]:
     """(device, begin of the minute) → what is right."""
     columns = [traffic.columns(pattern) for pattern in range(PATTERNS)]
-    parts = [Window(traffic.readings, sum(one["speed"]), max(one["speed"]), frozenset(one["bat"])) for one in columns]
+    parts = [
+        Window(traffic.readings, sum(one["speed"]), max(one["speed"]), frozenset(one["bat"]))
+        for one in columns
+    ]
     found: dict[tuple[str, int], Window] = {}
     for device, t, pattern in _frames(traffic, begin_ms):
         place, part = (device, t - t % MINUTE_MS), parts[pattern]
@@ -68,7 +76,12 @@ def windows(traffic: Traffic, begin_ms: int) -> dict[tuple[str, int], Window]:
         found[place] = (
             part
             if before is None
-            else Window(before.n + part.n, before.total + part.total, max(before.high, part.high), before.levels | part.levels)
+            else Window(
+                before.n + part.n,
+                before.total + part.total,
+                max(before.high, part.high),
+                before.levels | part.levels,
+            )
         )
     return found
 
@@ -84,13 +97,29 @@ def fill(config: KafkaConfig, stream: str, traffic: Traffic, begin_ms: int) -> N
     """Write all frames, then END's."""
     topic = topics.stream_topic(stream)
     topic_admin.ensure_topics(config, [topic])
-    producer = clients.producer(config, "bench", **{"queue.buffering.max.kbytes": 262_144, "queue.buffering.max.messages": 500_000})
+    producer = clients.producer(
+        config,
+        "bench",
+        **{"queue.buffering.max.kbytes": 262_144, "queue.buffering.max.messages": 500_000},
+    )
     fields = [orjson.dumps(traffic.columns(pattern)) for pattern in range(PATTERNS)]
     last_t = begin_ms
 
     def write(device: str, number: int, t: list[int], pattern: int, partition: int = -1) -> None:
-        body = b'{"epoch":1,"frame":%d,"seq":%d,"t":%s,"fields":%s}' % (number, number * traffic.readings, orjson.dumps(t), fields[pattern])
-        value = record.encode(device=device, stream=stream, mode=record.Mode.ACK, sent_at=None, received_at=t[-1] + 50, frame_bytes=body)
+        body = b'{"epoch":1,"frame":%d,"seq":%d,"t":%s,"fields":%s}' % (
+            number,
+            number * traffic.readings,
+            orjson.dumps(t),
+            fields[pattern],
+        )
+        value = record.encode(
+            device=device,
+            stream=stream,
+            mode=record.Mode.ACK,
+            sent_at=None,
+            received_at=t[-1] + 50,
+            frame_bytes=body,
+        )
         while True:
             try:
                 producer.produce(topic, value, device, partition)
@@ -113,4 +142,8 @@ def _frames(traffic: Traffic, begin_ms: int) -> Iterator[tuple[str, int, int]]:
     long_ms = traffic.readings * traffic.step_ms
     assert MINUTE_MS % long_ms == 0, "a frame lies within a minute"
     for i in range(traffic.frames):
-        yield f"d{i % traffic.devices}", begin_ms + i // traffic.devices * long_ms, (i * 17) % PATTERNS
+        yield (
+            f"d{i % traffic.devices}",
+            begin_ms + i // traffic.devices * long_ms,
+            (i * 17) % PATTERNS,
+        )

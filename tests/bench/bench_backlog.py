@@ -1,20 +1,25 @@
-"""What happens when the way is open again and a million readings wait: when the first comes, how fast the rest, and what of live ones.
+"""What happens when the way is open again and a million readings wait: when the first comes, how
+fast the rest, and what of live ones.
 
-Method: the real agent as a process, mTLS to a real Mosquitto through a proxy, the real bridge, a real Kafka, all with their defaults. Live
-readings, 100 a second, each with its number, come through a pipe all the time. The proxy refuses every connection; a file with the readings
-of one or more other streams appears beside the agent, which takes and keeps them; when the log has all of them durably, the proxy opens.
-Two warm-up runs, in which the JVM compiles and the bridge learns the streams, are not counted: with a cold JVM Kafka needs three times as
-much of the processors.
+Method: the real agent as a process, mTLS to a real Mosquitto through a proxy, the real bridge, a
+real Kafka, all with their defaults. Live readings, 100 a second, each with its number, come through
+a pipe all the time. The proxy refuses every connection; a file with the readings of one or more
+other streams appears beside the agent, which takes and keeps them; when the log has all of them
+durably, the proxy opens. Two warm-up runs, in which the JVM compiles and the bridge learns the
+streams, are not counted: with a cold JVM Kafka needs three times as much of the processors.
 
-*Way open*: from then to the first frame of the backlog, as a consumer of ew.up sees it; the wait for the agent's next attempt is in it
-(`uplink.backoff_max_s`). *Session ready*: from the agent's SUBACK, by its log, to the same. *Drained*: the readings of the backlog, divided
-by the time from the moment when its first frame was sent (`sent_at`) until the last is in Kafka, and acknowledged: the log has none of them
-any more. *Live*: from the making of a reading until a consumer has it, of all that were made while the backlog drained; "whole chain": a
-sequencer runs too, and the consumer reads what it passes on, ew.s.*. Processor time: of each process from the first frame to the end of
+*Way open*: from then to the first frame of the backlog, as a consumer of ew.up sees it; the wait
+for the agent's next attempt is in it (`uplink.backoff_max_s`). *Session ready*: from the agent's
+SUBACK, by its log, to the same. *Drained*: the readings of the backlog, divided by the time from
+the moment when its first frame was sent (`sent_at`) until the last is in Kafka, and acknowledged:
+the log has none of them any more. *Live*: from the making of a reading until a consumer has it, of
+all that were made while the backlog drained; "whole chain": a sequencer runs too, and the consumer
+reads what it passes on, ew.s.*. Processor time: of each process from the first frame to the end of
 the drain, for each reading of the backlog; `proxy and reader` is the bench's own.
 
-Completeness: of each stream every reading is there once and in order, after the numbers of the frames were looked at as the sequencer does,
-or the run fails. It also fails if anything came through while the way was closed.
+Completeness: of each stream every reading is there once and in order, after the numbers of the
+frames were looked at as the sequencer does, or the run fails. It also fails if anything came
+through while the way was closed.
 
 `python -m tests.bench.bench_backlog [--runs 3] [--readings 1000000] [--case NAME] [--json FILE]`
 """
@@ -53,12 +58,14 @@ from tests.services import Kafka, Process, free_ports, part, run_kafka, wait_unt
 from tests.throttling_proxy import copy
 
 LIMITS: Final = """
-What drains a backlog is processor time, which agent, broker, bridge, Kafka and the bench's own reader share: a reading takes 2.6 µs of it
-in all, and 4.5 µs where a sequencer passes everything on and Kafka keeps it twice. A busy machine drains slower by what is taken from it:
-215,000 to 280,000 a second beside other work at a load average of 14. A live reading waits behind the frames that are in flight, so its
-wait depends on how fast these drain, in either figure; a lane of its own (`urgent`) does not wait for them.
-From the opening of the way to the session the agent waits for its next attempt, which after a long outage is half a minute at most
-(`uplink.backoff_max_s`), by design: a thousand devices that lost one broker do not come back in one second.
+What drains a backlog is processor time, which agent, broker, bridge, Kafka and the bench's own
+reader share: a reading takes 2.6 µs of it in all, and 4.5 µs where a sequencer passes everything on
+and Kafka keeps it twice. A busy machine drains slower by what is taken from it: 215,000 to 280,000
+a second beside other work at a load average of 14. A live reading waits behind the frames that are
+in flight, so its wait depends on how fast these drain, in either figure; a lane of its own
+(`urgent`) does not wait for them. From the opening of the way to the session the agent waits for
+its next attempt, which after a long outage is half a minute at most (`uplink.backoff_max_s`), by
+design: a thousand devices that lost one broker do not come back in one second.
 """
 WARM_UPS: Final = 2
 RATE: Final = 100
@@ -140,7 +147,13 @@ def measure(folder: Path, runs: int, readings: int = 1_000_000, case: str = "") 
         files = {size: _file(folder / f"{size}.jsonl", size) for size in sizes}
         broker = _listener(tls_port)
         with _part("bridge", folder, node, f"[mqtt]\nport = {port}\n") as bridge:
-            site = Site(folder, config, tls_port, {"broker": broker, "Kafka": node.process.pid, "bridge": bridge.pid}, files)
+            site = Site(
+                folder,
+                config,
+                tls_port,
+                {"broker": broker, "Kafka": node.process.pid, "bridge": bridge.pid},
+                files,
+            )
             for i in range(WARM_UPS):
                 asyncio.run(_one(site, CASES[2], f"warm-{i}", readings, defaultdict(list)))
             for sequenced in (False, True):
@@ -155,13 +168,20 @@ def measure(folder: Path, runs: int, readings: int = 1_000_000, case: str = "") 
 def _file(path: Path, count: int) -> Path:
     with path.open("w", encoding="ascii") as file:
         for n in range(count):
-            fields = f'"speed":{50 + n * 7 % 997 / 10:.1f},"lat":{53 + n * 13 % 9973 / 1e5:.5f},"lon":{-6 - n * 29 % 9973 / 1e5:.5f}'
+            fields = (
+                f'"speed":{50 + n * 7 % 997 / 10:.1f},"lat":{53 + n * 13 % 9973 / 1e5:.5f},'
+                f'"lon":{-6 - n * 29 % 9973 / 1e5:.5f}'
+            )
             file.write(f'{{"t":{T0 + n * 100},"n":{n},{fields}}}\n')
     return path
 
 
 def _listener(port: int) -> int:
-    found = [one.pid for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN and one.laddr.port == port]  # type: ignore[union-attr]
+    found = [
+        one.pid
+        for one in psutil.net_connections("tcp")
+        if one.status == psutil.CONN_LISTEN and one.laddr.port == port
+    ]  # type: ignore[union-attr]
     (pid,) = found
     assert pid is not None
     return pid
@@ -181,7 +201,9 @@ def _sequencer(site: Site, node: Kafka) -> Iterator[None]:
     """One that has passed on all that was there."""
     with _part("sequencer", site.folder, node, "") as process:
         progress = Progress(site.config)
-        wait_until(lambda: not progress.waiting(), "the sequencer has caught up", timeout_s=DEADLINE_S)
+        wait_until(
+            lambda: not progress.waiting(), "the sequencer has caught up", timeout_s=DEADLINE_S
+        )
         progress.close()
         site.pids["sequencer"] = process.pid
         yield
@@ -218,12 +240,21 @@ class Door:
 
 
 class Reader:
-    """A consumer of topics from where they end now, in a thread of its own: it notes when each record came, and reads none."""
+    """A consumer of topics from where they end now, in a thread of its own: it notes when each
+    record came, and reads none.
+    """
 
     def __init__(self, config: KafkaConfig, names: Sequence[str]) -> None:
         self._consumer = clients.consumer(config, "bench-backlog")
-        places = [(name, part) for name in names for part in range(metadata.partition_count(self._consumer, name))]
-        ends = [TopicPartition(name, part, offsets.watermarks(self._consumer, name, part)[1]) for name, part in places]
+        places = [
+            (name, part)
+            for name in names
+            for part in range(metadata.partition_count(self._consumer, name))
+        ]
+        ends = [
+            TopicPartition(name, part, offsets.watermarks(self._consumer, name, part)[1])
+            for name, part in places
+        ]
         self._consumer.assign(ends)
         self.came: list[tuple[float, Message]] = []
         """Wall clock in s, record."""
@@ -260,7 +291,14 @@ def _seen(at_s: float, message: Message) -> Seen:
     """Of the record's head, which is all that is looked at while time counts."""
     value = message.value()
     head = orjson.loads(value[: value.index(b',"seq":')] + b"}")
-    return Seen(at_s, message, head["stream"], head["frame"], (head["sent_at"] or 0) / 1000, message.topic() != topics.UP)
+    return Seen(
+        at_s,
+        message,
+        head["stream"],
+        head["frame"],
+        (head["sent_at"] or 0) / 1000,
+        message.topic() != topics.UP,
+    )
 
 
 class Watch:
@@ -281,7 +319,11 @@ class Watch:
             if message.key() == self._device:
                 one = _seen(at_s, message)
                 self.seen.append(one)
-                count = 0 if one.is_sequenced else int(dict(message.headers())["ew"].rpartition(b"|")[2])
+                count = (
+                    0
+                    if one.is_sequenced
+                    else int(dict(message.headers())["ew"].rpartition(b"|")[2])
+                )
                 self._frames[message.topic(), one.stream].setdefault(one.frame, count)
 
     def count(self, stream: str) -> int:
@@ -292,21 +334,31 @@ class Watch:
         return sum(in_up.get(frame, 0) for frame in far)
 
     def readings(self, stream: str, topic: str) -> list[tuple[float, dict[str, Any]]]:
-        """When each came, and what it is. Asserts that frames and numbers have no holes and that repeats are the same."""
+        """When each came, and what it is.
+
+        Asserts that frames and numbers have no holes and that repeats are the same.
+        """
         frames: dict[int, tuple[float, dict[str, Any]]] = {}
         for one in self.seen:
             if one.stream == stream and one.message.topic() == topic:
                 body = orjson.loads(one.message.value())
                 known = frames.setdefault(one.frame, (one.at_s, body))[1]
-                assert (known["seq"], known["fields"]) == (body["seq"], body["fields"]), f"frame {one.frame} came with two contents"
-                assert not (one.is_sequenced and known is not body), f"frame {one.frame} came twice from the sequencer"
+                assert (known["seq"], known["fields"]) == (body["seq"], body["fields"]), (
+                    f"frame {one.frame} came with two contents"
+                )
+                assert not (one.is_sequenced and known is not body), (
+                    f"frame {one.frame} came twice from the sequencer"
+                )
         assert sorted(frames) == list(range(1, len(frames) + 1)), f"{stream}: frames have holes"
         found: list[tuple[float, dict[str, Any]]] = []
         for _, (at_s, body) in sorted(frames.items()):
             assert "gap" not in body, body["gap"]
             assert body["seq"] == len(found) + 1
             names, columns = list(body["fields"]), list(body["fields"].values())
-            found += [(at_s, dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+            found += [
+                (at_s, dict(zip(names, values, strict=True)))
+                for values in zip(*columns, strict=True)
+            ]
         return found
 
 
@@ -335,7 +387,12 @@ class Live:
         self._thread.join()
 
 
-async def _until(condition: Callable[[], object], what: str, agent: subprocess.Popen[bytes], every_s: float = 0.02) -> None:
+async def _until(
+    condition: Callable[[], object],
+    what: str,
+    agent: subprocess.Popen[bytes],
+    every_s: float = 0.02,
+) -> None:
     deadline_s = time.monotonic() + DEADLINE_S
     while not condition():
         assert agent.poll() is None, "the agent ended"
@@ -344,10 +401,19 @@ async def _until(condition: Callable[[], object], what: str, agent: subprocess.P
 
 
 @asynccontextmanager
-async def _agent(site: Site, case: Case, folder: Path, device: str, port: int) -> AsyncIterator[subprocess.Popen[bytes]]:
-    text = AGENT.format(device=device, folder=folder, port=port, certificates=site.folder, live_lane=case.live_lane)
+async def _agent(
+    site: Site, case: Case, folder: Path, device: str, port: int
+) -> AsyncIterator[subprocess.Popen[bytes]]:
+    text = AGENT.format(
+        device=device, folder=folder, port=port, certificates=site.folder, live_lane=case.live_lane
+    )
     config = folder / "agent.toml"
-    config.write_text(text + "".join(FILE.format(stream=stream, folder=folder, lane=case.lane) for stream in case.backlogs))
+    config.write_text(
+        text
+        + "".join(
+            FILE.format(stream=stream, folder=folder, lane=case.lane) for stream in case.backlogs
+        )
+    )
     command = [sys.executable, "-m", "edgewake.deploy.cli", "agent", "--config", str(config)]
     with (folder / "agent.log").open("wb") as log:
         agent = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log)
@@ -362,7 +428,9 @@ async def _one(site: Site, case: Case, name: str, readings: int, found: Found) -
     """One agent from its start to the end of its backlog."""
     folder, device = site.folder / name, f"bench-{name}"
     folder.mkdir()
-    reader = Reader(site.config, dict.fromkeys([topics.UP, *map(case.topic, ("live", *case.backlogs))]))  # type: ignore[arg-type]
+    reader = Reader(
+        site.config, dict.fromkeys([topics.UP, *map(case.topic, ("live", *case.backlogs))])
+    )  # type: ignore[arg-type]
     door = Door(site.tls_port, *free_ports(1))
     try:
         async with _agent(site, case, folder, device, door.port) as agent:
@@ -370,7 +438,17 @@ async def _one(site: Site, case: Case, name: str, readings: int, found: Found) -
             assert agent.stdin is not None
             live = Live(agent.stdin)
             try:
-                await _outage_and_drain(site, case, folder, readings, agent, door, live, Watch(reader, device, case), found)
+                await _outage_and_drain(
+                    site,
+                    case,
+                    folder,
+                    readings,
+                    agent,
+                    door,
+                    live,
+                    Watch(reader, device, case),
+                    found,
+                )
             finally:
                 live.stop()
                 agent.stdin.close()
@@ -409,9 +487,16 @@ async def _outage_and_drain(
     pids = {"agent": agent.pid, **site.pids, "proxy and reader": os.getpid()}
     open_s = time.time()
     await door.open()
-    await _until(lambda: any(map(watch.count, case.backlogs)), "the first frame is in Kafka", agent, every_s=0.005)
+    await _until(
+        lambda: any(map(watch.count, case.backlogs)),
+        "the first frame is in Kafka",
+        agent,
+        every_s=0.005,
+    )
     before = {who: cpu_s(pid) for who, pid in pids.items()}
-    await _until(lambda: sum(map(watch.count, case.backlogs)) >= total, "the backlog is in Kafka", agent)
+    await _until(
+        lambda: sum(map(watch.count, case.backlogs)) >= total, "the backlog is in Kafka", agent
+    )
     await _until(lambda: not log_of("waiting"), "the backlog is acknowledged", agent)
     end_s = time.time()
     used = {who: cpu_s(pid) - before[who] for who, pid in pids.items()}
@@ -419,17 +504,29 @@ async def _outage_and_drain(
     made = len(live.made)
     await _until(lambda: len(live.made) >= made + SOME, "live readings go on", agent)
     live.stop()
-    await _until(lambda: watch.count("live") >= len(live.made), "the last live reading has come", agent)
+    await _until(
+        lambda: watch.count("live") >= len(live.made), "the last live reading has come", agent
+    )
     ready_s = _connected_s(folder / "agent.log", after_s=open_s)
     came = _complete(watch, case, each, live)
 
     backlog = [one for one in watch.seen if one.stream in case.backlogs]
-    assert not [one for one in watch.seen if shut_s + 1 < one.at_s < open_s], "something came through while the way was closed"
+    assert not [one for one in watch.seen if shut_s + 1 < one.at_s < open_s], (
+        "something came through while the way was closed"
+    )
     first = min(one.at_s for one in backlog)
     sent_s = min(one.sent_s for one in backlog)
     last = max(one.at_s for one in backlog)
-    waits_ms = [1000 * (at_s - made_s) for made_s, at_s in zip(live.made, came, strict=True) if ready_s <= made_s <= end_s]
-    after_ms = [1000 * (at_s - made_s) for made_s, at_s in zip(live.made, came, strict=True) if made_s > end_s]
+    waits_ms = [
+        1000 * (at_s - made_s)
+        for made_s, at_s in zip(live.made, came, strict=True)
+        if ready_s <= made_s <= end_s
+    ]
+    after_ms = [
+        1000 * (at_s - made_s)
+        for made_s, at_s in zip(live.made, came, strict=True)
+        if made_s > end_s
+    ]
     for what, unit, bound, value in (
         ("kept durably while the way is closed", "readings/s", None, total / (kept_s - shut_s)),
         ("way open to its first frame", "s", None, first - open_s),
@@ -440,15 +537,24 @@ async def _outage_and_drain(
         ("live meanwhile, p99", "ms", LIVE_P99_MS, percentile(waits_ms, 99)),
         ("live meanwhile, longest", "ms", None, max(waits_ms)),
         ("live afterwards, p99", "ms", None, percentile(after_ms, 99)),
-        ("readings in a frame", "readings", None, total / len({(one.stream, one.frame) for one in backlog})),
+        (
+            "readings in a frame",
+            "readings",
+            None,
+            total / len({(one.stream, one.frame) for one in backlog}),
+        ),
         (
             "frames that came again",
             "frames",
             None,
-            sum(not one.is_sequenced for one in backlog) - len({(one.stream, one.frame) for one in backlog}),
+            sum(not one.is_sequenced for one in backlog)
+            - len({(one.stream, one.frame) for one in backlog}),
         ),
         ("agent's memory after it", "MiB", None, memory),
-        *((f"processor time of {who}, a reading", "µs", None, seconds / total * 1e6) for who, seconds in used.items()),
+        *(
+            (f"processor time of {who}, a reading", "µs", None, seconds / total * 1e6)
+            for who, seconds in used.items()
+        ),
     ):
         found[f"backlog, {case.name}: {what}", unit, bound].append(value)
         print(f"  {case.name}: {what}: {value:,.2f} {unit}", file=sys.stderr, flush=True)
@@ -456,7 +562,11 @@ async def _outage_and_drain(
 
 def _connected_s(log: Path, *, after_s: float) -> float:
     """When the agent's session was ready again, by its log."""
-    times = [json.loads(line)["time"] / 1000 for line in log.read_text().splitlines() if '"event":"uplink.connected"' in line]
+    times = [
+        json.loads(line)["time"] / 1000
+        for line in log.read_text().splitlines()
+        if '"event":"uplink.connected"' in line
+    ]
     assert '"event":"uplink.offline"' in log.read_text(), "the fault did not fire"
     return next(at_s for at_s in times if at_s >= after_s)
 
@@ -465,10 +575,14 @@ def _complete(watch: Watch, case: Case, each: int, live: Live) -> list[float]:
     """Asserts that every reading came once and in order; when each live one came."""
     for stream in case.backlogs:
         for topic in {topics.UP, case.topic(stream)}:
-            assert [row["n"] for _, row in watch.readings(stream, topic)] == list(range(each)), f"{topic}: {stream} is not complete"
+            assert [row["n"] for _, row in watch.readings(stream, topic)] == list(range(each)), (
+                f"{topic}: {stream} is not complete"
+            )
     for topic in {topics.UP, case.topic("live")}:
         rows = watch.readings("live", topic)
-        assert [row["n"] for _, row in rows] == list(range(len(live.made))), f"{topic}: live readings are not complete"
+        assert [row["n"] for _, row in rows] == list(range(len(live.made))), (
+            f"{topic}: live readings are not complete"
+        )
     return [at_s for at_s, _ in watch.readings("live", case.topic("live"))]
 
 

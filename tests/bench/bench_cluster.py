@@ -1,10 +1,13 @@
-"""What a million readings cost with more partitions of the state, and on a Spark cluster with more executors.
+"""What a million readings cost with more partitions of the state, and on a Spark cluster with more
+executors.
 
-`python -m tests.bench.bench_cluster [--runs 3] [--json FILE]`. The traffic of "analysis" with 50 devices, 3.6 million readings, and a query
-that counts, averages and takes the maximum of each device and minute: in one process of two threads with 1, 2 and 4 partitions, then on a
-standalone cluster of 1 and of 2 workers, one core and 1 GiB each, with 2 partitions, whose state lies in a folder that all of them see.
-Before them another stream of the same size is computed that is not measured. Every result is read back from Kafka and compared with sums
-that were made without our code. Processor time is of the driver's JVM, of Python and of the executors; Kafka is not in it.
+`python -m tests.bench.bench_cluster [--runs 3] [--json FILE]`. The traffic of "analysis" with 50
+devices, 3.6 million readings, and a query that counts, averages and takes the maximum of each
+device and minute: in one process of two threads with 1, 2 and 4 partitions, then on a standalone
+cluster of 1 and of 2 workers, one core and 1 GiB each, with 2 partitions, whose state lies in a
+folder that all of them see. Before them another stream of the same size is computed that is not
+measured. Every result is read back from Kafka and compared with sums that were made without our
+code. Processor time is of the driver's JVM, of Python and of the executors; Kafka is not in it.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from tests.spark_cluster import run_cluster
 PARTITIONS: Final = (1, 2, 4)
 WORKERS: Final = (1, 2)
 LIMITS: Final = """
-Kafka, the driver and all workers share the two processors of this machine: more executors compute no more here, and the figures show what a
-cluster costs, not what it gains. On machines of their own each executor adds its cores, up to as many as `state_partitions`; results still
-pass through the driver ("100,000 keys: results through the driver", under "analysis").
+Kafka, the driver and all workers share the two processors of this machine: more executors compute
+no more here, and the figures show what a cluster costs, not what it gains. On machines of their own
+each executor adds its cores, up to as many as `state_partitions`; results still pass through the
+driver ("100,000 keys: results through the driver", under "analysis").
 """
 
 
@@ -37,9 +41,16 @@ def measure(folder: Path, runs: int) -> Found:
         config = configuration(folder / "analysis", node)
         for partitions in PARTITIONS:
             own = {"data_dir": folder / f"local-{partitions}", "state_partitions": partitions}
-            _scale(config.model_copy(update=own), f"one process, {partitions} partition{'s' if partitions > 1 else ''}", runs, found)
+            _scale(
+                config.model_copy(update=own),
+                f"one process, {partitions} partition{'s' if partitions > 1 else ''}",
+                runs,
+                found,
+            )
         for workers in WORKERS:
-            with run_cluster(folder / f"cluster-{workers}", workers=workers, memory_mib=1024) as cluster:
+            with run_cluster(
+                folder / f"cluster-{workers}", workers=workers, memory_mib=1024
+            ) as cluster:
                 own = {
                     "data_dir": folder / f"driver-{workers}",
                     "shared_dir": folder / f"shared-{workers}",
@@ -58,7 +69,9 @@ def _scale(config: AnalysisConfig, name: str, runs: int, found: Found) -> None:
         for _ in range(runs):
             one = world.compute(lane, FEW_KEYS, PLAIN, check=True)
             found[name, "readings/s", None].append(one.readings / one.seconds)
-            found[f"{name}: processor time of a million readings", "s", None].append(cpu_s(one) * 1e6 / one.readings)
+            found[f"{name}: processor time of a million readings", "s", None].append(
+                cpu_s(one) * 1e6 / one.readings
+            )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""What the whole agent costs per reading, and how long a reading waits: agent process, mTLS, a real Mosquitto, a cloud that acknowledges.
+"""What the whole agent costs per reading, and how long a reading waits: agent process, mTLS, a real
+Mosquitto, a cloud that acknowledges.
 
-`python -m tests.bench.bench_edge [--runs 3] [--seconds 20] [--json FILE]`. Readings come as JSON lines through a pipe, one write per
-reading, evenly. Host metrics: eight fields, 176 bytes of JSON, random digits (harder than a real machine's); GPS: four fields that change
-slowly. CPU and flash are of the agent's process (user and system time; bytes that it caused to be written to the disk), after a warm-up.
-Wire: TCP payload, TLS records and MQTT included, also the answers and the periodic status, counted by a proxy before the broker; its bound
-holds for both directions together. Wait: from the source's call to
-the moment when the frame with the reading is handed to the uplink, in a process of its own without the agent around the log, percentile 99.
-Accepted: readings a second from the source's call, its check included, until they are durable. A call brings objects as a parser of JSON
-makes them: 500, as a document of the HTTP intake or 64 KiB of a pipe do, 20, or 1, which is also put alone.
-Completeness: every reading written during the measurement arrived exactly once, or the run fails.
+`python -m tests.bench.bench_edge [--runs 3] [--seconds 20] [--json FILE]`. Readings come as JSON
+lines through a pipe, one write per reading, evenly. Host metrics: eight fields, 176 bytes of JSON,
+random digits (harder than a real machine's); GPS: four fields that change slowly. CPU and flash are
+of the agent's process (user and system time; bytes that it caused to be written to the disk), after
+a warm-up. Wire: TCP payload, TLS records and MQTT included, also the answers and the periodic
+status, counted by a proxy before the broker; its bound holds for both directions together. Wait:
+from the source's call to the moment when the frame with the reading is handed to the uplink, in a
+process of its own without the agent around the log, percentile 99. Accepted: readings a second from
+the source's call, its check included, until they are durable. A call brings objects as a parser of
+JSON makes them: 500, as a document of the HTTP intake or 64 KiB of a pipe do, 20, or 1, which is
+also put alone. Completeness: every reading written during the measurement arrived exactly once, or
+the run fails.
 """
 
 from __future__ import annotations
@@ -66,9 +70,15 @@ def measure(folder: Path, runs: int, seconds: int = 20) -> Found:
     found: Found = defaultdict(list)
     for i in range(runs):
         for rate, lane, make in CASES:
-            asyncio.run(_agent(folder / f"{i}-{rate}-{lane}-{make.__name__}", found, rate, lane, make, seconds))
+            asyncio.run(
+                _agent(
+                    folder / f"{i}-{rate}-{lane}-{make.__name__}", found, rate, lane, make, seconds
+                )
+            )
         for name, more, call, floor in ACCEPTED:
-            asyncio.run(_accept(folder / f"accept-{i}-{len(more)}-{call}", name, more, call, floor, found))
+            asyncio.run(
+                _accept(folder / f"accept-{i}-{len(more)}-{call}", name, more, call, floor, found)
+            )
         for lane in Lane:
             _wait(folder / f"wait-{i}-{lane}", lane, found)
     return found
@@ -129,7 +139,9 @@ async def _counting_proxy(target: int) -> AsyncIterator[Wire]:
                 sink.write(data)
             sink.close()
 
-        await asyncio.gather(copy(reader, upstream, "up"), copy(answers, writer, "down"), return_exceptions=True)
+        await asyncio.gather(
+            copy(reader, upstream, "up"), copy(answers, writer, "down"), return_exceptions=True
+        )
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     wire.port = server.sockets[0].getsockname()[1]
@@ -138,7 +150,12 @@ async def _counting_proxy(target: int) -> AsyncIterator[Wire]:
 
 
 async def _agent(
-    folder: Path, found: Found, rate: int, lane: Lane, make: Callable[[random.Random, int], dict[str, Any]], seconds: int
+    folder: Path,
+    found: Found,
+    rate: int,
+    lane: Lane,
+    make: Callable[[random.Random, int], dict[str, Any]],
+    seconds: int,
 ) -> None:
     folder.mkdir(parents=True)
     certificates(folder)
@@ -146,14 +163,26 @@ async def _agent(
     with broker_with_mtls(folder) as (port, tls_port):
         async with Peer(port) as peer, _counting_proxy(tls_port) as wire:
             config = folder / "agent.toml"
-            config.write_text(AGENT.format(folder=folder, port=wire.port, stream=stream, lane=lane), "utf-8")
+            config.write_text(
+                AGENT.format(folder=folder, port=wire.port, stream=stream, lane=lane), "utf-8"
+            )
             agent = subprocess.Popen(
                 [sys.executable, "-m", "edgewake.deploy.cli", "agent", "--config", str(config)],
                 stdin=subprocess.PIPE,
                 stderr=(folder / "agent.log").open("wb"),
             )
             try:
-                await _measure(agent, peer, wire, found, f"{make.__name__}, {rate}/s, {lane}", rate, make, stream, seconds)
+                await _measure(
+                    agent,
+                    peer,
+                    wire,
+                    found,
+                    f"{make.__name__}, {rate}/s, {lane}",
+                    rate,
+                    make,
+                    stream,
+                    seconds,
+                )
             finally:
                 agent.terminate()
                 await asyncio.to_thread(agent.wait, 15)
@@ -188,7 +217,14 @@ async def _measure(
     await peer.until(lambda: peer.taken, timeout_s=60)
     await feed(int(WARM_UP_S * rate))
     await asyncio.sleep(SETTLE_S)
-    before = cpu_s(agent.pid), process.io_counters().write_bytes, wire.up, wire.down, time.monotonic(), len(peer.taken)
+    before = (
+        cpu_s(agent.pid),
+        process.io_counters().write_bytes,
+        wire.up,
+        wire.down,
+        time.monotonic(),
+        len(peer.taken),
+    )
     await feed(seconds * rate)
     elapsed_s = time.monotonic() - before[4]
     cpu = cpu_s(agent.pid) - before[0]
@@ -197,15 +233,29 @@ async def _measure(
     await peer.until(lambda: sum(len(taken.frame.t) for taken in peer.taken) >= sent, timeout_s=60)
     assert len(peer.kept.readings("bench", stream)) == sent, "not each reading exactly once"
     payload = len(orjson.dumps(make(rng, sent)))
-    ceilings = (2.0, 1024.0 if rate == 100 else 3.0 * payload, (25.0 if make is host_metrics else 15.0) if rate == 100 else None)
-    found[f"edge: CPU, {name}", "% of a core", ceilings[0] if rate == 100 else None].append(100 * cpu / elapsed_s)
-    found[f"edge: flash, {name}", "bytes/reading", ceilings[1]].append((process.io_counters().write_bytes - before[1]) / count)
+    ceilings = (
+        2.0,
+        1024.0 if rate == 100 else 3.0 * payload,
+        (25.0 if make is host_metrics else 15.0) if rate == 100 else None,
+    )
+    found[f"edge: CPU, {name}", "% of a core", ceilings[0] if rate == 100 else None].append(
+        100 * cpu / elapsed_s
+    )
+    found[f"edge: flash, {name}", "bytes/reading", ceilings[1]].append(
+        (process.io_counters().write_bytes - before[1]) / count
+    )
     up, down = wire.up - before[2], wire.down - before[3]
-    found[f"edge: wire, both ways, {name}", "bytes/reading", ceilings[2]].append((up + down) / count)
+    found[f"edge: wire, both ways, {name}", "bytes/reading", ceilings[2]].append(
+        (up + down) / count
+    )
     found[f"edge: wire up, {name}", "bytes/reading", None].append(up / count)
     found[f"edge: wire down, {name}", "bytes/reading", None].append(down / count)
-    found[f"edge: readings per frame, {name}", "readings", None].append(count / max(1, len(peer.taken) - before[5]))
-    found[f"edge: memory, mTLS, {name}", "MiB", 32.0 if rate == 100 else None].append(rss_mib(agent.pid))
+    found[f"edge: readings per frame, {name}", "readings", None].append(
+        count / max(1, len(peer.taken) - before[5])
+    )
+    found[f"edge: memory, mTLS, {name}", "MiB", 32.0 if rate == 100 else None].append(
+        rss_mib(agent.pid)
+    )
 
 
 ACCEPTED: tuple[tuple[str, dict[str, Any], int, float | None], ...] = (
@@ -219,11 +269,24 @@ ACCEPTED: tuple[tuple[str, dict[str, Any], int, float | None], ...] = (
 ACCEPT_READINGS = 600_000
 
 
-async def _accept(folder: Path, name: str, more: dict[str, Any], call: int, floor: float | None, found: Found) -> None:
+async def _accept(
+    folder: Path, name: str, more: dict[str, Any], call: int, floor: float | None, found: Found
+) -> None:
     """From the source's call, the check included, until the last reading is durable."""
-    bodies = [{"t": 1_790_000_000_000 + i, "speed": i * 0.25, "lat": 53.1 + i * 1e-6, "battery": i % 100} | more for i in range(1000)]
+    bodies = [
+        {"t": 1_790_000_000_000 + i, "speed": i * 0.25, "lat": 53.1 + i * 1e-6, "battery": i % 100}
+        | more
+        for i in range(1000)
+    ]
     log_config = LogConfig(queue_readings_max=50_000, quota_bytes=1 << 30)
-    with EventLog(folder, log_config, UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=lambda _: None) as events:
+    with EventLog(
+        folder,
+        log_config,
+        UplinkConfig(),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        on_frames=lambda _: None,
+    ) as events:
         intake = Intake("bench", LogSink(events.stream("s")), Policy.BLOCK, SystemClock())
         begin_s = time.perf_counter()
         for first in range(0, ACCEPT_READINGS, call):
@@ -268,7 +331,9 @@ def _wait(folder: Path, lane: Lane, found: Found) -> None:
         while len(waits) < count and time.perf_counter() < deadline_s:
             time.sleep(0.01)
     assert len(waits) == count, "not each reading once"
-    found[f"edge: accept to may be sent, p99, {lane}", "ms", WAITS_MS[lane]].append(percentile(waits, 99) * 1000)
+    found[f"edge: accept to may be sent, p99, {lane}", "ms", WAITS_MS[lane]].append(
+        percentile(waits, 99) * 1000
+    )
 
 
 if __name__ == "__main__":

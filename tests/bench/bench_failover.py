@@ -1,9 +1,11 @@
 """How long a device waits when one of two bridges dies or freezes for good.
 
-Method: three devices that wait for end-to-end acknowledgements and three plain ones send a message each every 50 ms, window 1000, and send
-nothing again, so that what a dead bridge had comes out of its session only. After 2 s one bridge is killed (-9) or stopped (SIGSTOP) and
-left so; the load goes on for 10 s. A wait is from publishing a frame to its acknowledgement, seen every 5 ms. Fails unless every frame is
-acknowledged and every plain reading is in Kafka. `python -m tests.bench.bench_failover [--runs 3] [--json FILE]`
+Method: three devices that wait for end-to-end acknowledgements and three plain ones send a message
+each every 50 ms, window 1000, and send nothing again, so that what a dead bridge had comes out of
+its session only. After 2 s one bridge is killed (-9) or stopped (SIGSTOP) and left so; the load
+goes on for 10 s. A wait is from publishing a frame to its acknowledgement, seen every 5 ms. Fails
+unless every frame is acknowledged and every plain reading is in Kafka. `python -m
+tests.bench.bench_failover [--runs 3] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -37,8 +39,14 @@ def measure(folder: Path, runs: int) -> Found:
                 with run_mosquitto(here_folder / "mosquitto") as broker:
                     here_folder.mkdir(exist_ok=True)
                     waits_s = asyncio.run(_fault(World(broker, node, here_folder), name, fault, i))
-                found[f"a bridge {name} for good: longest wait for an acknowledgement", "ms", WAIT_MAX_MS].append(max(waits_s) * 1000)
-                found[f"a bridge {name} for good: p50 of waits", "ms", None].append(percentile(waits_s, 50) * 1000)
+                found[
+                    f"a bridge {name} for good: longest wait for an acknowledgement",
+                    "ms",
+                    WAIT_MAX_MS,
+                ].append(max(waits_s) * 1000)
+                found[f"a bridge {name} for good: p50 of waits", "ms", None].append(
+                    percentile(waits_s, 50) * 1000
+                )
     return found
 
 
@@ -48,7 +56,10 @@ async def _fault(made: World, name: str, fault: Callable[[Process], None], i: in
         here.bridge(f"{name}-{i}-2", site=f"{name}{i}")
         fleet = Fleet(here, f"{name}{i}")
         await fleet.connected()
-        await until(lambda: here.metric(f"{name}-{i}-2", "edgewake_bridge_others") == 1, "the bridges know each other")
+        await until(
+            lambda: here.metric(f"{name}-{i}-2", "edgewake_bridge_others") == 1,
+            "the bridges know each other",
+        )
         waits_s: list[float] = []
         watching = asyncio.create_task(_watch(fleet, waits_s))
         await fleet.send(BEFORE, every_s=0.05)

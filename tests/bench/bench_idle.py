@@ -1,8 +1,10 @@
-"""What a small system costs: `edgewake up` with this machine's metrics, twenty vehicles and the built-in queries, minute after minute.
+"""What a small system costs: `edgewake up` with this machine's metrics, twenty vehicles and the
+built-in queries, minute after minute.
 
-`python -m tests.bench.bench_idle [--minutes 15] [--json FILE]`. Processor time is taken over the last third of the minutes, when the
-JVM has compiled what it runs. Latency is from a window's end to the arrival of its last row at a client, for every window and vehicle that
-ended in that time; negative where a vehicle's last reading came before the end.
+`python -m tests.bench.bench_idle [--minutes 15] [--json FILE]`. Processor time is taken over the
+last third of the minutes, when the JVM has compiled what it runs. Latency is from a window's end to
+the arrival of its last row at a client, for every window and vehicle that ended in that time;
+negative where a vehicle's last reading came before the end.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from tests.story.system import until
 QUERY = "vehicles_10s"
 UP_S = 600.0
 SETTLED_MS = 5_000
-"""A window counts when it ended so long before the end of the measurement: its last row has come."""
+"""A window counts when it ended so long before the end of the measurement: its last row has
+come."""
 
 
 class Watch:
@@ -47,11 +50,23 @@ class Watch:
 
 
 def measure(folder: Path, runs: int, minutes: int) -> Found:
-    """Start, let it run, measure, stop. Once: it takes its time, and within it thousands of batches are the many runs."""
+    """Start, let it run, measure, stop.
+
+    Once: it takes its time, and within it thousands of batches are the many runs.
+    """
     found: Found = defaultdict(list)
     for i in range(min(runs, 1)):
         base, data = free_ports(1)[0], folder / f"data-{i}"
-        command = [sys.executable, "-m", "edgewake.deploy.cli", "up", "--data", str(data), "--port-base", str(base)]
+        command = [
+            sys.executable,
+            "-m",
+            "edgewake.deploy.cli",
+            "up",
+            "--data",
+            str(data),
+            "--port-base",
+            str(base),
+        ]
         with Process(command, folder / f"up-{i}.log") as process:
             asyncio.run(_one(process, base, data, minutes * 60, found))
     return found
@@ -59,7 +74,9 @@ def measure(folder: Path, runs: int, minutes: int) -> Found:
 
 async def _one(process: Process, base: int, data: Path, seconds: float, found: Found) -> None:
     watch = Watch()
-    client = Follower("bench", [("127.0.0.1", base)], ("part_status", QUERY), watch.on_event, start="latest")
+    client = Follower(
+        "bench", [("127.0.0.1", base)], ("part_status", QUERY), watch.on_event, start="latest"
+    )
     client.wake()
 
     def is_working() -> bool:
@@ -69,12 +86,24 @@ async def _one(process: Process, base: int, data: Path, seconds: float, found: F
     await until(is_working, "results of the analysis", timeout_s=UP_S)
     await asyncio.sleep(seconds * 2 / 3)
     names = ("analysis", "kafka")
-    before, began_s, began_ms = [_cpu_s(watch.pids[name]) for name in names], time.monotonic(), time.time_ns() // 1_000_000
+    before, began_s, began_ms = (
+        [_cpu_s(watch.pids[name]) for name in names],
+        time.monotonic(),
+        time.time_ns() // 1_000_000,
+    )
     await asyncio.sleep(seconds / 3)
     took_s, now_ms = time.monotonic() - began_s, time.time_ns() // 1_000_000
-    analysis, kafka = ((_cpu_s(watch.pids[name]) - used) / took_s for name, used in zip(names, before, strict=True))
-    delays = [at - end for (end, _), at in watch.rows.items() if began_ms < end < now_ms - SETTLED_MS]
-    jvm = next(child for child in psutil.Process(watch.pids["analysis"]).children() if "java" in child.name())
+    analysis, kafka = (
+        (_cpu_s(watch.pids[name]) - used) / took_s for name, used in zip(names, before, strict=True)
+    )
+    delays = [
+        at - end for (end, _), at in watch.rows.items() if began_ms < end < now_ms - SETTLED_MS
+    ]
+    jvm = next(
+        child
+        for child in psutil.Process(watch.pids["analysis"]).children()
+        if "java" in child.name()
+    )
     found["idle: analysis, all of it", "cores", 0.2].append(analysis)
     found["idle: Kafka", "cores", 0.1].append(kafka)
     found["idle: driver's JVM, resident", "MiB", 700.0].append(rss_mib(jvm.pid))
@@ -95,7 +124,12 @@ def _cpu_s(pid: int) -> float:
 
 
 def _files(folder: Path) -> int:
-    return sum(1 for name in ("checkpoints", "lake") for path in (folder / name).rglob("*") if path.is_file())
+    return sum(
+        1
+        for name in ("checkpoints", "lake")
+        for path in (folder / name).rglob("*")
+        if path.is_file()
+    )
 
 
 if __name__ == "__main__":

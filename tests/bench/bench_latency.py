@@ -1,12 +1,16 @@
-"""From a device to a client: one reading over SSE, and each window's complete result after the window's end.
+"""From a device to a client: one reading over SSE, and each window's complete result after the
+window's end.
 
-Broker, bridge, Kafka, sequencer, Spark and access server share the machine with the devices and the client; the analysis has its defaults.
-100 readings a second: twenty plain MQTT devices send five each, one by one. 20,000 a second: fifty devices send twenty frames of twenty
-each, and none has a reading of two windows. A query counts the readings of each device in five seconds. At either rate the system is warm.
+Broker, bridge, Kafka, sequencer, Spark and access server share the machine with the devices and the
+client; the analysis has its defaults. 100 readings a second: twenty plain MQTT devices send five
+each, one by one. 20,000 a second: fifty devices send twenty frames of twenty each, and none has a
+reading of two windows. A query counts the readings of each device in five seconds. At either rate
+the system is warm.
 
-Every window that lies within a run is counted, for each device: its time is that from its end, by the machine's clock, to the arrival of
-the first row that has all its readings. Where one never comes, or the last row of one has another count than what was sent, it fails.
-`python -m tests.bench.bench_latency [--runs 3] [--seconds 60] [--json FILE]`
+Every window that lies within a run is counted, for each device: its time is that from its end, by
+the machine's clock, to the arrival of the first row that has all its readings. Where one never
+comes, or the last row of one has another count than what was sent, it fails. `python -m
+tests.bench.bench_latency [--runs 3] [--seconds 60] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -31,8 +35,9 @@ from tests.story.system import System
 
 WINDOW_MS: Final = 5_000
 WARM_UP_S: Final = 200.0
-"""At each rate. A calm stream has one or two batches in five seconds, a busy one five, and the JVM compiles ever more of what plans them:
-at 20,000 readings a second results come sooner and sooner for so long. Summaries begin 20 s after the first batch."""
+"""At each rate. A calm stream has one or two batches in five seconds, a busy one five, and the JVM
+compiles ever more of what plans them: at 20,000 readings a second results come sooner and sooner
+for so long. Summaries begin 20 s after the first batch."""
 AFTER_S: Final = 1.0
 """After a window's end its last frame was sent."""
 COME_S: Final = 120.0
@@ -83,7 +88,8 @@ class Devices:
         """Device and begin of the window → readings."""
         self._devices = {
             f"{name}-{i}": PlainDevice(
-                f"{name}-{i}", Broker(port=port), Outbox(window=4, lane_window=4, capacity=1000), clock=clock, rng=random.Random(i),
+                f"{name}-{i}", Broker(port=port), Outbox(window=4, lane_window=4, capacity=1000),
+                clock=clock, rng=random.Random(i),
                 on_change=lambda _: None,
             )
             for i in range(load.devices)
@@ -94,10 +100,14 @@ class Devices:
         async with asyncio.TaskGroup() as tasks:
             for i, (name, device) in enumerate(self._devices.items()):
                 tasks.create_task(device.run())
-                tasks.create_task(self._send(name, device, i / len(self._devices) / self._load.messages))
+                tasks.create_task(
+                    self._send(name, device, i / len(self._devices) / self._load.messages)
+                )
 
     async def _send(self, name: str, device: PlainDevice, phase_s: float) -> None:
-        """A message at a fixed phase of each step; a frame has the readings of the step before, which ends when a window may."""
+        """A message at a fixed phase of each step; a frame has the readings of the step before,
+        which ends when a window may.
+        """
         step_ms = 1000 // self._load.messages
         seq = 1
         begin_ms = time.time_ns() // 1_000_000
@@ -107,13 +117,28 @@ class Devices:
             t_ns = time.time_ns()
             if self._load.readings == 1:
                 times = [t_ns // 1_000_000]
-                device.offer(name, self._load.stream, orjson.dumps({"t": times[0], "epoch": 1, "seq": seq, "at": t_ns / 1e9, "speed": 50}))
+                device.offer(
+                    name,
+                    self._load.stream,
+                    orjson.dumps(
+                        {"t": times[0], "epoch": 1, "seq": seq, "at": t_ns / 1e9, "speed": 50}
+                    ),
+                )
             else:
                 first_ms = begin_ms + (number - 1) * step_ms
-                times = [first_ms + step_ms * i // self._load.readings for i in range(self._load.readings)]
+                times = [
+                    first_ms + step_ms * i // self._load.readings
+                    for i in range(self._load.readings)
+                ]
                 fields = {"speed": [50 + i % 10 for i in range(len(times))]}
                 frame = {"epoch": 1, "frame": number, "seq": seq, "t": times, "fields": fields}
-                device.offer(name, self._load.stream, orjson.dumps(frame), readings=len(times), content_type=FRAME_TYPE)
+                device.offer(
+                    name,
+                    self._load.stream,
+                    orjson.dumps(frame),
+                    readings=len(times),
+                    content_type=FRAME_TYPE,
+                )
             seq += len(times)
             for t in times:
                 self.sent[name, t - t % WINDOW_MS] += 1
@@ -135,7 +160,8 @@ class Stopwatch:
         self.raw_s: list[float] = []
         """Seconds from sending to seeing."""
         self.rows: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
-        """Device and begin of the window → readings of a row → when it came first; the last row's at the end."""
+        """Device and begin of the window → readings of a row → when it came first; the last row's
+        at the end."""
 
     def on_event(self, _client: str, event: Event) -> None:
         """Take in what the client is shown."""
@@ -150,19 +176,39 @@ class Stopwatch:
             self.raw_s.append(now_s - body["at"])
 
     async def windows_s(self, devices: Devices, first_ms: int, last_ms: int) -> list[float]:
-        """Seconds from a window's end to its complete row, of every device's windows that begin in this time.
+        """Seconds from a window's end to its complete row, of every device's windows that begin in
+        this time.
 
-        AssertionError where a device sent nothing in one, one never comes, or the last row of one is not right.
+        AssertionError where a device sent nothing in one, one never comes, or the last row of one
+        is not right.
         """
-        right = {(device, start): sent for (device, start), sent in devices.sent.items() if first_ms <= start < last_ms}
-        assert len(right) == len(devices) * ((last_ms - first_ms) // WINDOW_MS), "every device sent in every window"
+        right = {
+            (device, start): sent
+            for (device, start), sent in devices.sent.items()
+            if first_ms <= start < last_ms
+        }
+        assert len(right) == len(devices) * ((last_ms - first_ms) // WINDOW_MS), (
+            "every device sent in every window"
+        )
         deadline = time.monotonic() + COME_S
-        while missing := {place: (list(self.rows[place]), sent) for place, sent in right.items() if sent not in self.rows[place]}:
-            assert time.monotonic() < deadline, f"{len(missing)} of {len(right)} rows did not come: {list(missing.items())[:5]}"
+        while missing := {
+            place: (list(self.rows[place]), sent)
+            for place, sent in right.items()
+            if sent not in self.rows[place]
+        }:
+            assert time.monotonic() < deadline, (
+                f"{len(missing)} of {len(right)} rows did not come: {list(missing.items())[:5]}"
+            )
             await asyncio.sleep(LOOK_EVERY_S)
-        wrong = {place: (last, sent) for place, sent in right.items() if (last := list(self.rows[place])[-1]) != sent}
+        wrong = {
+            place: (last, sent)
+            for place, sent in right.items()
+            if (last := list(self.rows[place])[-1]) != sent
+        }
         assert not wrong, f"the last rows have what was sent: {wrong}"
-        return [self.rows[place][sent] - (place[1] + WINDOW_MS) / 1000 for place, sent in right.items()]
+        return [
+            self.rows[place][sent] - (place[1] + WINDOW_MS) / 1000 for place, sent in right.items()
+        ]
 
 
 def next_window() -> int:
@@ -195,11 +241,17 @@ async def _measure(folder: Path, runs: int, seconds: int) -> Found:
 
 
 def _note(found: Found, name: str, percent: int, kind: str, values_s: list[float]) -> None:
-    found[f"latency: {name}, p{percent}", "ms", CEILINGS_MS.get((kind, percent))].append(percentile(values_s, percent) * 1000)
+    found[f"latency: {name}, p{percent}", "ms", CEILINGS_MS.get((kind, percent))].append(
+        percentile(values_s, percent) * 1000
+    )
 
 
-async def _run(system: System, load: Load, name: str, seconds: float) -> tuple[list[float], list[float]]:
-    """Seconds of raw readings, where they are sent one by one, and of every window of every device."""
+async def _run(
+    system: System, load: Load, name: str, seconds: float
+) -> tuple[list[float], list[float]]:
+    """Seconds of raw readings, where they are sent one by one, and of every window of every
+    device.
+    """
     devices = Devices(system.mqtt_port, name, load)
     watch = Stopwatch(load.query)
     raw = [load.stream] if load.readings == 1 else []

@@ -1,4 +1,5 @@
-"""How fast the agent's event log accepts, frames and frees, what it costs, and how much memory the whole agent takes.
+"""How fast the agent's event log accepts, frames and frees, what it costs, and how much memory the
+whole agent takes.
 
 Alone on the machine. `python -m tests.bench.bench_log [--runs 3] [--json FILE]`
 """
@@ -57,7 +58,12 @@ def _readings() -> list[Reading]:
     return [
         (
             1_790_000_000_000 + i,
-            {"speed": round(rng.random() * 100, 2), "lat": 53.1 + i * 1e-6, "lon": -6.2 - i * 1e-6, "battery": i % 100},
+            {
+                "speed": round(rng.random() * 100, 2),
+                "lat": 53.1 + i * 1e-6,
+                "lon": -6.2 - i * 1e-6,
+                "battery": i % 100,
+            },
         )
         for i in range(1000)
     ]
@@ -65,11 +71,20 @@ def _readings() -> list[Reading]:
 
 def _open(folder: Path, frames: list[OutFrame]) -> EventLog:
     config = LogConfig(linger_ms=2, queue_readings_max=50_000, quota_bytes=1 << 30)
-    return EventLog(folder, config, UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=frames.extend)
+    return EventLog(
+        folder,
+        config,
+        UplinkConfig(),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        on_frames=frames.extend,
+    )
 
 
 def _accept(folder: Path, readings: list[Reading], found: Found) -> None:
-    """A call per reading, until all are durable; then everything is framed, handed over and freed."""
+    """A call per reading, until all are durable; then everything is framed, handed over and
+    freed.
+    """
     frames: list[OutFrame] = []
     gc.collect()
     with _open(folder, frames) as events:
@@ -77,8 +92,12 @@ def _accept(folder: Path, readings: list[Reading], found: Found) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         ticket = _append_all(log, readings)
         assert log.wait_accepted(ticket, timeout_s=60)
-        found["log: readings accepted", "readings/s", 300_000].append(READINGS / (time.perf_counter() - wall))
-        found["log: CPU per reading", "us", None].append((time.process_time() - cpu) / READINGS * 1e6)
+        found["log: readings accepted", "readings/s", 300_000].append(
+            READINGS / (time.perf_counter() - wall)
+        )
+        found["log: CPU per reading", "us", None].append(
+            (time.process_time() - cpu) / READINGS * 1e6
+        )
         wall = time.perf_counter()
         events.start_sending()
         sent = 0
@@ -89,13 +108,17 @@ def _accept(folder: Path, readings: list[Reading], found: Found) -> None:
             out = frames.pop(0)
             sent += out.count
             events.free(out.key)
-        found["log: readings framed, handed over and freed", "readings/s", None].append(READINGS / (time.perf_counter() - wall))
+        found["log: readings framed, handed over and freed", "readings/s", None].append(
+            READINGS / (time.perf_counter() - wall)
+        )
     other = folder.with_name(f"{folder.name}-kept")
     with _open(other, frames) as events:
         log = events.stream("vehicle_position")
         log.wait_accepted(_append_all(log, readings), timeout_s=60)
         events.close()
-        found["log: bytes per reading on disk", "bytes", None].append((other / "events.db").stat().st_size / READINGS)
+        found["log: bytes per reading on disk", "bytes", None].append(
+            (other / "events.db").stat().st_size / READINGS
+        )
 
 
 def _append_all(log: StreamLog, readings: list[Reading]) -> int:
@@ -125,9 +148,13 @@ def _lone(folder: Path, readings: list[Reading], found: Found) -> None:
                 time.sleep(0.0002)
             times.append((time.perf_counter() - began) * 1000)
             events.free(frames.pop().key)
-        found["log: flash written per lone reading", "bytes", None].append((_written_bytes() - before) / LONE)
+        found["log: flash written per lone reading", "bytes", None].append(
+            (_written_bytes() - before) / LONE
+        )
     for percent in (50, 99):
-        found[f"log: lone reading until it may be sent, p{percent}", "ms", None].append(percentile(times, percent))
+        found[f"log: lone reading until it may be sent, p{percent}", "ms", None].append(
+            percentile(times, percent)
+        )
 
 
 def _written_bytes() -> int:
@@ -143,7 +170,9 @@ def _check(readings: list[Reading], found: Found) -> None:
     wall = time.perf_counter()
     for i in range(CHECKED):
         intake.check(bodies[i % 1000])
-    found["intake: readings checked", "readings/s", None].append(CHECKED / (time.perf_counter() - wall))
+    found["intake: readings checked", "readings/s", None].append(
+        CHECKED / (time.perf_counter() - wall)
+    )
 
 
 def _agent_mib(folder: Path) -> float:

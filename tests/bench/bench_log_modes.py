@@ -1,4 +1,5 @@
-"""The five logging modes side by side: what a reading costs, how long it takes to where it may be sent, and how soon a restart sends.
+"""The five logging modes side by side: what a reading costs, how long it takes to where it may be
+sent, and how soon a restart sends.
 
 Alone on the machine. `python -m tests.bench.bench_log_modes [--runs 3] [--json FILE]`
 """
@@ -33,10 +34,11 @@ GROUPS = 300
 LONE = 100
 BACKLOG = 200_000
 
-LIMITS: Final = """The call, the writer and the acknowledgements share one interpreter, so what `none` saves is a part of one core, and the
-figures of a busy machine differ by half. A synchronous mode pays a commit for each reading: the wait for the disk, and ten pages of flash.
-A lone reading waits two milliseconds for company in `hml` and `none`, and not in the others. `sbml` writes as much as `hml` while the link
-is up: frames are boundaries, so there is no second copy to be spared."""
+LIMITS: Final = """The call, the writer and the acknowledgements share one interpreter, so what `none` saves is a part
+of one core, and the figures of a busy machine differ by half. A synchronous mode pays a commit for
+each reading: the wait for the disk, and ten pages of flash. A lone reading waits two milliseconds
+for company in `hml` and `none`, and not in the others. `sbml` writes as much as `hml` while the
+link is up: frames are boundaries, so there is no second copy to be spared."""
 
 
 class Cloud:
@@ -100,9 +102,22 @@ def measure(folder: Path, runs: int) -> Found:
 
 
 def _open(folder: Path, mode: LogMode, cloud: Cloud) -> EventLog:
-    config = LogConfig(mode=mode, linger_ms=20, queue_readings_max=50_000, quota_bytes=1 << 30, queue_bytes_max=64 << 20)
+    config = LogConfig(
+        mode=mode,
+        linger_ms=20,
+        queue_readings_max=50_000,
+        quota_bytes=1 << 30,
+        queue_bytes_max=64 << 20,
+    )
     folder.mkdir(parents=True)
-    return EventLog(folder, config, UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=cloud.take)
+    return EventLog(
+        folder,
+        config,
+        UplinkConfig(),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        on_frames=cloud.take,
+    )
 
 
 def _stream(folder: Path, mode: LogMode, found: Found) -> None:
@@ -119,9 +134,15 @@ def _stream(folder: Path, mode: LogMode, found: Found) -> None:
             _give(log, readings[i % 1000], mode)
         cloud.until(count)
         seconds = time.perf_counter() - wall
-        found[f"{mode}: reading by reading, received to acknowledged", "readings/s", None].append(count / seconds)
-        found[f"{mode}: processor time", "us/reading", None].append((time.process_time() - cpu) / count * 1e6)
-        found[f"{mode}: flash written", "bytes/reading", None].append((_written_bytes() - written) / count)
+        found[f"{mode}: reading by reading, received to acknowledged", "readings/s", None].append(
+            count / seconds
+        )
+        found[f"{mode}: processor time", "us/reading", None].append(
+            (time.process_time() - cpu) / count * 1e6
+        )
+        found[f"{mode}: flash written", "bytes/reading", None].append(
+            (_written_bytes() - written) / count
+        )
         cloud.end()
 
 
@@ -140,7 +161,10 @@ def _process(folder: Path, found: Found) -> None:
     """Hybrid logging with a consumer beside it that derives one reading of each hundred."""
     readings, cloud, derived = _readings(), Cloud(), READINGS // 100
     with _open(folder, LogMode.HML, cloud) as events:
-        log, consumer = events.stream("vehicle_position"), events.open_consumer("mean", ["vehicle_position"])
+        log, consumer = (
+            events.stream("vehicle_position"),
+            events.open_consumer("mean", ["vehicle_position"]),
+        )
 
         def consume() -> None:
             while consumer.cursor["vehicle_position"] < READINGS:
@@ -148,7 +172,9 @@ def _process(folder: Path, found: Found) -> None:
                 chunk = consumer.poll()
                 count = consumer.cursor["vehicle_position"] // 100 - before // 100
                 if chunk.items:
-                    consumer.submit(chunk.cursor, state=b"state", derived={"mean": readings[:1] * count})
+                    consumer.submit(
+                        chunk.cursor, state=b"state", derived={"mean": readings[:1] * count}
+                    )
                 else:
                     time.sleep(0.001)
 
@@ -161,8 +187,12 @@ def _process(folder: Path, found: Found) -> None:
             _give(log, readings[i % 1000], LogMode.HML)
         thread.join()
         cloud.until(READINGS + derived)
-        found["hml with a consumer: received, derived, acknowledged", "readings/s", None].append(READINGS / (time.perf_counter() - wall))
-        found["hml with a consumer: processor time", "us/reading", None].append((time.process_time() - cpu) / READINGS * 1e6)
+        found["hml with a consumer: received, derived, acknowledged", "readings/s", None].append(
+            READINGS / (time.perf_counter() - wall)
+        )
+        found["hml with a consumer: processor time", "us/reading", None].append(
+            (time.process_time() - cpu) / READINGS * 1e6
+        )
         cloud.end()
 
 
@@ -198,11 +228,15 @@ def _lone(folder: Path, mode: LogMode, found: Found) -> None:
             times.append((cloud.first - began) * 1000)
         cloud.end()
     for percent in (50, 99):
-        found[f"{mode}: lone reading until it may be sent, p{percent}", "ms", None].append(percentile(times, percent))
+        found[f"{mode}: lone reading until it may be sent, p{percent}", "ms", None].append(
+            percentile(times, percent)
+        )
 
 
 def _restart(folder: Path, mode: LogMode, found: Found) -> None:
-    """A backlog, and the time from opening the log to the first frame and to the last acknowledgement."""
+    """A backlog, and the time from opening the log to the first frame and to the last
+    acknowledgement.
+    """
     readings = _readings()
     with _open(folder, mode, Cloud()) as events:
         log = events.stream("vehicle_position")
@@ -211,12 +245,23 @@ def _restart(folder: Path, mode: LogMode, found: Found) -> None:
     cloud = Cloud()
     began = time.perf_counter()
     config = LogConfig(mode=mode, linger_ms=20, quota_bytes=1 << 30)
-    with EventLog(folder, config, UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=cloud.take) as events:
+    with EventLog(
+        folder,
+        config,
+        UplinkConfig(),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        on_frames=cloud.take,
+    ) as events:
         events.start_sending()
         cloud.serve(events)
         cloud.until(BACKLOG)
-        found[f"{mode}: restart with {BACKLOG} waiting, first frame", "ms", None].append((cloud.first - began) * 1000)
-        found[f"{mode}: drained after the restart", "readings/s", None].append(BACKLOG / (time.perf_counter() - began))
+        found[f"{mode}: restart with {BACKLOG} waiting, first frame", "ms", None].append(
+            (cloud.first - began) * 1000
+        )
+        found[f"{mode}: drained after the restart", "readings/s", None].append(
+            BACKLOG / (time.perf_counter() - began)
+        )
         cloud.end()
 
 
@@ -227,12 +272,30 @@ def _ratios(found: Found) -> None:
         return found[f"{mode}: {name}", unit, None]
 
     per_reading = "reading by reading, received to acknowledged"
-    pairs = zip(of(LogMode.HML, per_reading, "readings/s"), of(LogMode.RBML, per_reading, "readings/s"), strict=True)
-    found["hml against rbml, reading by reading", "times", 50].extend(hybrid / receiver for hybrid, receiver in pairs)
-    both = zip(of(LogMode.NONE, "processor time", "us/reading"), of(LogMode.HML, "processor time", "us/reading"), strict=True)
-    found["hml against none, processor time per reading", "×", None].extend(hybrid / nothing for nothing, hybrid in both)
-    speeds = zip(of(LogMode.NONE, per_reading, "readings/s"), of(LogMode.HML, per_reading, "readings/s"), strict=True)
-    found["hml against none, time per reading", "×", 1.25].extend(nothing / hybrid for nothing, hybrid in speeds)
+    pairs = zip(
+        of(LogMode.HML, per_reading, "readings/s"),
+        of(LogMode.RBML, per_reading, "readings/s"),
+        strict=True,
+    )
+    found["hml against rbml, reading by reading", "times", 50].extend(
+        hybrid / receiver for hybrid, receiver in pairs
+    )
+    both = zip(
+        of(LogMode.NONE, "processor time", "us/reading"),
+        of(LogMode.HML, "processor time", "us/reading"),
+        strict=True,
+    )
+    found["hml against none, processor time per reading", "×", None].extend(
+        hybrid / nothing for nothing, hybrid in both
+    )
+    speeds = zip(
+        of(LogMode.NONE, per_reading, "readings/s"),
+        of(LogMode.HML, per_reading, "readings/s"),
+        strict=True,
+    )
+    found["hml against none, time per reading", "×", 1.25].extend(
+        nothing / hybrid for nothing, hybrid in speeds
+    )
 
 
 def _written_bytes() -> int:

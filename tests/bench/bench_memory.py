@@ -1,7 +1,8 @@
-"""Resident memory of each part of a running `edgewake up`, its children included (Spark's virtual machine, for one).
+"""Resident memory of each part of a running `edgewake up`, its children included (Spark's virtual
+machine, for one).
 
-As many starts as runs, on the same data, measured after 20 s
-with everything at work: this machine's metrics, twenty vehicles, the built-in queries, and one client on the page's streams.
+As many starts as runs, on the same data, measured after 20 s with everything at work: this
+machine's metrics, twenty vehicles, the built-in queries, and one client on the page's streams.
 `python -m tests.bench.bench_memory [--runs 3] [--json FILE]`
 """
 
@@ -30,7 +31,16 @@ def measure(folder: Path, runs: int) -> Found:
     found: Found = defaultdict(list)
     base = free_ports(1)[0]
     for i in range(runs):
-        command = [sys.executable, "-m", "edgewake.deploy.cli", "up", "--data", str(folder / "data"), "--port-base", str(base)]
+        command = [
+            sys.executable,
+            "-m",
+            "edgewake.deploy.cli",
+            "up",
+            "--data",
+            str(folder / "data"),
+            "--port-base",
+            str(base),
+        ]
         with Process(command, folder / f"up-{i}.log") as process:
             for part, mib in asyncio.run(_one(process, base)).items():
                 found[f"memory: {part}", "MiB", FLOORS_MIB.get(part)].append(mib)

@@ -1,9 +1,12 @@
-"""How long the operations API's event loop is blocked by one step of its own work, with 10,000 and 100,000 devices.
+"""How long the operations API's event loop is blocked by one step of its own work, with 10,000 and
+100,000 devices.
 
-No Kafka and no HTTP, because what blocks is what runs between two awaits: a batch of table records, the end of their load, a look for
-devices that fell silent (all of them at once), a page of a list in order, one of a filter that one device in a thousand passes, a scrape.
-Processor time, so that others on the machine do not count; the longest of all steps of a kind. After each run the counts are checked:
-every device listed once, all of them silent at the end. `python -m tests.bench.bench_ops [--runs 3] [--json FILE]`
+No Kafka and no HTTP, because what blocks is what runs between two awaits: a batch of table records,
+the end of their load, a look for devices that fell silent (all of them at once), a page of a list
+in order, one of a filter that one device in a thousand passes, a scrape. Processor time, so that
+others on the machine do not count; the longest of all steps of a kind. After each run the counts
+are checked: every device listed once, all of them silent at the end. `python -m
+tests.bench.bench_ops [--runs 3] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ def changes(fleet: int, now: int) -> list[Change]:
     for i in range(fleet):
         device = f"dev-{i:06d}"
         state = DeviceState.OFFLINE if i % 1000 == 0 else DeviceState.ONLINE
-        status = DeviceStatus(device=device, state=state, received_at=now, epoch=1, backlog_readings=3)
+        status = DeviceStatus(
+            device=device, state=state, received_at=now, epoch=1, backlog_readings=3
+        )
         seen = DeviceSeen(device=device, last_seen=now - 1, streams={"a": 5, "b": 7}, records=12)
         rows.append(Change(topics.DEVICES, f"{device}|status", status.to_json()))
         rows.append(Change(topics.DEVICES, f"{device}|seen", seen.to_json()))
@@ -65,7 +70,9 @@ class Steps:
 
 def copied(change: Change) -> Change:
     """As from Kafka: the bench keeps its own rows, and theirs would cost the tables nothing."""
-    return Change(change.topic, change.key, None if change.value is None else bytes(bytearray(change.value)))
+    return Change(
+        change.topic, change.key, None if change.value is None else bytes(bytearray(change.value))
+    )
 
 
 def one(fleet: int) -> tuple[Steps, float]:
@@ -81,21 +88,30 @@ def one(fleet: int) -> tuple[Steps, float]:
         if loaded:
             steps.step("end of the load", settle)
         for i in range(0, len(rows), BATCH_MAX):
-            steps.step(kind, partial(apply, tables, list(map(copied, rows[i : i + BATCH_MAX])), now=NOW))
+            steps.step(
+                kind, partial(apply, tables, list(map(copied, rows[i : i + BATCH_MAX])), now=NOW)
+            )
     kib = max(0.0, rss_mib(os.getpid()) - before - data_mib) * 1024 / fleet
     names: list[str] = []
     while len(names) < fleet:
         after = names[-1] if names else None
-        names += [d.device for d in steps.step("page of 500 devices", partial(tables.devices.page, after, PAGE))]
+        names += [
+            d.device
+            for d in steps.step("page of 500 devices", partial(tables.devices.page, after, PAGE))
+        ]
     assert names == sorted(set(names)), "each device once, in order"
-    found = steps.step("page of a rare state", lambda: tables.devices.page(None, PAGE, Presence.OFFLINE))
+    found = steps.step(
+        "page of a rare state", lambda: tables.devices.page(None, PAGE, Presence.OFFLINE)
+    )
     assert len(found) == min(PAGE, fleet // 1000)
     registry = CollectorRegistry()
     registry.register(TablesCollector(tables))
     steps.step("scrape", lambda: generate_latest(registry))
     is_more = True
     while is_more:
-        _, is_more = steps.step("look at a fleet that fell silent", lambda: tables.look(now=NOW + 3_600_000))
+        _, is_more = steps.step(
+            "look at a fleet that fell silent", lambda: tables.look(now=NOW + 3_600_000)
+        )
     assert tables.devices.total(Presence.ONLINE) == 0, "nobody is left online"
     return steps, kib
 
@@ -121,11 +137,19 @@ def measure(_folder: Path, runs: int) -> Found:
         for fleet in FLEETS:
             steps, kib = one(fleet)
             for kind, longest_ms in steps.longest_ms.items():
-                found[f"operations API, {fleet:,} devices: {kind}", "ms", BLOCKED_MS].append(longest_ms)
-            if i == 0:  # what a later run takes was freed by the one before, and is not seen to grow
-                found[f"operations API, {fleet:,} devices: memory a device", "KiB", None].append(kib)
+                found[f"operations API, {fleet:,} devices: {kind}", "ms", BLOCKED_MS].append(
+                    longest_ms
+                )
+            if (
+                i == 0
+            ):  # what a later run takes was freed by the one before, and is not seen to grow
+                found[f"operations API, {fleet:,} devices: memory a device", "KiB", None].append(
+                    kib
+                )
         if i == 0:
-            found["memory a device, reports kept as models", "KiB", None].append(as_models_kib(FLEETS[-1]))
+            found["memory a device, reports kept as models", "KiB", None].append(
+                as_models_kib(FLEETS[-1])
+            )
     return found
 
 

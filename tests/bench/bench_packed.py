@@ -1,8 +1,10 @@
-"""What a frame of few readings costs: bytes, and processor time of the device that makes it and the bridge that takes it, in one process.
+"""What a frame of few readings costs: bytes, and processor time of the device that makes it and the
+bridge that takes it, in one process.
 
-`python -m tests.bench.bench_packed [--runs 3] [--json FILE]`. Frames of 20 readings, what 100 a second give in the lane `normal`. JSON as
-zstd beside the packed form. Device: from columns to the bytes that are sent. Bridge: from the payload to the record for Kafka, with the
-decoders of `CompiledStreams` where they apply.
+`python -m tests.bench.bench_packed [--runs 3] [--json FILE]`. Frames of 20 readings, what 100 a
+second give in the lane `normal`. JSON as zstd beside the packed form. Device: from columns to the
+bytes that are sent. Bridge: from the payload to the record for Kafka, with the decoders of
+`CompiledStreams` where they apply.
 """
 
 from __future__ import annotations
@@ -40,7 +42,13 @@ def measure(_folder: Path, runs: int) -> Found:
             rng = random.Random(3)
             rows = [make(rng, n) for n in range(READINGS)]
             t = [T0 + 10 * n + rng.randrange(3) for n in range(READINGS)]
-            frame = Frame(2_175_000_000_123, 120, 2401, t, {name: [row[name] for row in rows] for name in rows[0]})
+            frame = Frame(
+                2_175_000_000_123,
+                120,
+                2401,
+                t,
+                {name: [row[name] for row in rows] for name in rows[0]},
+            )
             _one(make.__name__, frame, found)
     return found
 
@@ -51,13 +59,26 @@ def _one(stream: str, frame: Frame, found: Found) -> None:
     bits = pack(frame)
     assert bits is not None
     full = mqtt5.PublishPacket(
-        topic, zstd, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7, content_type=content_type, response_topic=topics.ack("bench"),
+        topic, zstd, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7, content_type=content_type,
+        response_topic=topics.ack("bench"),
         correlation_data=correlation(stream, *key), user_properties=[("sent_at", str(T0))],
     )  # fmt: skip
     payload = compact.encode(Compact(T0, *key, PACKED_TYPE, bits))
-    short = mqtt5.PublishPacket("", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7, content_type=COMPACT_TYPE, topic_alias=1)
-    arrived = mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7, content_type=COMPACT_TYPE)
-    kinds = (("zstd", full, full, lambda: compress(encode(frame))), ("packed", short, arrived, lambda: pack(frame)))
+    short = mqtt5.PublishPacket(
+        "",
+        payload,
+        qos=mqtt5.QoS.AT_LEAST_ONCE,
+        packet_id=7,
+        content_type=COMPACT_TYPE,
+        topic_alias=1,
+    )
+    arrived = mqtt5.PublishPacket(
+        topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7, content_type=COMPACT_TYPE
+    )
+    kinds = (
+        ("zstd", full, full, lambda: compress(encode(frame))),
+        ("packed", short, arrived, lambda: pack(frame)),
+    )
     for kind, sent, came, make in kinds:
         name = f"{kind}, {stream}"
         found[f"{name}: packet", "bytes", None].append(len(sent.write()))

@@ -1,11 +1,14 @@
-"""How fast two streams are joined, and what a query that may leave readings out does with more than it can take.
+"""How fast two streams are joined, and what a query that may leave readings out does with more than
+it can take.
 
-Method: as bench_analysis, Kafka to Kafka, exactly once, from the end of a lane's first batch, which compiles, to the last reading. *Pairs*:
-two streams with the same readings of 50 devices, 100 a frame, joined by device within 50 ms, so each reading of one has one partner in
-the other; all of them pass through the driver. Completeness: as many rows as pairs, none twice. *Shedding*: a backlog for a query of count,
-mean and maximum that may leave readings out above one second of lag, and for one that may not. Completeness: what its rows say they are
-made of and what `shed_readings` says was left out is what was sent, window by window; corrected counts are right in sum within 5 %.
-`python -m tests.bench.bench_pairs [--runs 3] [--json FILE]`
+Method: as bench_analysis, Kafka to Kafka, exactly once, from the end of a lane's first batch, which
+compiles, to the last reading. *Pairs*: two streams with the same readings of 50 devices, 100 a
+frame, joined by device within 50 ms, so each reading of one has one partner in the other; all of
+them pass through the driver. Completeness: as many rows as pairs, none twice. *Shedding*: a backlog
+for a query of count, mean and maximum that may leave readings out above one second of lag, and for
+one that may not. Completeness: what its rows say they are made of and what `shed_readings` says was
+left out is what was sent, window by window; corrected counts are right in sum within 5 %. `python
+-m tests.bench.bench_pairs [--runs 3] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -58,12 +61,16 @@ def measure(folder: Path, runs: int) -> Found:
             driver_memory="1g",
             kafka=KafkaConfig(bootstrap=node.bootstrap),
         )
-        topic_admin.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.SHED, topics.WINDOWS])
+        topic_admin.ensure_topics(
+            config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.SHED, topics.WINDOWS]
+        )
         with lane_process(config) as lane:
             for i in range(1 + runs):
                 share, into = (1, found) if i else (WARM_UP, defaultdict(list))
                 _pairs(config.kafka, lane, replace(OF_EACH, frames=OF_EACH.frames // share), into)
-                _shedding(config.kafka, lane, replace(BACKLOG, frames=BACKLOG.frames // share), into)
+                _shedding(
+                    config.kafka, lane, replace(BACKLOG, frames=BACKLOG.frames // share), into
+                )
     return found
 
 
@@ -73,35 +80,60 @@ def _pairs(kafka: KafkaConfig, lane: LaneProcess, traffic: Traffic, found: Found
     for one in (stream, other):
         fill(kafka, one, traffic, begin_ms)
     name = f"{stream}_pairs"
-    computed = lane.compute(stream, [PAIRS.format(name=name, stream=stream, other=other)], 2 * traffic.count, other=other)
+    computed = lane.compute(
+        stream,
+        [PAIRS.format(name=name, stream=stream, other=other)],
+        2 * traffic.count,
+        other=other,
+    )
     rows = [row for row in results(kafka, name) if row["device"] != END]
-    assert len({(row["reading"], row["partner"]) for row in rows}) == len(rows) == traffic.count, (len(rows), traffic.count)
+    assert len({(row["reading"], row["partner"]) for row in rows}) == len(rows) == traffic.count, (
+        len(rows),
+        traffic.count,
+    )
     assert all(row["speed"] == row["other"] for row in rows)
-    found["pairs: readings of both streams", "readings/s", None].append(computed.readings / computed.seconds)
+    found["pairs: readings of both streams", "readings/s", None].append(
+        computed.readings / computed.seconds
+    )
     cpu_s = computed.jvm_cpu_s + computed.python_cpu_s
-    found["pairs: processor time of a million readings", "s", None].append(cpu_s * 1e6 / computed.readings)
+    found["pairs: processor time of a million readings", "s", None].append(
+        cpu_s * 1e6 / computed.readings
+    )
     found["pairs: Python, resident", "MiB", None].append(computed.python_mib)
 
 
 def _shedding(kafka: KafkaConfig, lane: LaneProcess, traffic: Traffic, found: Found) -> None:
-    for kind, shed in (("takes all", ""), ("may leave readings out", "-- shed: random above 1 second\n")):
+    for kind, shed in (
+        ("takes all", ""),
+        ("may leave readings out", "-- shed: random above 1 second\n"),
+    ):
         stream, begin_ms = f"bench{next(_names)}", begin_of(traffic)
         fill(kafka, stream, traffic, begin_ms)
         name = f"{stream}_windows"
-        computed = lane.compute(stream, [WINDOWS.format(name=name, stream=stream, shed=shed)], traffic.count)
-        found[f"shedding, backlog: a query that {kind}", "readings/s", None].append(computed.readings / computed.seconds)
+        computed = lane.compute(
+            stream, [WINDOWS.format(name=name, stream=stream, shed=shed)], traffic.count
+        )
+        found[f"shedding, backlog: a query that {kind}", "readings/s", None].append(
+            computed.readings / computed.seconds
+        )
         sent: Counter[int] = Counter()
         for (_, start), window in windows(traffic, begin_ms).items():
             sent[start] += window.n
-        rows = [row for row in truth(results(kafka, name), "device").values() if row["device"] != END]
+        rows = [
+            row for row in truth(results(kafka, name), "device").values() if row["device"] != END
+        ]
         taken: Counter[int] = Counter()
         for row in rows:
             taken[row["window_start"]] += round(row["n"] * row.get("kept", 1))
         lacking = Counter(left_out(kafka, name))
-        assert {start: taken[start] + lacking[start] for start in sent} == sent, "what is taken and left out is what was sent"
+        assert {start: taken[start] + lacking[start] for start in sent} == sent, (
+            "what is taken and left out is what was sent"
+        )
         assert abs(sum(row["n"] for row in rows) / traffic.count - 1) <= CORRECTED_WITHIN
         if shed:
-            found["shedding: share of the readings that was taken", "", None].append(sum(taken.values()) / traffic.count)
+            found["shedding: share of the readings that was taken", "", None].append(
+                sum(taken.values()) / traffic.count
+            )
 
 
 if __name__ == "__main__":

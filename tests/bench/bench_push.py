@@ -1,18 +1,22 @@
-"""What 100,000 sleeping clients on one stream cost one push proxy at 80 readings a second, and when they are woken.
+"""What 100,000 sleeping clients on one stream cost one push proxy at 80 readings a second, and when
+they are woken.
 
-The leases are written to Kafka and taken over by a proxy that starts: that is the first figure. Nine of ten want a device of their own,
-every tenth of these five readings of it, the others one of a hundred thresholds that nothing passes. Each reading is of another device, so
-some 80 clients are woken a second. A process of its own is called and counts: each client must be woken exactly as its policy says and no
-other (else the benchmark fails). Age: from the reading's write to the arrival of the call. Kafka, proxy, writer and receiver share the
-machine.
+The leases are written to Kafka and taken over by a proxy that starts: that is the first figure.
+Nine of ten want a device of their own, every tenth of these five readings of it, the others one of
+a hundred thresholds that nothing passes. Each reading is of another device, so some 80 clients are
+woken a second. A process of its own is called and counts: each client must be woken exactly as its
+policy says and no other (else the benchmark fails). Age: from the reading's write to the arrival of
+the call. Kafka, proxy, writer and receiver share the machine.
 
-Then the worst: one reading that every tenth lease waited for, all at one host. When is the last called, what does a call cost, and what do
-requests and the leases of another host feel meanwhile? Beside it what the same receiver takes from a bare client that signs, stores and
-decides nothing. "Within a second" is a promise to leases that become due one by one, the ordinary case; those that become due together
-are called at the rate that is measured here, hosts in turn.
+Then the worst: one reading that every tenth lease waited for, all at one host. When is the last
+called, what does a call cost, and what do requests and the leases of another host feel meanwhile?
+Beside it what the same receiver takes from a bare client that signs, stores and decides nothing.
+"Within a second" is a promise to leases that become due one by one, the ordinary case; those that
+become due together are called at the rate that is measured here, hosts in turn.
 
-The control is what reading lease by lease costs at the least: each lease's own filter run on each reading, for a sample of them.
-EDGEWAKE_BENCH_LEASES sets another number of leases. `python -m tests.bench.bench_push [--runs 1] [--json FILE]`
+The control is what reading lease by lease costs at the least: each lease's own filter run on each
+reading, for a sample of them. EDGEWAKE_BENCH_LEASES sets another number of leases. `python -m
+tests.bench.bench_push [--runs 1] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -40,7 +44,14 @@ from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.sealing import Endpoint, Sealer
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
-from edgewake.protocol.cursor import Cursor, CursorCodec, CursorKeys, StreamPosition, generation_hash, stream_hash
+from edgewake.protocol.cursor import (
+    Cursor,
+    CursorCodec,
+    CursorKeys,
+    StreamPosition,
+    generation_hash,
+    stream_hash,
+)
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import Frame, encode
 from edgewake.protocol.lease import Urgency, WakePolicy
@@ -53,10 +64,12 @@ from tests.push.service import serving
 from tests.services import run_kafka
 
 LIMITS: Final = """
-An age holds up to 50 ms until the next look at the stream, one Kafka transaction that stores the wake-up, and the call. At 80 a second
-nearly each wake-up has a transaction of its own; where very many are due, hundreds share one, and the rate is that of two processors on
-which Kafka, proxy and receiver run together. What is due at once at one host does not meet the second, and cannot: the bare client would
-need ten seconds for 100,000 requests here. Memory is that of 100,000 leases, 4.5 KB each.
+An age holds up to 50 ms until the next look at the stream, one Kafka transaction that stores the
+wake-up, and the call. At 80 a second nearly each wake-up has a transaction of its own; where very
+many are due, hundreds share one, and the rate is that of two processors on which Kafka, proxy and
+receiver run together. What is due at once at one host does not meet the second, and cannot: the
+bare client would need ten seconds for 100,000 requests here. Memory is that of 100,000 leases, 4.5
+KB each.
 """
 LEASES = int(os.environ.get("EDGEWAKE_BENCH_LEASES", "100000"))
 RATE = 80
@@ -93,14 +106,21 @@ def clients_of(count: int) -> list[Client]:
         if n % 10 == 9:
             found.append(Client(lease_id, f"n > {10**9 + n // 10 % THRESHOLDS}", None))
         else:
-            found.append(Client(lease_id, f"device = 'd{n}'", f"d{n}", BATCHED if n % 10 == 8 else 1))
-    return found + [Client(f"{count + n:024x}", f"device = 'other-{n}'", None, host="localhost") for n in range(OTHERS)]
+            found.append(
+                Client(lease_id, f"device = 'd{n}'", f"d{n}", BATCHED if n % 10 == 8 else 1)
+            )
+    return found + [
+        Client(f"{count + n:024x}", f"device = 'other-{n}'", None, host="localhost")
+        for n in range(OTHERS)
+    ]
 
 
 def measure(folder: Path, runs: int) -> Found:
     """Start what is needed, run, and stop it again."""
     found: Found = defaultdict(list)
-    found["control: filters of all leases, one by one, at 80 readings/s", "cores", None].append(_control())
+    found["control: filters of all leases, one by one, at 80 readings/s", "cores", None].append(
+        _control()
+    )
     for i in range(runs):
         with run_kafka(folder / f"kafka-{i}") as node, _receiver() as (receiver, port):
             config = KafkaConfig(bootstrap=node.bootstrap)
@@ -109,15 +129,28 @@ def measure(folder: Path, runs: int) -> Found:
             (folder / f"run-{i}").mkdir()
             settings = {"allow_hosts": ["127.0.0.1", "localhost"], "leases_max": LEASES + OTHERS}
             began = time.monotonic()
-            with serving("push", node.bootstrap, folder / f"run-{i}", ready_within_s=300, **settings) as push:
-                found["takeover of all leases, start of the process included", "s", None].append(time.monotonic() - began)
+            with serving(
+                "push", node.bootstrap, folder / f"run-{i}", ready_within_s=300, **settings
+            ) as push:
+                found["takeover of all leases, start of the process included", "s", None].append(
+                    time.monotonic() - began
+                )
                 _measure_waking(config, push.process.pid, push.url, sleeping, receiver, found)
                 _measure_storm(config, push.process.pid, push.url, sleeping, receiver, found)
-            found["the same requests from a bare client", "wakes/s", None].append(asyncio.run(_bare_rate(port)))
+            found["the same requests from a bare client", "wakes/s", None].append(
+                asyncio.run(_bare_rate(port))
+            )
     return found
 
 
-def _measure_waking(config: KafkaConfig, pid: int, url: str, sleeping: list[Client], receiver: subprocess.Popen[str], found: Found) -> None:
+def _measure_waking(
+    config: KafkaConfig,
+    pid: int,
+    url: str,
+    sleeping: list[Client],
+    receiver: subprocess.Popen[str],
+    found: Found,
+) -> None:
     used, began = cpu_s(pid), time.monotonic()
     while _behind(url) > 0:
         time.sleep(0.2)
@@ -126,15 +159,21 @@ def _measure_waking(config: KafkaConfig, pid: int, url: str, sleeping: list[Clie
     found["memory", "MiB", RSS_MIB_MAX].append(rss_mib(pid))
     used, began = cpu_s(pid), time.monotonic()
     time.sleep(5)
-    found["processor time without readings", "cores", None].append((cpu_s(pid) - used) / (time.monotonic() - began))
+    found["processor time without readings", "cores", None].append(
+        (cpu_s(pid) - used) / (time.monotonic() - began)
+    )
     used, began, slowest = cpu_s(pid), time.monotonic(), 0.0
     expected: set[str] = set()
     with httpx.Client(timeout=30) as client:
         for _ in _second_by_second(config, sleeping, expected):
             slowest = max(slowest, _healthz_s(client, url))
-    found["processor time at 80 readings/s", "cores", CPU_MAX].append((cpu_s(pid) - used) / (time.monotonic() - began))
+    found["processor time at 80 readings/s", "cores", CPU_MAX].append(
+        (cpu_s(pid) - used) / (time.monotonic() - began)
+    )
     came = _wait_for(receiver, expected)
-    assert set(came) == expected, f"woken: {len(came)}, expected: {len(expected)}, wrongly: {len(set(came) - expected)}"
+    assert set(came) == expected, (
+        f"woken: {len(came)}, expected: {len(expected)}, wrongly: {len(set(came) - expected)}"
+    )
     again = sum(len(calls) - 1 for calls in came.values())
     ages = [arrived - written for calls in came.values() for arrived, written in calls[:1]]
     found["clients woken", "wakes/s", None].append(len(expected) / SECONDS)
@@ -145,7 +184,14 @@ def _measure_waking(config: KafkaConfig, pid: int, url: str, sleeping: list[Clie
     found["memory at the end", "MiB", RSS_MIB_MAX].append(rss_mib(pid))
 
 
-def _measure_storm(config: KafkaConfig, pid: int, url: str, sleeping: list[Client], receiver: subprocess.Popen[str], found: Found) -> None:
+def _measure_storm(
+    config: KafkaConfig,
+    pid: int,
+    url: str,
+    sleeping: list[Client],
+    receiver: subprocess.Popen[str],
+    found: Found,
+) -> None:
     before = len(_report(receiver))
     due = {client.lease_id for client in sleeping if client.where.startswith("n >")}
     others = [client for client in sleeping if client.host == "localhost"]
@@ -160,23 +206,36 @@ def _measure_storm(config: KafkaConfig, pid: int, url: str, sleeping: list[Clien
             time.sleep(0.1)
     expected = due | {client.lease_id for client in others}
     came = _wait_for(receiver, expected, already=before)
-    took = (max(came[lease_id][0][0] for lease_id in due) - min(came[lease_id][0][0] for lease_id in due)) / 1000
+    took = (
+        max(came[lease_id][0][0] for lease_id in due)
+        - min(came[lease_id][0][0] for lease_id in due)
+    ) / 1000
     used = cpu_s(pid) - used
     assert expected <= set(came), f"not woken: {len(expected - set(came))}"
     assert all(len(came[lease_id]) == 1 for lease_id in expected), "woken more than once"
     ages = [arrived - written for client in others for arrived, written in came[client.lease_id]]
-    found[f"{len(due):,} leases of one host due at once: rate of the calls", "wakes/s", None].append(len(due) / took)
-    found[f"{len(due):,} leases of one host due at once: until the last call", "s", None].append(took)
+    found[
+        f"{len(due):,} leases of one host due at once: rate of the calls", "wakes/s", None
+    ].append(len(due) / took)
+    found[f"{len(due):,} leases of one host due at once: until the last call", "s", None].append(
+        took
+    )
     found["due at once: processor time of a wake-up", "µs", None].append(used / len(expected) * 1e6)
     found["due at once: slowest /healthz meanwhile", "ms", None].append(slowest * 1000)
-    found["due at once: age of another host's wake-ups meanwhile, p50", "ms", None].append(percentile(ages, 50))
-    found["due at once: age of another host's wake-ups meanwhile, p99", "ms", AGE_MS_MAX].append(percentile(ages, 99))
+    found["due at once: age of another host's wake-ups meanwhile, p50", "ms", None].append(
+        percentile(ages, 50)
+    )
+    found["due at once: age of another host's wake-ups meanwhile, p99", "ms", AGE_MS_MAX].append(
+        percentile(ages, 99)
+    )
 
 
 async def _bare_rate(port: int) -> float:
     """Requests a second of the size of a wake-up, 16 at a time, each on a connection of its own."""
     body = json.dumps({"lease": "bare", "events": [], "text": "x" * 500}).encode()
-    request = b"POST /hook HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    request = (
+        b"POST /hook HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    )
 
     async def call(times: int) -> None:
         for _ in range(times):
@@ -186,7 +245,9 @@ async def _bare_rate(port: int) -> float:
             writer.close()
 
     began = time.monotonic()
-    await asyncio.gather(*(call(BARE_CALLS // CALLS_PER_HOST_MAX) for _ in range(CALLS_PER_HOST_MAX)))
+    await asyncio.gather(
+        *(call(BARE_CALLS // CALLS_PER_HOST_MAX) for _ in range(CALLS_PER_HOST_MAX))
+    )
     return BARE_CALLS / (time.monotonic() - began)
 
 
@@ -204,7 +265,9 @@ def _behind(url: str) -> float:
     return 1.0
 
 
-def _second_by_second(config: KafkaConfig, sleeping: list[Client], expected: set[str]) -> Iterator[None]:
+def _second_by_second(
+    config: KafkaConfig, sleeping: list[Client], expected: set[str]
+) -> Iterator[None]:
     """Write RATE readings a second, evenly; `expected` gets the leases that have had enough."""
     producer = clients.producer(config, "bench-push")
     wanted = iter([client for client in sleeping if client.device is not None])
@@ -227,13 +290,24 @@ def _second_by_second(config: KafkaConfig, sleeping: list[Client], expected: set
 def _write(producer: Producer, device: str, n: int) -> None:
     now = time.time_ns() // 1_000_000
     frame = Frame(epoch=1, frame=n + 1, seq=n + 1, t=[now], fields={"n": [n]})
-    value = records.encode(device=device, stream=STREAM, mode=Mode.ACK, sent_at=None, received_at=now, frame_bytes=encode(frame))
+    value = records.encode(
+        device=device,
+        stream=STREAM,
+        mode=Mode.ACK,
+        sent_at=None,
+        received_at=now,
+        frame_bytes=encode(frame),
+    )
     producer.produce(topics.stream_topic(STREAM), key=device, value=value)
     producer.poll(0)
 
 
-def _wait_for(receiver: subprocess.Popen[str], expected: set[str], *, already: int = 0) -> dict[str, list[tuple[int, int]]]:
-    """What came, once everybody was woken that is to be; three minutes at most, and a moment for those that should not be."""
+def _wait_for(
+    receiver: subprocess.Popen[str], expected: set[str], *, already: int = 0
+) -> dict[str, list[tuple[int, int]]]:
+    """What came, once everybody was woken that is to be; three minutes at most, and a moment for
+    those that should not be.
+    """
     until = time.monotonic() + 180
     while len(came := _report(receiver)) < len(expected) + already and time.monotonic() < until:
         time.sleep(0.5)
@@ -254,7 +328,9 @@ def _report(receiver: subprocess.Popen[str]) -> dict[str, list[tuple[int, int]]]
 @contextlib.contextmanager
 def _receiver() -> Iterator[tuple[subprocess.Popen[str], int]]:
     command = [sys.executable, "-m", "tests.bench.push_receiver"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         yield process, int(process.stdout.readline())
@@ -284,13 +360,22 @@ def _write_leases(config: KafkaConfig, sleeping: list[Client], port: int) -> Non
             where=client.where,
             cursor=cursor,
             endpoint_host=client.host,
-            sealed=sealer.seal(client.lease_id, Endpoint(f"http://{client.host}:{port}/hook", "whsec_" + "A" * 32, client.lease_id * 2)),
-            wake=WakePolicy(min_events=client.min_events, urgency=Urgency.LOW),  # nobody is woken again within the hour
+            sealed=sealer.seal(
+                client.lease_id,
+                Endpoint(
+                    f"http://{client.host}:{port}/hook", "whsec_" + "A" * 32, client.lease_id * 2
+                ),
+            ),
+            wake=WakePolicy(
+                min_events=client.min_events, urgency=Urgency.LOW
+            ),  # nobody is woken again within the hour
             ttl_s=604_800,
             created_at=now,
             expires_at=now + 604_800_000,
         )
-        producer.produce(topics.LEASES, key=lease.id, value=lease_record.encode(lease), partition=lease.partition)
+        producer.produce(
+            topics.LEASES, key=lease.id, value=lease_record.encode(lease), partition=lease.partition
+        )
         producer.poll(0)
     assert producer.flush(60) == 0
 

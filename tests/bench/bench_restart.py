@@ -1,12 +1,15 @@
-"""How soon the analysis tells results again after kill -9, with a long history behind it, and whether all of them are right.
+"""How soon the analysis tells results again after kill -9, with a long history behind it, and
+whether all of them are right.
 
-Method: Kafka has ten million readings of 50 devices in frames of 100. The analysis, a process as `edgewake analysis` starts it, computes
-count, mean and maximum by device and minute, and the minute summaries. A device goes on sending a reading five times a second. When
-the query has caught up, and Spark's classes are kept, as they are after the first minutes, the process and its JVM are killed and started
-again. Measured are the seconds from the start of the process until it is ready, until a row has a reading that was sent after the kill,
-and until it has caught up; beside them stands what the history took at first, because a restart that computed it again would take as
-long. At the end the last row of every window, read from Kafka, is compared with sums made without our code, those of the live device by
-count.
+Method: Kafka has ten million readings of 50 devices in frames of 100. The analysis, a process as
+`edgewake analysis` starts it, computes count, mean and maximum by device and minute, and the minute
+summaries. A device goes on sending a reading five times a second. When the query has caught up, and
+Spark's classes are kept, as they are after the first minutes, the process and its JVM are killed
+and started again. Measured are the seconds from the start of the process until it is ready, until a
+row has a reading that was sent after the kill, and until it has caught up; beside them stands what
+the history took at first, because a restart that computed it again would take as long. At the end
+the last row of every window, read from Kafka, is compared with sums made without our code, those of
+the live device by count.
 `python -m tests.bench.bench_restart [--runs 3] [--readings 10000000] [--json FILE]`
 """
 
@@ -47,7 +50,8 @@ GROUP BY window(event_time, '1 minute'), device
 LIVE: Final = "live"
 LIVE_EVERY_S: Final = 0.2
 MEANWHILE: Final = 50
-"""Records of the live device: ten seconds of a busy machine, one of two thousand of the history's."""
+"""Records of the live device: ten seconds of a busy machine, one of two thousand of the
+history's."""
 READY: Final = '"event":"part.ready"'
 KEPT: Final = '"event":"classes.kept"'
 COMPUTED_S: Final = 1_800.0
@@ -71,8 +75,17 @@ class Live(threading.Thread):
             number += 1
             t = time.time_ns() // 1_000_000
             fields = {name: [1.0] for name in FIELDS}
-            body = orjson.dumps({"epoch": 1, "frame": number, "seq": number, "t": [t], "fields": fields})
-            value = record.encode(device=LIVE, stream=STREAM, mode=record.Mode.ACK, sent_at=None, received_at=t, frame_bytes=body)
+            body = orjson.dumps(
+                {"epoch": 1, "frame": number, "seq": number, "t": [t], "fields": fields}
+            )
+            value = record.encode(
+                device=LIVE,
+                stream=STREAM,
+                mode=record.Mode.ACK,
+                sent_at=None,
+                received_at=t,
+                frame_bytes=body,
+            )
             self._producer.produce(topics.stream_topic(STREAM), value, LIVE)
             assert self._producer.flush(60) == 0
             self.sent[t - t % MINUTE_MS] += 1
@@ -107,7 +120,11 @@ class Told:
     @property
     def has_caught_up(self) -> bool:
         """Was nothing left when it last spoke, but for what came during its batch?"""
-        return self.progress is not None and self.progress.lag is not None and self.progress.lag <= MEANWHILE
+        return (
+            self.progress is not None
+            and self.progress.lag is not None
+            and self.progress.lag <= MEANWHILE
+        )
 
     def until(self, condition: Callable[[], bool], what: str) -> float:
         """When it came true, monotonic seconds."""
@@ -130,13 +147,16 @@ def measure(folder: Path, runs: int, readings: int) -> Found:
     traffic = replace(FEW_KEYS, frames=readings // FEW_KEYS.readings)
     with run_kafka(folder / "kafka") as kafka:
         config = KafkaConfig(bootstrap=kafka.bootstrap)
-        topic_admin.ensure_topics(config, [topics.STREAMS, topics.QUERIES, topics.PROGRESS, topics.stream_topic(STREAM)])
+        topic_admin.ensure_topics(
+            config, [topics.STREAMS, topics.QUERIES, topics.PROGRESS, topics.stream_topic(STREAM)]
+        )
         begin_ms = begin_of(traffic)
         fill(config, STREAM, traffic, begin_ms)
         topic = _register(config)
         analysis = folder / "analysis.toml"
         analysis.write_text(
-            f'data_dir = "{folder}/analysis"\njars_dir = "{jars.ensure("spark")}"\n[kafka]\nbootstrap = "{config.bootstrap}"\n'
+            f'data_dir = "{folder}/analysis"\njars_dir = '
+            f'"{jars.ensure("spark")}"\n[kafka]\nbootstrap = "{config.bootstrap}"\n'
         )
         live = Live(config)
         process = part("analysis", analysis, folder / "analysis.log")
@@ -144,16 +164,24 @@ def measure(folder: Path, runs: int, readings: int) -> Found:
             live.start()
             began = time.monotonic()
             computed = told.until(lambda: told.has_caught_up, "the history is computed")
-            found["restart: the history, from the first start on", "s", None].append(computed - began)
+            found["restart: the history, from the first start on", "s", None].append(
+                computed - began
+            )
             process.wait_for(KEPT, timeout_s=COMPUTED_S)
             for _ in range(runs):
                 _restart(process, told, live, found)
             live.close()
-            told.until(lambda: told.live == live.sent, "every reading of the live device is in a row")
+            told.until(
+                lambda: told.live == live.sent, "every reading of the live device is in a row"
+            )
         rows = analysis_results.read(config, topic)
     live_rows = {start: row["n"] for (device, start), row in rows.items() if device == LIVE}
     assert live_rows == live.sent, "the live device's rows are right"
-    analysis_results.check({place: row for place, row in rows.items() if place[0] != LIVE}, windows(traffic, begin_ms), "edgewake")
+    analysis_results.check(
+        {place: row for place, row in rows.items() if place[0] != LIVE},
+        windows(traffic, begin_ms),
+        "edgewake",
+    )
     return found
 
 
@@ -179,9 +207,17 @@ def _restart(process: Process, told: Told, live: Live, found: Found) -> None:
     process.start()
     process.wait_for(READY, timeout_s=COMPUTED_S)
     ready = time.monotonic()
-    first = told.until(lambda: sum(told.live.values()) > before, "a row with a reading sent after the kill")
-    left = told.until(lambda: told.has_caught_up and told.progress is not at_kill, "it has caught up")
-    for name, floor, at in (("ready", None, ready), ("first result with a new reading", FLOOR_S, first), ("it has caught up", None, left)):
+    first = told.until(
+        lambda: sum(told.live.values()) > before, "a row with a reading sent after the kill"
+    )
+    left = told.until(
+        lambda: told.has_caught_up and told.progress is not at_kill, "it has caught up"
+    )
+    for name, floor, at in (
+        ("ready", None, ready),
+        ("first result with a new reading", FLOOR_S, first),
+        ("it has caught up", None, left),
+    ):
         found[f"restart after kill -9: until {name}", "s", floor].append(at - began)
 
 

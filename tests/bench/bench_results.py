@@ -1,7 +1,9 @@
-"""How fast a batch's changed rows become the records of its transaction, and what memory that takes: no Spark and no Kafka.
+"""How fast a batch's changed rows become the records of its transaction, and what memory that
+takes: no Spark and no Kafka.
 
-`python -m tests.bench.bench_results [--runs 3] [--rows 200000] [--json FILE]`. A row is a window of one device with five aggregates. The
-records are counted and dropped, as a producer drops them when Kafka has them.
+`python -m tests.bench.bench_results [--runs 3] [--rows 200000] [--json FILE]`. A row is a window of
+one device with five aggregates. The records are counted and dropped, as a producer drops them when
+Kafka has them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from edgewake.cloud.queries.query_file import parse
 from tests.bench.figures import Found, run
 
 QUERY = (
-    "-- name: q\nSELECT device, count(speed) AS n, avg(speed) AS mean, sum(speed) AS total, min(speed) AS low, max(speed) AS high FROM s"
+    "-- name: q\nSELECT device, count(speed) AS n, avg(speed) AS mean, sum(speed) AS total, "
+    "min(speed) AS low, max(speed) AS high FROM s"
     " GROUP BY window(event_time, '1 minute'), device"
 )
 START = 1_790_000_040_000
@@ -36,8 +39,12 @@ def measure(_folder: Path, runs: int, rows: int) -> Found:
     for _ in range(runs):
         before, began = _peak_bytes(), time.process_time()
         assert _count(registered, table, batch) == rows
-        found["results: rows finished", "rows/s", 150_000].append(rows / (time.process_time() - began))
-        found["results: memory beside the Arrow table, at most", "B/row", None].append((_peak_bytes() - before) / rows)
+        found["results: rows finished", "rows/s", 150_000].append(
+            rows / (time.process_time() - began)
+        )
+        found["results: memory beside the Arrow table, at most", "B/row", None].append(
+            (_peak_bytes() - before) / rows
+        )
     return found
 
 
@@ -53,11 +60,20 @@ def _table(query: int, rows: int) -> pa.Table:
     """Made within Arrow: lists of Python's would be the peak of the memory."""
     numbers = pa.array(range(rows), pa.int64())
     key = pc.binary_join_element_wise('{"device":"car-', pc.cast(numbers, pa.string()), '"}', "")
-    constants = {"query": query, "part": 0, "window_start": START, "window_end": START + 60_000, "readings": 5}
+    constants = {
+        "query": query,
+        "part": 0,
+        "window_start": START,
+        "window_end": START + 60_000,
+        "readings": 5,
+    }
     columns = {name: pa.repeat(value, rows) for name, value in constants.items()} | {"key": key}
     for i in range(2):
         columns[f"count_{i}"] = pa.repeat(5, rows)
-        columns |= {f"{name}_{i}": pc.multiply(pc.cast(numbers, pa.float64()), 1.1) for name in ("sum", "min", "max")}
+        columns |= {
+            f"{name}_{i}": pc.multiply(pc.cast(numbers, pa.float64()), 1.1)
+            for name in ("sum", "min", "max")
+        }
     return pa.table(columns)
 
 

@@ -1,13 +1,16 @@
 """A device that was silent for a week sends it all at once, among 99 that are live.
 
-Method: 99 plain MQTT devices send a reading a second each. The hundredth is a real agent: its source gets a week of readings at once, one
-each ten seconds (60,480), in a file. Three queries run: windows of an hour per device and over all devices, which stay open for eight days,
-and windows of five seconds per device, which do not. A client reads their results over SSE. Measured are the seconds from the moment
-when the file is whole until every window of the week is right, by device and over all, and how long after its end a window of five
-seconds of the live devices is complete, before and meanwhile; and the seconds until the minute summaries, for which all of the week is
-late, have it. Completeness: the run ends only when all 2 x 168 windows have the exact number and sum, and then nothing more may be late;
-the summaries must have every reading once. Everything shares the machine, broker, Kafka, Spark and devices.
-`python -m tests.bench.bench_returning [--runs 1] [--json FILE]`
+Method: 99 plain MQTT devices send a reading a second each. The hundredth is a real agent: its
+source gets a week of readings at once, one each ten seconds (60,480), in a file. Three queries run:
+windows of an hour per device and over all devices, which stay open for eight days, and windows of
+five seconds per device, which do not. A client reads their results over SSE. Measured are the
+seconds from the moment when the file is whole until every window of the week is right, by device
+and over all, and how long after its end a window of five seconds of the live devices is complete,
+before and meanwhile; and the seconds until the minute summaries, for which all of the week is late,
+have it. Completeness: the run ends only when all 2 x 168 windows have the exact number and sum, and
+then nothing more may be late; the summaries must have every reading once. Everything shares the
+machine, broker, Kafka, Spark and devices. `python -m tests.bench.bench_returning [--runs 1] [--json
+FILE]`
 """
 
 from __future__ import annotations
@@ -26,7 +29,16 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.summaries.summary import Record
 from edgewake.protocol import topics
 from edgewake.simulators.clients import Event, Follower
-from tests.bench.bench_latency import FIRST_S, SQL, WARM_UP_S, WINDOW_MS, Devices, Load, Stopwatch, next_window
+from tests.bench.bench_latency import (
+    FIRST_S,
+    SQL,
+    WARM_UP_S,
+    WINDOW_MS,
+    Devices,
+    Load,
+    Stopwatch,
+    next_window,
+)
 from tests.bench.figures import Found, percentile, run
 from tests.story.system import System, until
 
@@ -72,16 +84,24 @@ class Week:
     def lines(self) -> bytes:
         """For the file that the agent follows."""
         times = range(self._start_ms, self._start_ms + WEEK_MS, EVERY_MS)
-        return b"".join(orjson.dumps({"t": t, "at": 0.0, "speed": self._speed(t)}) + b"\n" for t in times)
+        return b"".join(
+            orjson.dumps({"t": t, "at": 0.0, "speed": self._speed(t)}) + b"\n" for t in times
+        )
 
     def on_event(self, _client: str, event: Event) -> None:
         if event.name != "message":
             return
         row = orjson.loads(event.data)
         query = row.get("query")
-        if query in self._right and row["window_start"] in self._wanted and row.get("device", self.device) == self.device:
+        if (
+            query in self._right
+            and row["window_start"] in self._wanted
+            and row.get("device", self.device) == self.device
+        ):
             is_right = (row.get("readings"), row.get("total")) == self._wanted[row["window_start"]]
-            (self._right[query].add if is_right else self._right[query].discard)(row["window_start"])
+            (self._right[query].add if is_right else self._right[query].discard)(
+                row["window_start"]
+            )
         elif row.get("late_query") in self._right:
             self.late += row["readings"]
 
@@ -109,7 +129,10 @@ class Summed:
         while messages := self._consumer.consume(1_000, 0.05):
             for message in messages:
                 record = Record.decode(message.value())
-                if record.series.field == self._field and self._span_ms[0] <= record.start_ms < self._span_ms[1]:
+                if (
+                    record.series.field == self._field
+                    and self._span_ms[0] <= record.start_ms < self._span_ms[1]
+                ):
                     self._found[message.key()] = record.summary.readings
         return sum(self._found.values())
 
@@ -140,7 +163,9 @@ async def _measure(folder: Path, found: Found) -> None:
         try:
             await until(lambda: watch.rows, "first rows", timeout_s=FIRST_S)
             await asyncio.sleep(WARM_UP_S)
-            hours = Follower("hours", system.servers, [OWN, ALL, "late_readings"], week.on_event, start="latest")
+            hours = Follower(
+                "hours", system.servers, [OWN, ALL, "late_readings"], week.on_event, start="latest"
+            )
             hours.wake()
             first_ms = next_window()
             await asyncio.sleep(BEFORE_S)
@@ -154,14 +179,18 @@ async def _measure(folder: Path, found: Found) -> None:
             await _live(devices, watch, first_ms, "meanwhile and 20 s after", found)
             await hours.sleep()
             await _summed(system, week)
-            found["a week at once by 1 of 100 devices: until it is in the minute summaries", "s", None].append(time.monotonic() - start_s)
+            found[
+                "a week at once by 1 of 100 devices: until it is in the minute summaries", "s", None
+            ].append(time.monotonic() - start_s)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
             await live.sleep()
         assert week.is_right()
         assert not week.late, f"{week.late} readings were late for windows that stay open"
-        found["a week at once by 1 of 100 devices: until all its windows are right", "s", GOAL_S].append(took_s)
+        found[
+            "a week at once by 1 of 100 devices: until all its windows are right", "s", GOAL_S
+        ].append(took_s)
 
 
 async def _summed(system: System, week: Week) -> None:
@@ -180,7 +209,9 @@ async def _live(devices: Devices, watch: Stopwatch, first_ms: int, when: str, fo
     values = await watch.windows_s(devices, first_ms, next_window() - WINDOW_MS)
     for percent in (50, 99):
         goal = LIVE_GOAL_MS if percent == 99 else None
-        found[f"live devices: complete window after its end, {when}, p{percent}", "ms", goal].append(percentile(values, percent) * 1000)
+        found[
+            f"live devices: complete window after its end, {when}, p{percent}", "ms", goal
+        ].append(percentile(values, percent) * 1000)
 
 
 if __name__ == "__main__":

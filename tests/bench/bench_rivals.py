@@ -1,16 +1,21 @@
-"""Three ways from a device's local broker to the cloud's, through one outage: our agent, ThingsBoard's gateway, Mosquitto as a bridge.
+"""Three ways from a device's local broker to the cloud's, through one outage: our agent,
+ThingsBoard's gateway, Mosquitto as a bridge.
 
-`python -m tests.bench.bench_rivals [--runs 1] [--rate 100] [--seconds 30] [--json FILE]`. Readings of three fields are published with QoS 1
-to a Mosquitto on the device, evenly; *accepted* is what it confirmed. From there each carries them to a second Mosquitto, the cloud's, by a
-proxy which for the middle of the run passes on nothing, without closing a connection, as when a radio link is gone; then it is whole again.
-In the middle of the outage the carrier is killed with -9 and started again. *Lost* was accepted after its first reading had come, and never
-came; *twice* came more than once to whoever subscribes in the cloud (for the agent: after its frames' numbers were looked at, as the
-sequencer does). *Drain*: from the end of the outage to the last of what waited then and came. Memory: the largest resident size, with
-children. All on one machine, plain TCP, one after the other.
+`python -m tests.bench.bench_rivals [--runs 1] [--rate 100] [--seconds 30] [--json FILE]`. Readings
+of three fields are published with QoS 1 to a Mosquitto on the device, evenly; *accepted* is what it
+confirmed. From there each carries them to a second Mosquitto, the cloud's, by a proxy which for the
+middle of the run passes on nothing, without closing a connection, as when a radio link is gone;
+then it is whole again. In the middle of the outage the carrier is killed with -9 and started again.
+*Lost* was accepted after its first reading had come, and never came; *twice* came more than once to
+whoever subscribes in the cloud (for the agent: after its frames' numbers were looked at, as the
+sequencer does). *Drain*: from the end of the outage to the last of what waited then and came.
+Memory: the largest resident size, with children. All on one machine, plain TCP, one after the
+other.
 
-Settings, the best that their documents offer for not losing: agent as it comes. Gateway: storage `sqlite`, its session at the local broker
-kept (no clean start), QoS 1, no delay between packs, rate limits off; installed by pip into an environment of its own. Bridge: persistence
-with a snapshot a second, no bound of its queue, no clean session, QoS 1, MQTT 3.1.1 (in MQTT 5 its version
+Settings, the best that their documents offer for not losing: agent as it comes. Gateway: storage
+`sqlite`, its session at the local broker kept (no clean start), QoS 1, no delay between packs, rate
+limits off; installed by pip into an environment of its own. Bridge: persistence with a snapshot a
+second, no bound of its queue, no clean session, QoS 1, MQTT 3.1.1 (in MQTT 5 its version
 2.0.11, without a bound in flight, sends a receive maximum of 0, which every broker refuses).
 """
 
@@ -33,7 +38,17 @@ import orjson
 import psutil
 
 from edgewake.protocol.mqtt import PacketReader
-from tests.bench.carriers import ANSWERED, ASKED, NO_LIMITS, TOPIC, Carrier, agent, bridge, gateway, install_gateway
+from tests.bench.carriers import (
+    ANSWERED,
+    ASKED,
+    NO_LIMITS,
+    TOPIC,
+    Carrier,
+    agent,
+    bridge,
+    gateway,
+    install_gateway,
+)
 from tests.bench.figures import Found, rss_mib, run
 from tests.edge.peer import Peer
 from tests.services import run_mosquitto
@@ -102,7 +117,9 @@ async def radio_to(target: int) -> AsyncIterator[Radio]:
 
 
 class Client(asyncio.Protocol):
-    """An MQTT client of the bench: publishes numbered readings until each is confirmed, or collects what comes."""
+    """An MQTT client of the bench: publishes numbered readings until each is confirmed, or collects
+    what comes.
+    """
 
     def __init__(self, port: int, *, collects: Callable[[str, bytes], None] | None = None) -> None:
         self._port, self._collects = port, collects
@@ -120,7 +137,9 @@ class Client(asyncio.Protocol):
         while not self.ready.is_set():
             self._reader = PacketReader()
             with contextlib.suppress(OSError, TimeoutError):
-                await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self._port)
+                await asyncio.get_running_loop().create_connection(
+                    lambda: self, "127.0.0.1", self._port
+                )
                 async with asyncio.timeout(5):
                     await self.ready.wait()
                 return
@@ -130,13 +149,21 @@ class Client(asyncio.Protocol):
         """With QoS 1; it is accepted when the broker confirms it."""
         self._packet_id = self._packet_id % 65_000 + 1
         self.unacked[self._packet_id] = n
-        payload = orjson.dumps({"n": n, "ts": self._began_ms + n, "speed_kmh": 50 + n % 17, "state": "moving"})
-        self._write(mqtt5.PublishPacket(TOPIC, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=self._packet_id))
+        payload = orjson.dumps(
+            {"n": n, "ts": self._began_ms + n, "speed_kmh": 50 + n % 17, "state": "moving"}
+        )
+        self._write(
+            mqtt5.PublishPacket(
+                TOPIC, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=self._packet_id
+            )
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._write(mqtt5.ConnectPacket(f"bench-{self._port}-{self._collects is None}", clean_start=True))
+        self._write(
+            mqtt5.ConnectPacket(f"bench-{self._port}-{self._collects is None}", clean_start=True)
+        )
 
     def connection_lost(self, error: Exception | None) -> None:
         self.ready.clear()
@@ -148,7 +175,11 @@ class Client(asyncio.Protocol):
                     if self._collects is None:
                         self.ready.set()
                     else:
-                        self._write(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter("#", max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
+                        self._write(
+                            mqtt5.SubscribePacket(
+                                1, [mqtt5.TopicFilter("#", max_qos=mqtt5.QoS.AT_LEAST_ONCE)]
+                            )
+                        )
                 case mqtt5.SubAckPacket():
                     self.ready.set()
                 case mqtt5.PubAckPacket():
@@ -159,14 +190,24 @@ class Client(asyncio.Protocol):
                     assert self._collects is not None
                     self._collects(packet.topic, packet.payload)
                     if packet.topic.startswith(ASKED):
-                        self._write(mqtt5.PublishPacket(ANSWERED + packet.topic.removeprefix(ASKED), orjson.dumps(NO_LIMITS)))
+                        self._write(
+                            mqtt5.PublishPacket(
+                                ANSWERED + packet.topic.removeprefix(ASKED), orjson.dumps(NO_LIMITS)
+                            )
+                        )
 
     def close(self) -> None:
         """Without a word."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _write(self, packet: mqtt5.ConnectPacket | mqtt5.SubscribePacket | mqtt5.PubAckPacket | mqtt5.PublishPacket) -> None:
+    def _write(
+        self,
+        packet: mqtt5.ConnectPacket
+        | mqtt5.SubscribePacket
+        | mqtt5.PubAckPacket
+        | mqtt5.PublishPacket,
+    ) -> None:
         assert self._transport is not None
         self._transport.write(packet.write())
 
@@ -191,16 +232,28 @@ async def publish(client: Client, rate: int, over: asyncio.Event) -> None:
             for n in again:
                 client.publish(n)
         due = int((time.monotonic() - begin_s) * rate)
-        while not over.is_set() and count < due and len(client.unacked) < UNACKED_MAX and client.ready.is_set():
+        while (
+            not over.is_set()
+            and count < due
+            and len(client.unacked) < UNACKED_MAX
+            and client.ready.is_set()
+        ):
             client.publish(count)
             count += 1
         await asyncio.sleep(0.01)
 
 
 async def through_an_outage(
-    carrier: Carrier, radio: Radio, client: Client, came: Callable[[], Counter[int]], rate: int, seconds: float
+    carrier: Carrier,
+    radio: Radio,
+    client: Client,
+    came: Callable[[], Counter[int]],
+    rate: int,
+    seconds: float,
 ) -> Outcome:
-    """A fifth of the time whole, three fifths cut with a kill in the middle, the rest whole, then until nothing comes any more."""
+    """A fifth of the time whole, three fifths cut with a kill in the middle, the rest whole, then
+    until nothing comes any more.
+    """
     memory: list[float] = []
     over = asyncio.Event()
 
@@ -236,8 +289,14 @@ async def _end_after(seconds: float, over: asyncio.Event) -> None:
     over.set()
 
 
-async def drained(accepted: Callable[[], set[int]], came: Callable[[], Counter[int]], publishing: asyncio.Task[None]) -> float:
-    """Wait until all has come, or nothing comes any more; the seconds until the last of what waited now had come."""
+async def drained(
+    accepted: Callable[[], set[int]],
+    came: Callable[[], Counter[int]],
+    publishing: asyncio.Task[None],
+) -> float:
+    """Wait until all has come, or nothing comes any more; the seconds until the last of what waited
+    now had come.
+    """
     begin_s = drained_s = news_s = time.monotonic()
     waiting, known = accepted() - came().keys(), 0
     while not publishing.done() or not accepted() <= came().keys():
@@ -255,7 +314,10 @@ async def drained(accepted: Callable[[], set[int]], came: Callable[[], Counter[i
 
 
 async def one_run(
-    make: Callable[[Path, int], AbstractContextManager[Carrier]], folder: Path, rate: int, seconds: float
+    make: Callable[[Path, int], AbstractContextManager[Carrier]],
+    folder: Path,
+    rate: int,
+    seconds: float,
 ) -> tuple[str, Outcome]:
     """One carrier through the outage."""
     (folder / "device").mkdir(parents=True)
@@ -267,23 +329,32 @@ async def one_run(
                     count: Callable[[], Counter[int]] = lambda: came  # noqa: E731
                     if carrier.name == "edgewake agent":
                         peer = await stack.enter_async_context(Peer(cloud.port))
-                        count = lambda: Counter(row["n"] for row in peer.kept.readings("bench", "speed"))  # type: ignore[misc]  # noqa: E731
+                        count = lambda: Counter(  # noqa: E731
+                            row["n"] for row in peer.kept.readings("bench", "speed")
+                        )  # type: ignore[misc]
                     else:
-                        collector = Client(cloud.port, collects=lambda _topic, payload: came.update(carrier.numbers(payload)))
+                        collector = Client(
+                            cloud.port,
+                            collects=lambda _topic, payload: came.update(carrier.numbers(payload)),
+                        )
                         await collector.connect()
                         stack.callback(collector.close)
                     client = Client(carrier.local_port)
                     stack.callback(client.close)
                     await client.connect()
-                    return carrier.name, await through_an_outage(carrier, radio, client, count, rate, seconds)
+                    return carrier.name, await through_an_outage(
+                        carrier, radio, client, count, rate, seconds
+                    )
 
 
 LIMITS: Final = """
-The radio that goes without a word is what tells them apart: what a carrier takes for sent in those seconds is in nobody's hands.
-The bridge keeps its queue in memory and writes it down once a second (`autosave_interval`), so a kill costs it what came since.
-The gateway takes a reading out of its store a second after its MQTT client has it, confirmed or not (its issue 2157), and a kill costs
-it all of those. It also lets the last of several readings of one millisecond win; these have a time each. To a broker that is no
-ThingsBoard it sends nothing until its first question, for limits, is answered: the bench answers that there are none.
+The radio that goes without a word is what tells them apart: what a carrier takes for sent in those
+seconds is in nobody's hands. The bridge keeps its queue in memory and writes it down once a second
+(`autosave_interval`), so a kill costs it what came since. The gateway takes a reading out of its
+store a second after its MQTT client has it, confirmed or not (its issue 2157), and a kill costs it
+all of those. It also lets the last of several readings of one millisecond win; these have a time
+each. To a broker that is no ThingsBoard it sends nothing until its first question, for limits, is
+answered: the bench answers that there are none.
 """
 
 
@@ -295,7 +366,10 @@ def measure(folder: Path, runs: int, rate: int = 100, seconds: int = 30) -> Foun
         python = install_gateway(folder / "gateway")
         carriers.append(lambda into, cloud: gateway(python, into, cloud))
     except (subprocess.SubprocessError, OSError) as error:
-        print(f"thingsboard-gateway could not be had: {getattr(error, 'stderr', b'') or error!r}", file=sys.stderr)
+        print(
+            f"thingsboard-gateway could not be had: {getattr(error, 'stderr', b'') or error!r}",
+            file=sys.stderr,
+        )
     for i in range(runs):
         for at, make in enumerate(carriers):
             name, outcome = asyncio.run(one_run(make, folder / f"{i}-{at}", rate, seconds))

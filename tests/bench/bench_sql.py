@@ -1,9 +1,11 @@
 """How long SQL over the lake takes, in DuckDB and in Spark, on the same files with the same sums.
 
-Two million readings, a day of 1000 devices, lie in files of 200,000, as the lake writes them. Asked are: three figures of each device
-over all of it; windows of a minute of one device; the last ten readings. Each by DuckDB as `POST /v1/sql` asks it (files bound, closed
-against the rest), by a child process with its start, and by Spark on local[2], warm and with the start of its session. Checked: every row
-counted, both engines' sums equal. `python -m tests.bench.bench_sql [--runs 5] [--json FILE]`
+Two million readings, a day of 1000 devices, lie in files of 200,000, as the lake writes them. Asked
+are: three figures of each device over all of it; windows of a minute of one device; the last ten
+readings. Each by DuckDB as `POST /v1/sql` asks it (files bound, closed against the rest), by a
+child process with its start, and by Spark on local[2], warm and with the start of its session.
+Checked: every row counted, both engines' sums equal. `python -m tests.bench.bench_sql [--runs 5]
+[--json FILE]`
 """
 
 from __future__ import annotations
@@ -40,16 +42,28 @@ DEVICES: Final = 1000
 STEP_MS: Final = 86_400_000 // ROWS
 T0: Final = 1_790_000_000_000
 SOURCE: Final = Source("ew.s.bench", Kind.STREAM, "bench")
-FIELDS: Final = {"speed": ColumnType.NUMBER, "level": ColumnType.NUMBER, "on_road": ColumnType.BOOLEAN}
+FIELDS: Final = {
+    "speed": ColumnType.NUMBER,
+    "level": ColumnType.NUMBER,
+    "on_road": ColumnType.BOOLEAN,
+}
 QUESTIONS: Final = {
     "figures of each device": "SELECT device, count(*) AS n, avg(speed), max(level) FROM bench GROUP BY device",
-    "minutes of one device": "SELECT date_trunc('minute', t) AS minute, count(*) AS n FROM bench WHERE device = 'dev-7' GROUP BY 1",
+    "minutes of one device": (
+        "SELECT date_trunc('minute', t) AS minute, count(*) AS n FROM bench WHERE device = "
+        "'dev-7' GROUP BY 1"
+    ),
     "the last ten readings": "SELECT device, t, 1 AS n FROM bench ORDER BY t DESC LIMIT 10",
 }
-COUNTS: Final = {"figures of each device": ROWS, "minutes of one device": ROWS // DEVICES, "the last ten readings": 10}
+COUNTS: Final = {
+    "figures of each device": ROWS,
+    "minutes of one device": ROWS // DEVICES,
+    "the last ten readings": 10,
+}
 RIVALS: Final[dict[str, list[float]]] = {}
 LIMITS: Final = (
-    "A question alone is ruled by the start of its process and its libraries; from a hundred million readings on by reading Parquet."
+    "A question alone is ruled by the start of its process and its libraries; from a hundred "
+    "million readings on by reading Parquet."
 )
 
 
@@ -95,24 +109,43 @@ def by_duckdb(folder: Path, files: Sequence[File]) -> Callable[[str], list[dict[
 
 
 def child_s(folder: Path) -> float:
-    """Seconds of a whole child that answers a question about nothing: what each question pays beside its work."""
+    """Seconds of a whole child that answers a question about nothing: what each question pays
+    beside its work.
+    """
     job = {"question": {"sql": "SELECT 1"}, "lake_dir": str(folder), "kafka": {}}
     began = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "edgewake.cloud.lake.child"], input=orjson.dumps(job), capture_output=True, check=True
+        [sys.executable, "-P", "-m", "edgewake.cloud.lake.child"],
+        input=orjson.dumps(job),
+        capture_output=True,
+        check=True,
     )
     assert orjson.loads(done.stdout)["rows"] == [[1]]
     return time.perf_counter() - began
 
 
-def by_spark(folder: Path, files: Sequence[File]) -> tuple[Callable[[str], list[dict[str, Any]]], float]:
+def by_spark(
+    folder: Path, files: Sequence[File]
+) -> tuple[Callable[[str], list[dict[str, Any]]], float]:
     """Asks Spark; and the seconds that its session took to start."""
     began = time.perf_counter()
-    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "1g")
-    spark = session.config("spark.sql.shuffle.partitions", "2").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+    )
+    spark = (
+        session.config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
     spark.sparkContext.setLogLevel("ERROR")
-    spark.read.parquet(*[str(folder / file.path) for file in files]).createOrReplaceTempView("bench")
-    return lambda sql: [row.asDict() for row in spark.sql(sql).collect()], time.perf_counter() - began
+    spark.read.parquet(*[str(folder / file.path) for file in files]).createOrReplaceTempView(
+        "bench"
+    )
+    return lambda sql: [
+        row.asDict() for row in spark.sql(sql).collect()
+    ], time.perf_counter() - began
 
 
 def timed(ask: Callable[[str], list[dict[str, Any]]], question: str, runs: int) -> list[float]:
@@ -128,8 +161,23 @@ def timed(ask: Callable[[str], list[dict[str, Any]]], question: str, runs: int) 
 
 def gathered_rows_s() -> float:
     """Readings a second from Kafka's bytes to a durable file: frames of 100."""
-    body = encode(Frame(1, 1, 1, list(range(T0, T0 + 100)), {"speed": [50.5] * 100, "level": [0.25] * 100, "on_road": [True] * 100}))
-    value = records.encode(device="dev-1", stream="bench", mode=Mode.ACK, sent_at=None, received_at=T0, frame_bytes=body)
+    body = encode(
+        Frame(
+            1,
+            1,
+            1,
+            list(range(T0, T0 + 100)),
+            {"speed": [50.5] * 100, "level": [0.25] * 100, "on_road": [True] * 100},
+        )
+    )
+    value = records.encode(
+        device="dev-1",
+        stream="bench",
+        mode=Mode.ACK,
+        sent_at=None,
+        received_at=T0,
+        frame_bytes=body,
+    )
     with tempfile.TemporaryDirectory() as folder:
         gathered, began = Gathered(Kind.STREAM), time.perf_counter()
         for offset in range(FILE_ROWS // 100):
@@ -155,9 +203,15 @@ def measure(folder: Path, runs: int) -> Found:
     RIVALS[name] = [start_s * 1000]
     figures = found["SQL: 2 M readings, figures of each device (rival: Spark, warm)", "ms", None]
     whole = [start + asked for start, asked in zip(found[name, "ms", None], figures, strict=True)]
-    found["SQL: a day of 1000 devices, figures of each, with the start of its process", "ms", 1000] = whole
-    found["lake: from records to a durable file", "readings/s", None] = [gathered_rows_s() for _ in range(runs)]
-    found["lake: size of a reading with three fields", "bytes/reading", None] = [sum(file.bytes for file in files) / ROWS]
+    found[
+        "SQL: a day of 1000 devices, figures of each, with the start of its process", "ms", 1000
+    ] = whole
+    found["lake: from records to a durable file", "readings/s", None] = [
+        gathered_rows_s() for _ in range(runs)
+    ]
+    found["lake: size of a reading with three fields", "bytes/reading", None] = [
+        sum(file.bytes for file in files) / ROWS
+    ]
     return found
 
 

@@ -1,16 +1,21 @@
-"""How many events a second an access server delivers to 1000 clients, how old they are on arrival, and what it costs.
+"""How many events a second an access server delivers to 1000 clients, how old they are on arrival,
+and what it costs.
 
-Method. Kafka, the server, the readers (one process) and the writer share the machine; loopback, no TLS, no proxy. Readers connect and
-read from the latest event on; a figure is the mean of 8 s after 2 s. Every client's events are counted and compared with its first and
-last number, and ten clients compare every number with the one before: what is missing or repeated fails the benchmark. Events that
-arrive within 20 ms are written to a client together, so writes a second stand beside events a second.
+Method. Kafka, the server, the readers (one process) and the writer share the machine; loopback, no
+TLS, no proxy. Readers connect and read from the latest event on; a figure is the mean of 8 s after
+2 s. Every client's events are counted and compared with its first and last number, and ten clients
+compare every number with the one before: what is missing or repeated fails the benchmark. Events
+that arrive within 20 ms are written to a client together, so writes a second stand beside events a
+second.
 
-"one subscription" is the best case: one filtering and one encoding for all. With 100 and 1000 different filters (all pass every event)
-there are as many of both. "offered" is what is written to Kafka times the clients; where less is delivered, that is the server's, or
-the readers', limit, and clients fall behind without losing anything.
+"one subscription" is the best case: one filtering and one encoding for all. With 100 and 1000
+different filters (all pass every event) there are as many of both. "offered" is what is written to
+Kafka times the clients; where less is delivered, that is the server's, or the readers', limit, and
+clients fall behind without losing anything.
 
-Rivals in the same run, with the same readers: sse-starlette with bytes made ready once and joined as ours are, and nchan under nginx
-(Debian's libnginx-mod-nchan, which `python -m tests.needs` installs). They filter nothing and sign no cursor.
+Rivals in the same run, with the same readers: sse-starlette with bytes made ready once and joined
+as ours are, and nchan under nginx (Debian's libnginx-mod-nchan, which `python -m tests.needs`
+installs). They filter nothing and sign no cursor.
 
 `python -m tests.bench.bench_sse [--runs 3] [--json FILE]`
 """
@@ -35,28 +40,36 @@ from tests.needs import nginx_with_nchan
 from tests.services import Process, free_ports, port_is_open, run_kafka, wait_until
 
 LIMITS: Final = """
-Server, 1000 readers, Kafka and writer share two processors. The readers, one process of Python, take as much as the server, so they end the
-increase of deliveries before the server does; beside other work on the machine both fall. An age holds half a tick (20 ms), the time until
-all 1000 connections are written, and the readers' own wait for a processor.
+Server, 1000 readers, Kafka and writer share two processors. The readers, one process of Python,
+take as much as the server, so they end the increase of deliveries before the server does; beside
+other work on the machine both fall. An age holds half a tick (20 ms), the time until all 1000
+connections are written, and the readers' own wait for a processor.
 """
 CLIENTS = 1000
 SETTLE_S, SECONDS = 2.0, 8.0
 STREAM = "bench_sse"
 CALM, BUSY, OVER = 400, 1200, 4000
-"""Events a second that are written: an ordinary load for the latency, one past the floor, and more than can be delivered."""
+"""Events a second that are written: an ordinary load for the latency, one past the floor, and more
+than can be delivered."""
 DIFFERENT = ((1, OVER), (100, BUSY), (1000, CALM))
-"""How many different subscriptions, and the events a second that are more than is delivered with so many."""
+"""How many different subscriptions, and the events a second that are more than is delivered with so
+many."""
 FLOOR, RSS_MIB_MAX, AGE_P99_MS_MAX = 500_000, 150, 100
 
 THROUGHPUT = f"deliveries to {CLIENTS} clients, one subscription, offered {OVER * CLIENTS:,}"
 
 
 def measure(folder: Path, runs: int, *, theirs: dict[str, list[float]]) -> Found:
-    """Start what is needed, run, and stop it again. `theirs`: name → what the rivals did in each run."""
+    """Start what is needed, run, and stop it again.
+
+    `theirs`: name → what the rivals did in each run.
+    """
     nginx_with_nchan()
     found: Found = defaultdict(list)
     with run_kafka(folder / "kafka") as node:
-        topic_admin.ensure_topics(KafkaConfig(bootstrap=node.bootstrap, partitions=1), [topics.stream_topic(STREAM)])
+        topic_admin.ensure_topics(
+            KafkaConfig(bootstrap=node.bootstrap, partitions=1), [topics.stream_topic(STREAM)]
+        )
         for i in range(runs):
             _measure_latency(folder / f"run-{i}", node.bootstrap, found)
             for different, rate in DIFFERENT:
@@ -74,27 +87,53 @@ def _measure_latency(folder: Path, bootstrap: str, found: Found) -> None:
                 figures = readers.measure(SECONDS, process.pid)
                 memory = rss_mib(process.pid)
                 readers.assert_complete()
-            found[f"age on arrival, {CLIENTS} clients, {rate} events/s, p50", "ms", None].append(figures["p50_ms"])
-            found[f"age on arrival, {CLIENTS} clients, {rate} events/s, p99", "ms", most].append(figures["p99_ms"])
-            found[f"server's memory with {CLIENTS} clients, {rate} events/s", "MiB", RSS_MIB_MAX].append(memory)
+            found[f"age on arrival, {CLIENTS} clients, {rate} events/s, p50", "ms", None].append(
+                figures["p50_ms"]
+            )
+            found[f"age on arrival, {CLIENTS} clients, {rate} events/s, p99", "ms", most].append(
+                figures["p99_ms"]
+            )
+            found[
+                f"server's memory with {CLIENTS} clients, {rate} events/s", "MiB", RSS_MIB_MAX
+            ].append(memory)
 
 
-def _measure_capacity(folder: Path, bootstrap: str, different: int, rate: int, found: Found) -> None:
+def _measure_capacity(
+    folder: Path, bootstrap: str, different: int, rate: int, found: Found
+) -> None:
     query = f"?where=n%20%3E%20-1%20-%20{{k%{different}}}" if different > 1 else ""
-    name = THROUGHPUT if different == 1 else f"deliveries to {CLIENTS} clients, {different} subscriptions, offered {rate * CLIENTS:,}"
-    with access(folder, bootstrap, hub="views_max = 2000") as (process, port), writing(bootstrap, folder, STREAM, rate):
+    name = (
+        THROUGHPUT
+        if different == 1
+        else f"deliveries to {CLIENTS} clients, {different} subscriptions, offered "
+        f"{rate * CLIENTS:,}"
+    )
+    with (
+        access(folder, bootstrap, hub="views_max = 2000") as (process, port),
+        writing(bootstrap, folder, STREAM, rate),
+    ):
         assert process.pid is not None
         with reading(port, f"/v1/streams/{STREAM}/events{query}", CLIENTS) as readers:
             time.sleep(SETTLE_S)
             figures = readers.measure(SECONDS, process.pid)
             readers.assert_complete()
-        found[name, "deliveries/s", FLOOR if different == 1 else None].append(figures["deliveries_per_s"])
-        found[f"{different} subscriptions: writes", "writes/s", None].append(figures["writes_per_s"])
-        found[f"{different} subscriptions: processor time of a delivery", "µs", None].append(figures["cpu_us"])
-        found[f"{different} subscriptions: share of a processor", "%", None].append(100 * figures["cpu_share"])
+        found[name, "deliveries/s", FLOOR if different == 1 else None].append(
+            figures["deliveries_per_s"]
+        )
+        found[f"{different} subscriptions: writes", "writes/s", None].append(
+            figures["writes_per_s"]
+        )
+        found[f"{different} subscriptions: processor time of a delivery", "µs", None].append(
+            figures["cpu_us"]
+        )
+        found[f"{different} subscriptions: share of a processor", "%", None].append(
+            100 * figures["cpu_share"]
+        )
 
 
-def _measure_rivals(folder: Path, bootstrap: str, found: Found, theirs: dict[str, list[float]]) -> None:
+def _measure_rivals(
+    folder: Path, bootstrap: str, found: Found, theirs: dict[str, list[float]]
+) -> None:
     with _starlette(folder, bootstrap) as (pid, port):
         figures = _read_rival(folder, bootstrap, pid, port, OVER)
         theirs[THROUGHPUT].append(figures["deliveries_per_s"])
@@ -102,20 +141,33 @@ def _measure_rivals(folder: Path, bootstrap: str, found: Found, theirs: dict[str
         theirs["1 subscriptions: processor time of a delivery"].append(figures["cpu_us"])
     with _nchan(folder, bootstrap) as (pid, port):
         figures = _read_rival(folder, bootstrap, pid, port, OVER)
-        found["nchan under nginx: deliveries, same load", "deliveries/s", None].append(figures["deliveries_per_s"])
-        found["nchan under nginx: processor time of a delivery", "µs", None].append(figures["cpu_us"])
+        found["nchan under nginx: deliveries, same load", "deliveries/s", None].append(
+            figures["deliveries_per_s"]
+        )
+        found["nchan under nginx: processor time of a delivery", "µs", None].append(
+            figures["cpu_us"]
+        )
 
 
 def _read_rival(folder: Path, bootstrap: str, pid: int, port: int, rate: int) -> dict[str, float]:
     with writing(bootstrap, folder, STREAM, rate), reading(port, "/events", CLIENTS) as readers:
         time.sleep(SETTLE_S)
-        return readers.measure(SECONDS, pid)  # not checked for completeness: their queues drop what is too much
+        return readers.measure(
+            SECONDS, pid
+        )  # not checked for completeness: their queues drop what is too much
 
 
 @contextmanager
 def _starlette(folder: Path, bootstrap: str) -> Iterator[tuple[int, int]]:
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "tests.bench.sse_rival", bootstrap, topics.stream_topic(STREAM), str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.sse_rival",
+        bootstrap,
+        topics.stream_topic(STREAM),
+        str(port),
+    ]
     with Process(command, folder / "rival.log") as process:
         wait_until(lambda: port_is_open(port), "the rival serves")
         assert process.pid is not None
@@ -125,7 +177,15 @@ def _starlette(folder: Path, bootstrap: str) -> Iterator[tuple[int, int]]:
 @contextmanager
 def _nchan(folder: Path, bootstrap: str) -> Iterator[tuple[int, int]]:
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "tests.bench.sse_nchan", bootstrap, topics.stream_topic(STREAM), str(port), str(folder / "nchan")]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.sse_nchan",
+        bootstrap,
+        topics.stream_topic(STREAM),
+        str(port),
+        str(folder / "nchan"),
+    ]
     with Process(command, folder / "nchan.log") as process:
         process.wait_for("nginx ")
         wait_until(lambda: port_is_open(port), "nginx serves")

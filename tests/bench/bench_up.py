@@ -1,13 +1,17 @@
-"""Waiting as a user does: a cold and warm starts of the demo until windowed results, a query added, Ctrl-C.
+"""Waiting as a user does: a cold and warm starts of the demo until windowed results, a query added,
+Ctrl-C.
 
-`python -m tests.bench.bench_up [--runs 3] [--json FILE]`: a fresh clone in an empty folder with empty caches (Debian's packages are there)
-does what `make demo` does on free ports; the cold start is one run, then come as many warm ones on the same data.
+`python -m tests.bench.bench_up [--runs 3] [--json FILE]`: a fresh clone in an empty folder with
+empty caches (Debian's packages are there) does what `make demo` does on free ports; the cold start
+is one run, then come as many warm ones on the same data.
 
-A result is a row of a window, `final` or not; an event that only tells where the stream stands is none. A query's time begins with the
-start of `edgewake query add` and ends when an SSE client that asks for its results from the earliest on has the first row. It is taken on
-a stream whose lane runs already (20 readings a second), on a calm one (one a second), and on one that has no lane yet. In between is told
-when the operations API knew the query. `tail` begins when `query add` has ended, as in a shell, shows what comes from then on, and
-its own start is counted. Every wait sees a real row, or the benchmark fails.
+A result is a row of a window, `final` or not; an event that only tells where the stream stands is
+none. A query's time begins with the start of `edgewake query add` and ends when an SSE client that
+asks for its results from the earliest on has the first row. It is taken on a stream whose lane runs
+already (20 readings a second), on a calm one (one a second), and on one that has no lane yet. In
+between is told when the operations API knew the query. `tail` begins when `query add` has ended, as
+in a shell, shows what comes from then on, and its own start is counted. Every wait sees a real row,
+or the benchmark fails.
 """
 
 from __future__ import annotations
@@ -57,8 +61,18 @@ FAST: Final = {
     "where": "WHERE speed_kmh > 50",
     "key": "device",
 }
-LOAD: Final = {"select": "device, max(cpu_percent) AS most", "stream": "host_metrics", "where": "", "key": "device"}
-PARTS: Final = {"select": "part, count(*) AS times, max(rss_mib) AS most", "stream": "part_status", "where": "", "key": "part"}
+LOAD: Final = {
+    "select": "device, max(cpu_percent) AS most",
+    "stream": "host_metrics",
+    "where": "",
+    "key": "device",
+}
+PARTS: Final = {
+    "select": "part, count(*) AS times, max(rss_mib) AS most",
+    "stream": "part_status",
+    "where": "",
+    "key": "part",
+}
 
 
 def measure(folder: Path, runs: int) -> Found:
@@ -68,11 +82,19 @@ def measure(folder: Path, runs: int) -> Found:
     environment = {"XDG_CACHE_HOME": str(folder / "cache"), "PIP_NO_CACHE_DIR": "1"}
     began = time.monotonic()
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-    subprocess.run(["make", "--silent", ".venv/installed-demo"], cwd=clone, env=os.environ | environment, check=True)
+    subprocess.run(
+        ["make", "--silent", ".venv/installed-demo"],
+        cwd=clone,
+        env=os.environ | environment,
+        check=True,
+    )
     base = free_ports(1)[0]
     for i in range(runs + 1):
         process = Process(
-            [".venv/bin/edgewake", "up", "--data", "./data", "--port-base", str(base)], folder / f"{i}.log", env=environment, cwd=clone
+            [".venv/bin/edgewake", "up", "--data", "./data", "--port-base", str(base)],
+            folder / f"{i}.log",
+            env=environment,
+            cwd=clone,
         )
         began = began if i == 0 else time.monotonic()
         with process:
@@ -102,24 +124,41 @@ class _Queries:
     def __init__(self, process: Process, clone: Path, base: int) -> None:
         self._process, self._clone, self._base = process, clone, base
         key = (clone / "data/secrets/ops.key").read_text().strip()
-        self._ops = httpx.Client(base_url=f"http://127.0.0.1:{base + 2}", headers={"authorization": f"Bearer {key}"})
+        self._ops = httpx.Client(
+            base_url=f"http://127.0.0.1:{base + 2}", headers={"authorization": f"Bearer {key}"}
+        )
 
     def measure(self, number: int, found: Found) -> None:
-        """One on each kind of stream; the last is removed again, so that the next start's is the first one of its stream, too."""
+        """One on each kind of stream; the last is removed again, so that the next start's is the
+        first one of its stream, too.
+        """
         self._time(f"fast_{number}", FAST, found, "")
         self._time(f"load_{number}", LOAD, found, ", calm stream")
         self._time(f"parts_{number}", PARTS, found, ", stream without a lane")
         self._command("query", *self._to_ops(), "remove", f"parts_{number}")
         began = time.monotonic()
         self._add(f"seen_{number}", FAST)
-        self._command("tail", "--server", f"http://127.0.0.1:{self._base}", "--json", "--count", "1", f"seen_{number}")
-        _note(found, "query add, then tail, to the first row that it prints", time.monotonic() - began)
+        self._command(
+            "tail",
+            "--server",
+            f"http://127.0.0.1:{self._base}",
+            "--json",
+            "--count",
+            "1",
+            f"seen_{number}",
+        )
+        _note(
+            found, "query add, then tail, to the first row that it prints", time.monotonic() - began
+        )
 
     def _time(self, name: str, query: Mapping[str, str], found: Found, kind: str) -> None:
         url = f"http://127.0.0.1:{self._base}/v1/streams/{name}/events?from=earliest"
         began = time.monotonic()
         with ThreadPoolExecutor(3) as pool:
-            known, told = pool.submit(self._await_known, name), pool.submit(_await_row, self._process, url, RESULT_S)
+            known, told = (
+                pool.submit(self._await_known, name),
+                pool.submit(_await_row, self._process, url, RESULT_S),
+            )
             self._add(name, query)
             runs = time.monotonic()
         _note(found, f"{FIRST_RESULT}{kind}", told.result() - began)
@@ -135,10 +174,18 @@ class _Queries:
         return "--ops", f"http://127.0.0.1:{self._base + 2}", "--key-file", "data/secrets/ops.key"
 
     def _command(self, *arguments: str) -> None:
-        subprocess.run([".venv/bin/edgewake", *arguments], cwd=self._clone, check=True, capture_output=True, timeout=RESULT_S)
+        subprocess.run(
+            [".venv/bin/edgewake", *arguments],
+            cwd=self._clone,
+            check=True,
+            capture_output=True,
+            timeout=RESULT_S,
+        )
 
     def _await_known(self, name: str) -> float:
-        return _await(lambda: self._ops.get(f"/v1/queries/{name}").status_code == 200, f"{name} is registered")
+        return _await(
+            lambda: self._ops.get(f"/v1/queries/{name}").status_code == 200, f"{name} is registered"
+        )
 
 
 def _await(condition: Callable[[], bool], what: str) -> float:
@@ -151,12 +198,16 @@ def _await(condition: Callable[[], bool], what: str) -> float:
 
 
 def _await_row(process: Process, url: str, timeout_s: float) -> float:
-    """When an SSE stream showed a row of a window, monotonic seconds; the server and the stream need not be there yet."""
+    """When an SSE stream showed a row of a window, monotonic seconds; the server and the stream
+    need not be there yet.
+    """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         assert process.is_running(), f"edgewake up ended: {process.output()[-3000:]}"
         try:
-            with httpx.stream("GET", url, timeout=httpx.Timeout(5.0, read=max(1.0, deadline - time.monotonic()))) as response:
+            with httpx.stream(
+                "GET", url, timeout=httpx.Timeout(5.0, read=max(1.0, deadline - time.monotonic()))
+            ) as response:
                 if response.status_code == 200 and any(map(_is_row, response.iter_lines())):
                     return time.monotonic()
         except httpx.HTTPError:
@@ -167,7 +218,9 @@ def _await_row(process: Process, url: str, timeout_s: float) -> float:
 
 def _is_row(line: str) -> bool:
     """Events that tell the position or the watermark have no window."""
-    return line.startswith("data: {") and "window_start" in orjson.loads(line.removeprefix("data: "))
+    return line.startswith("data: {") and "window_start" in orjson.loads(
+        line.removeprefix("data: ")
+    )
 
 
 if __name__ == "__main__":

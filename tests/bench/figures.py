@@ -1,4 +1,6 @@
-"""What the benchmarks share: figures by name, their medians, and a command line that prints them and writes them as JSON."""
+"""What the benchmarks share: figures by name, their medians, and a command line that prints them
+and writes them as JSON.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ import psutil
 from edgewake.protocol.errors import EdgewakeError
 
 Found: TypeAlias = dict[tuple[str, str, float | None], list[float]]
-"""(name, unit, bound or None) → what each run found. The bound is a floor, or a ceiling where less is better (AT_MOST)."""
+"""(name, unit, bound or None) → what each run found. The bound is a floor, or a ceiling where less
+is better (AT_MOST)."""
 
 AT_MOST = ("MiB", "ms", "s", "MB", "µs", "x", "×", "cores", "% of a core", "bytes/reading", "bytes")
 """Units of which less is better: their bound is a ceiling."""
@@ -35,10 +38,13 @@ def run(
     rivals: Mapping[str, Sequence[float]] | None = None,
     sizes: Mapping[str, int | str] | None = None,
 ) -> None:
-    """`[--runs 3] [--json FILE]`: call `measure` with an empty folder and the number of runs. `rivals`: name → the rival's runs.
+    """`[--runs 3] [--json FILE]`: call `measure` with an empty folder and the number of runs.
 
-    `sizes`: further options with their defaults, e.g. {"states": 1000000}: `--states 5000` calls `measure(…, states=5000)`. An option is of
-    its default's type; one named `rivals_only` is written `--rivals-only`.
+    `rivals`: name → the rival's runs.
+
+    `sizes`: further options with their defaults, e.g. {"states": 1000000}: `--states 5000` calls
+    `measure(…, states=5000)`. An option is of its default's type; one named `rivals_only` is
+    written `--rivals-only`.
     """
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--runs", type=int, default=3)
@@ -53,9 +59,14 @@ def run(
     except EdgewakeError as error:  # something that it needs is not here and cannot be installed
         sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
     for figure in figures:
-        bound = f"   bound {_number(figure['floor']):>11}{figure['missed']}" if figure["floor"] else ""
+        bound = (
+            f"   bound {_number(figure['floor']):>11}{figure['missed']}" if figure["floor"] else ""
+        )
         rival = f"   rival {_number(figure['rival']):>11}" if "rival" in figure else ""
-        print(f"{figure['name']:<60} {_number(figure['value']):>13} {figure['unit']:<12}{bound}{rival}")
+        print(
+            f"{figure['name']:<60} {_number(figure['value']):>13} "
+            f"{figure['unit']:<12}{bound}{rival}"
+        )
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1))
 
@@ -68,7 +79,13 @@ def _number(value: object) -> str:
 
 def _medians(found: Found, rivals: Mapping[str, Sequence[float]]) -> list[dict[str, object]]:
     return [
-        {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
+        {
+            "name": name,
+            "value": statistics.median(values),
+            "unit": unit,
+            "floor": floor,
+            "runs": values,
+        }
         | {"missed": "" if is_met(statistics.median(values), unit, floor) else " missed"}
         | ({"rival": statistics.median(rivals[name])} if name in rivals else {})
         for (name, unit, floor), values in found.items()

@@ -1,7 +1,9 @@
-"""The least that any bridge asks of Kafka: records of one reading, over all partitions of a topic, with the settings of the bridge.
+"""The least that any bridge asks of Kafka: records of one reading, over all partitions of a topic,
+with the settings of the bridge.
 
-`python -m tests.bench.kafka_only BOOTSTRAP TOPIC COUNT DEVICES` prints the seconds from the first record to the last confirmation. The
-records are made before the clock runs, and nothing is called for each confirmation.
+`python -m tests.bench.kafka_only BOOTSTRAP TOPIC COUNT DEVICES` prints the seconds from the first
+record to the last confirmation. The records are made before the clock runs, and nothing is called
+for each confirmation.
 """
 
 from __future__ import annotations
@@ -23,21 +25,44 @@ def main(bootstrap: str, topic: str, count: int, devices: int) -> float:
     """Seconds."""
     records = []
     for number, message in enumerate(reading_messages(count // devices), 1):
-        placement = [(PLACEMENT_HEADER, Placement(Discipline.NUMBERED, "wall", 0, number, number, number, 1).encode())]
+        placement = [
+            (
+                PLACEMENT_HEADER,
+                Placement(Discipline.NUMBERED, "wall", 0, number, number, number, 1).encode(),
+            )
+        ]
         for device in range(devices):
             name = f"wall-{device}"
             value = record.encode(
-                device=name, stream="wall", mode=Mode.ACK, sent_at=None, received_at=1_790_000_000_000, frame_bytes=message.payload
+                device=name,
+                stream="wall",
+                mode=Mode.ACK,
+                sent_at=None,
+                received_at=1_790_000_000_000,
+                frame_bytes=message.payload,
             )
             records.append((name, value, placement))
     failed: list[object] = []
-    more = {"linger.ms": GATHER_MS, "compression.type": "none", "queue.buffering.max.messages": 500_000, "delivery.report.only.error": True}
-    producer = clients.producer(KafkaConfig(bootstrap=bootstrap), "bench-kafka-only", **PRODUCER | more)
+    more = {
+        "linger.ms": GATHER_MS,
+        "compression.type": "none",
+        "queue.buffering.max.messages": 500_000,
+        "delivery.report.only.error": True,
+    }
+    producer = clients.producer(
+        KafkaConfig(bootstrap=bootstrap), "bench-kafka-only", **PRODUCER | more
+    )
     start = time.perf_counter()
     for i, (name, value, placement) in enumerate(records):
         while True:
             try:
-                producer.produce(topic, value, name, headers=placement, on_delivery=lambda error, _message: failed.append(error))
+                producer.produce(
+                    topic,
+                    value,
+                    name,
+                    headers=placement,
+                    on_delivery=lambda error, _message: failed.append(error),
+                )
                 break
             except BufferError:
                 producer.poll(0.01)

@@ -1,4 +1,6 @@
-"""Devices for the bridge's benchmark: each keeps a window of messages in flight and waits for the end-to-end acknowledgement of each."""
+"""Devices for the bridge's benchmark: each keeps a window of messages in flight and waits for the
+end-to-end acknowledgement of each.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,18 @@ def frame_messages(count: int) -> list[Message]:
 
 
 def agent_messages(folder: Path, count: int) -> list[Message]:
-    """Frames as an agent forms them whose source brings readings faster than it can keep them: made by its event log, with its defaults."""
+    """Frames as an agent forms them whose source brings readings faster than it can keep them: made
+    by its event log, with its defaults.
+    """
     frames: list[OutFrame] = []
-    with EventLog(folder, LogConfig(), UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=frames.extend) as events:
+    with EventLog(
+        folder,
+        LogConfig(),
+        UplinkConfig(),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        on_frames=frames.extend,
+    ) as events:
         log = events.stream("bench")
         events.start_sending()
         made: list[Message] = []
@@ -66,7 +77,9 @@ def agent_messages(folder: Path, count: int) -> list[Message]:
 
 def _frame(number: int) -> Frame:
     seq = (number - 1) * READINGS + 1
-    return Frame(1, number, seq, [T0 + (seq + i) * 1000 for i in range(READINGS)], _columns(seq, READINGS))
+    return Frame(
+        1, number, seq, [T0 + (seq + i) * 1000 for i in range(READINGS)], _columns(seq, READINGS)
+    )
 
 
 def _columns(seq: int, count: int) -> dict[str, list[Scalar]]:
@@ -79,7 +92,11 @@ def _columns(seq: int, count: int) -> dict[str, list[Scalar]]:
 def reading_messages(count: int) -> list[Message]:
     """Plain readings of about 90 bytes, numbered."""
     return [
-        Message(b'{"t":%d,"seq":%d,"speed":51.23,"lat":53.123456,"lon":-6.123456,"battery":77}' % (T0 + i, i), None)
+        Message(
+            b'{"t":%d,"seq":%d,"speed":51.23,"lat":53.123456,"lon":-6.123456,"battery":77}'
+            % (T0 + i, i),
+            None,
+        )
         for i in range(1, count + 1)
     ]
 
@@ -95,7 +112,8 @@ class Load:
     window: int
     messages: Sequence[Message]
     qos: int = 1
-    """1: with PUBACK, and each answer in a message of its own; 0: without, and answers joined, as agents send with uplink.qos = 0."""
+    """1: with PUBACK, and each answer in a message of its own; 0: without, and answers joined, as
+    agents send with uplink.qos = 0."""
     wants_answers: bool = True
     """False: the broker's PUBACK is all that a device waits for; for those who answer nobody."""
     latencies_s: list[float] = field(default_factory=list)
@@ -158,7 +176,11 @@ class _Device(asyncio.Protocol):
             match packet:
                 case mqtt5.PublishPacket():
                     assert b"rejected" not in packet.payload, packet.payload
-                    answered = [packet.correlation_data or b""] if self.load.qos else [data for data, _ in decode_joined(packet.payload)]
+                    answered = (
+                        [packet.correlation_data or b""]
+                        if self.load.qos
+                        else [data for data, _ in decode_joined(packet.payload)]
+                    )
                     self.load.acknowledged += len(answered)
                     self.load.latencies_s += [now - self.in_flight.pop(data) for data in answered]
                 case mqtt5.PubAckPacket() if not self.load.wants_answers:

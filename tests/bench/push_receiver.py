@@ -1,7 +1,9 @@
-"""The side that is woken: counts the wake-ups of each lease and when they came. `python -m tests.bench.push_receiver`
+"""The side that is woken: counts the wake-ups of each lease and when they came.
 
-Prints its port; for each line on its standard input it prints what came so far as JSON: lease → [[arrival in ms, ms when the wake-up's
-first event was written], …].
+`python -m tests.bench.push_receiver`
+
+Prints its port; for each line on its standard input it prints what came so far as JSON: lease →
+[[arrival in ms, ms when the wake-up's first event was written], …].
 """
 
 from __future__ import annotations
@@ -24,7 +26,12 @@ async def main() -> None:
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
             body = json.loads(await reader.readexactly(length))
-            came[body["lease"]].append((time.time_ns() // 1_000_000, body["events"][0]["received_at"] if body["events"] else 0))
+            came[body["lease"]].append(
+                (
+                    time.time_ns() // 1_000_000,
+                    body["events"][0]["received_at"] if body["events"] else 0,
+                )
+            )
             writer.write(ANSWER)
             await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -1,13 +1,14 @@
 """Runs every benchmark, prints one table, and writes docs/benchmarks.md and docs/benchmarks.json.
 
-`python -m tests.bench.report [--runs 3] [--only NAME …]`. A figure is the median of its runs; the last column says where it misses its
-floor; each section says how (the benchmark's own words), when and beside which load, and after its table what limits the figures (the
-benchmark's LIMITS).
+`python -m tests.bench.report [--runs 3] [--only NAME …]`. A figure is the median of its runs; the
+last column says where it misses its floor; each section says how (the benchmark's own words), when
+and beside which load, and after its table what limits the figures (the benchmark's LIMITS).
 
-Figures can be compared only where nothing else ran and all are of one revision. So a benchmark begins when the load average is at most
-LOAD_MAX, or is refused; and the page is printed whole: what was measured is kept in build/benchmarks.json, --only adds to it, and the page
-is written when every benchmark has figures of the revision that is checked out, with nothing changed in it.
-Exit code 1 where a benchmark failed, was refused, or missed a floor.
+Figures can be compared only where nothing else ran and all are of one revision. So a benchmark
+begins when the load average is at most LOAD_MAX, or is refused; and the page is printed whole: what
+was measured is kept in build/benchmarks.json, --only adds to it, and the page is written when every
+benchmark has figures of the revision that is checked out, with nothing changed in it. Exit code 1
+where a benchmark failed, was refused, or missed a floor.
 """
 
 from __future__ import annotations
@@ -41,14 +42,26 @@ DOCS = HERE.parents[1] / "docs"
 KEPT = HERE.parents[1] / "build" / "benchmarks.json"
 """What was measured, until the page is whole."""
 LOAD_MAX = 0.5
-"""Load average of the last minute above which nothing is measured: half a process that wants a processor, whatever their number. One
-that waits for nothing else shares caches and memory with what is measured, and takes a quarter of a small machine."""
+"""Load average of the last minute above which nothing is measured: half a process that wants a
+processor, whatever their number. One that waits for nothing else shares caches and memory with what
+is measured, and takes a quarter of a small machine."""
 QUIET_S = 600
-"""Seconds to wait for that: what a benchmark itself left behind in the average is gone after four minutes."""
+"""Seconds to wait for that: what a benchmark itself left behind in the average is gone after four
+minutes."""
 LOOK_S = 5
 TIMEOUT_S = 3600
 """Of a benchmark. Three runs of the slowest, with all rivals, take half of it."""
-LIBRARIES = ("confluent-kafka", "fastapi", "mqtt5", "orjson", "pydantic", "pyspark", "uvicorn", "uvloop", "zstandard")
+LIBRARIES = (
+    "confluent-kafka",
+    "fastapi",
+    "mqtt5",
+    "orjson",
+    "pydantic",
+    "pyspark",
+    "uvicorn",
+    "uvloop",
+    "zstandard",
+)
 
 
 @dataclass(frozen=True)
@@ -75,10 +88,20 @@ def benches() -> list[str]:
 
 
 def measure(name: str, runs: int) -> list[Figure]:
-    """Run one benchmark in a process of its own, so that none leaves memory or threads to the next; raises CalledProcessError."""
+    """Run one benchmark in a process of its own, so that none leaves memory or threads to the next;
+    raises CalledProcessError.
+    """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", f"tests.bench.bench_{name}", "--runs", str(runs), "--json", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            f"tests.bench.bench_{name}",
+            "--runs",
+            str(runs),
+            "--json",
+            str(out),
+        ]
         subprocess.run(command, check=True, timeout=TIMEOUT_S)
         return [figure(name, row) for row in json.loads(out.read_text())]
 
@@ -86,7 +109,15 @@ def measure(name: str, runs: int) -> list[Figure]:
 def figure(bench: str, row: Mapping[str, Any]) -> Figure:
     """A row of a benchmark's JSON; null there: what was waited for did not happen."""
     runs = [_value(run) for run in row.get("runs", ())]
-    return Figure(bench, row["name"], _value(row["value"]), row["unit"], row.get("floor"), row.get("rival"), runs)
+    return Figure(
+        bench,
+        row["name"],
+        _value(row["value"]),
+        row["unit"],
+        row.get("floor"),
+        row.get("rival"),
+        runs,
+    )
 
 
 def _value(written: float | None) -> float:
@@ -100,7 +131,11 @@ def _written(value: float) -> float | None:
 
 def row(figure: Figure) -> dict[str, Any]:
     """Of docs/benchmarks.json."""
-    return vars(figure) | {"value": _written(figure.value), "runs": [_written(run) for run in figure.runs], "met": figure.met}
+    return vars(figure) | {
+        "value": _written(figure.value),
+        "runs": [_written(run) for run in figure.runs],
+        "met": figure.met,
+    }
 
 
 def machine() -> dict[str, str]:
@@ -109,7 +144,10 @@ def machine() -> dict[str, str]:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "CPU": f"{psutil.cpu_count()} cores, {_processor()}",
         "memory": f"{psutil.virtual_memory().total / (1 << 30):.0f} GiB",
-        "system": f"{platform.freedesktop_os_release().get('PRETTY_NAME', platform.system())}, Linux {platform.release()}",
+        "system": (
+            f"{platform.freedesktop_os_release().get('PRETTY_NAME', platform.system())}, Linux "
+            f"{platform.release()}"
+        ),
         "Python": platform.python_version(),
         "Java": str(java.version(java.ensure())),
         "Kafka": kafka_node.VERSION,
@@ -120,12 +158,22 @@ def machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    names = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     return names[0] if names else platform.machine()
 
 
 def _revision() -> str:
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE, check=False)
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    )
     return done.stdout.strip() or "unknown"
 
 
@@ -133,14 +181,18 @@ class TooBusy(Exception):
     """The text says how busy, and what to do."""
 
 
-def wait_for_quiet(load: Callable[[], float] = lambda: os.getloadavg()[0], sleep: Callable[[float], None] = time.sleep) -> None:
+def wait_for_quiet(
+    load: Callable[[], float] = lambda: os.getloadavg()[0],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Until the load average is at most LOAD_MAX. Raises TooBusy."""
     for _ in range(QUIET_S // LOOK_S):
         if load() <= LOAD_MAX:
             return
         sleep(LOOK_S)
     raise TooBusy(
-        f"the load average is {load():.1f}, and was above {LOAD_MAX} for {QUIET_S} s: nothing that is measured now is written down. "
+        f"the load average is {load():.1f}, and was above {LOAD_MAX} for {QUIET_S} s: nothing "
+        "that is measured now is written down. "
         "Stop what else runs here; `make bench-NAME` measures all the same and writes nothing"
     )
 
@@ -148,17 +200,34 @@ def wait_for_quiet(load: Callable[[], float] = lambda: os.getloadavg()[0], sleep
 def why_not_written(figures: Sequence[Figure], revision: str) -> str:
     """Why the page cannot be printed yet; empty: it can."""
     if revision.endswith("-dirty") or revision == "unknown":
-        return f"the revision is {revision}: commit first, so that somebody else can measure the same"
+        return (
+            f"the revision is {revision}: commit first, so that somebody else can measure the same"
+        )
     if missing := sorted(set(benches()) - {figure.bench for figure in figures}):
-        return f"it is printed when every benchmark has figures of {revision}; not yet measured: {', '.join(missing)}"
+        return (
+            f"it is printed when every benchmark has figures of {revision}; not yet measured: "
+            f"{', '.join(missing)}"
+        )
     return ""
 
 
 def _circumstances() -> str:
-    """When a benchmark was run, of what, beside what, and on how fast a machine: of two with the same name one may be twice as fast."""
+    """When a benchmark was run, of what, beside what, and on how fast a machine: of two with the
+    same name one may be twice as fast.
+    """
     when, load = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at {_revision()}", os.getloadavg()[0]
-    took_s = min(timeit.repeat("for i in numbers: total += i * i", "numbers, total = range(10_000_000), 0", number=1, repeat=3))
-    return f"{when}, load average before {load:.1f}; on {_processor()} Python added up ten million squares in {took_s:.2f} s"
+    took_s = min(
+        timeit.repeat(
+            "for i in numbers: total += i * i",
+            "numbers, total = range(10_000_000), 0",
+            number=1,
+            repeat=3,
+        )
+    )
+    return (
+        f"{when}, load average before {load:.1f}; on {_processor()} Python added up ten million "
+        f"squares in {took_s:.2f} s"
+    )
 
 
 def method(bench: str) -> str:
@@ -170,7 +239,12 @@ def method(bench: str) -> str:
 def limits(bench: str) -> str:
     """What limits its figures, and why some fall short: its constant LIMITS."""
     for node in _parsed(bench).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "LIMITS" and node.value is not None:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.target.id == "LIMITS"
+            and node.value is not None
+        ):
             return str(ast.literal_eval(node.value)).strip()
     return ""
 
@@ -184,7 +258,13 @@ def number(value: float) -> str:
     """Three significant digits at least, thousands apart."""
     if math.isinf(value):
         return "never"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
+    return (
+        f"{value:,.0f}"
+        if abs(value) >= 1000
+        else f"{value:,.1f}"
+        if abs(value) >= 10
+        else f"{value:,.2f}"
+    )
 
 
 def cells(figure: Figure) -> list[str]:
@@ -192,16 +272,40 @@ def cells(figure: Figure) -> list[str]:
     sign = "≤" if figure.unit in AT_MOST else "≥"
     floor = "" if figure.floor is None else f"{sign} {number(figure.floor)}"
     spread = f"{number(min(figure.runs))} – {number(max(figure.runs))}" if figure.runs else ""
-    rival = "" if figure.rival is None else figure.rival if isinstance(figure.rival, str) else number(figure.rival)
-    return [figure.name, number(figure.value), figure.unit, floor, spread, rival, "" if figure.met else "missed"]
+    rival = (
+        ""
+        if figure.rival is None
+        else figure.rival
+        if isinstance(figure.rival, str)
+        else number(figure.rival)
+    )
+    return [
+        figure.name,
+        number(figure.value),
+        figure.unit,
+        floor,
+        spread,
+        rival,
+        "" if figure.met else "missed",
+    ]
 
 
 HEAD = ["what", "median", "unit", "floor", "runs", "others", ""]
 
 
-def markdown(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapping[str, str]) -> str:
+def markdown(
+    figures: Sequence[Figure], where: Mapping[str, str], measured: Mapping[str, str]
+) -> str:
     """docs/benchmarks.md."""
-    lines = ["# Benchmarks", "", "Written by `make bench`. Each figure is the median of its runs; everything shares one machine:", ""]
+    lines = [
+        "# Benchmarks",
+        "",
+        (
+            "Written by `make bench`. Each figure is the median of its runs; everything shares "
+            "one machine:"
+        ),
+        "",
+    ]
     lines += [f"* {key}: {value}" for key, value in where.items()]
     for bench in dict.fromkeys(figure.bench for figure in figures):
         lines += [
@@ -220,7 +324,13 @@ def markdown(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapp
         lines += [f"| {' | '.join(cells(figure))} |" for figure in figures if figure.bench == bench]
         lines += ["", limits(bench)] if limits(bench) else []
     absent = [name for name in benches() if name not in {figure.bench for figure in figures}]
-    lines += ["", *(f"`{name}` has no figures: it failed or was not run yet; `make bench-{name}` runs it." for name in absent)]
+    lines += [
+        "",
+        *(
+            f"`{name}` has no figures: it failed or was not run yet; `make bench-{name}` runs it."
+            for name in absent
+        ),
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -231,13 +341,16 @@ def table(figures: Sequence[Figure]) -> str:
     left = {0, 2, 4, 5, 6}
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if i in left else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
     )
 
 
-def kept(again: Collection[str], revision: str, file: Path = KEPT) -> tuple[list[Figure], dict[str, str]]:
+def kept(
+    again: Collection[str], revision: str, file: Path = KEPT
+) -> tuple[list[Figure], dict[str, str]]:
     """Figures of this revision that are not measured again, and when they were."""
     try:
         before = json.loads(file.read_text("utf-8"))
@@ -249,17 +362,34 @@ def kept(again: Collection[str], revision: str, file: Path = KEPT) -> tuple[list
     return figures, {name: when for name, when in before["measured"].items() if name not in again}
 
 
-def text_of(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapping[str, str], failed: Sequence[str]) -> str:
+def text_of(
+    figures: Sequence[Figure],
+    where: Mapping[str, str],
+    measured: Mapping[str, str],
+    failed: Sequence[str],
+) -> str:
     """As docs/benchmarks.json has it."""
-    document = {"machine": where, "measured": measured, "figures": [row(figure) for figure in figures], "failed": failed}
+    document = {
+        "machine": where,
+        "measured": measured,
+        "figures": [row(figure) for figure in figures],
+        "failed": failed,
+    }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def main() -> None:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", action="append", choices=benches(), help="Only this one; others keep their figures of this revision.")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=benches(),
+        help="Only this one; others keep their figures of this revision.",
+    )
     arguments = parser.parse_args()
     where, failed = machine(), list[str]()
     figures, measured = kept(set(arguments.only or benches()), where["revision"])
@@ -274,13 +404,22 @@ def main() -> None:
             print(f"{name} failed: {error}", file=sys.stderr, flush=True)
             failed.append(name)
         figures.sort(key=lambda figure: figure.bench)
-        KEPT.write_text(text_of(figures, where, measured, failed), "utf-8")  # after each: an interrupted run keeps what it has
+        KEPT.write_text(
+            text_of(figures, where, measured, failed), "utf-8"
+        )  # after each: an interrupted run keeps what it has
     if why := why_not_written(figures, where["revision"]):
         print(f"\ndocs/benchmarks.md stays as it is: {why}", file=sys.stderr)
     else:
         DOCS.joinpath("benchmarks.md").write_text(markdown(figures, where, measured), "utf-8")
-        DOCS.joinpath("benchmarks.json").write_text(text_of(figures, where, measured, failed), "utf-8")
-    print("\n" + "\n".join(f"{key}: {value}" for key, value in where.items()) + "\n\n" + table(figures))
+        DOCS.joinpath("benchmarks.json").write_text(
+            text_of(figures, where, measured, failed), "utf-8"
+        )
+    print(
+        "\n"
+        + "\n".join(f"{key}: {value}" for key, value in where.items())
+        + "\n\n"
+        + table(figures)
+    )
     sys.exit(1 if failed or not all(figure.met for figure in figures) else 0)
 
 

@@ -1,7 +1,9 @@
-"""The benchmark's query in Bytewax, as its documents advise: Kafka in batches, a fold over tumbling windows of event time, Kafka out.
+"""The benchmark's query in Bytewax, as its documents advise: Kafka in batches, a fold over tumbling
+windows of event time, Kafka out.
 
-It has no exactly-once to Kafka, and recovery is off: its fastest form. `python rival_bytewax.py KAFKA TOPIC_IN TOPIC_OUT FORM WORKERS`,
-FORM `readings` (each reading goes through the window, as ours does) or `frames` (each frame is summed up in Python first).
+It has no exactly-once to Kafka, and recovery is off: its fastest form. `python rival_bytewax.py
+KAFKA TOPIC_IN TOPIC_OUT FORM WORKERS`, FORM `readings` (each reading goes through the window, as
+ours does) or `frames` (each frame is summed up in Python first).
 """
 
 import copyreg
@@ -24,7 +26,8 @@ LOG2_BUCKETS = 14
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 seen = {}
 
-# It copies all states at the end of each epoch, without recovery, too, and these sketches say nothing of how they are copied.
+# It copies all states at the end of each epoch, without recovery, too, and these sketches say
+# nothing of how they are copied.
 copyreg.pickle(hll_sketch, lambda one: (hll_sketch.deserialize, (one.serialize_compact(),)))
 
 
@@ -39,7 +42,10 @@ def readings(message):
     _note()
     row = orjson.loads(message.value)
     fields, device = row["fields"], row["device"]
-    return [(device, (t, speed, bat)) for t, speed, bat in zip(row["t"], fields["speed"], fields["bat"], strict=True)]
+    return [
+        (device, (t, speed, bat))
+        for t, speed, bat in zip(row["t"], fields["speed"], fields["bat"], strict=True)
+    ]
 
 
 def frames(message):
@@ -100,16 +106,34 @@ def result(item):
     """A result as it goes to Kafka."""
     device, (window, (n, total, high, sketch)) = item
     levels = sketch.get_estimate()
-    row = {"device": device, "window_start": window * 60_000, "n": n, "mean": total / n, "high": high, "levels": levels}
+    row = {
+        "device": device,
+        "window_start": window * 60_000,
+        "n": n,
+        "mean": total / n,
+        "high": high,
+        "levels": levels,
+    }
     return KafkaSinkMessage(device.encode(), orjson.dumps(row))
 
 
 flow = Dataflow("rival")
 stream = kop.input("in", flow, brokers=[KAFKA], topics=[TOPIC_IN], tail=False, batch_size=1000)
 keyed = op.flat_map("decode", stream.oks, readings if FORM == "readings" else frames)
-clock = windowing.EventClock(lambda value: EPOCH + timedelta(milliseconds=value[0]), wait_for_system_duration=timedelta(seconds=30))
+clock = windowing.EventClock(
+    lambda value: EPOCH + timedelta(milliseconds=value[0]),
+    wait_for_system_duration=timedelta(seconds=30),
+)
 windower = windowing.TumblingWindower(length=timedelta(minutes=1), align_to=EPOCH)
-folded = windowing.fold_window("window", keyed, clock, windower, nothing, fold_reading if FORM == "readings" else fold_frame, merged)
+folded = windowing.fold_window(
+    "window",
+    keyed,
+    clock,
+    windower,
+    nothing,
+    fold_reading if FORM == "readings" else fold_frame,
+    merged,
+)
 kop.output("out", op.map("result", folded.down, result), brokers=[KAFKA], topic=TOPIC_OUT)
 
 if __name__ == "__main__":

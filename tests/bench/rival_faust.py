@@ -1,13 +1,17 @@
-"""The benchmark's query in Faust (faust-streaming): an agent, a windowed table in memory with event time, Kafka out.
+"""The benchmark's query in Faust (faust-streaming): an agent, a windowed table in memory with event
+time, Kafka out.
 
-`python rival_faust.py KAFKA TOPIC_IN TOPIC_OUT FORM`, FORM `readings` (each reading goes through the window, as ours does), `frames`
-(each frame is summed up in Python first) or `stock` (as `readings`, with Faust's own closing of windows).
+`python rival_faust.py KAFKA TOPIC_IN TOPIC_OUT FORM`, FORM `readings` (each reading goes through
+the window, as ours does), `frames` (each frame is summed up in Python first) or `stock` (as
+`readings`, with Faust's own closing of windows).
 
-Faust has no watermark: a timer closes a window so long after its end by the machine's clock, so what is read back from the log late is
-closed at once; and its own closing passes no window of one partition on that begins before the last closed one of another: of 360,000
-readings in two partitions it gave 254 of 600 results (`stock` shows it). `EventTimeTable` therefore closes by the readings' time, each
-partition for itself, and reports every window. Neither writes a changelog, which Faust itself cannot switch off. Its consumer would read
-uncommitted records unless it runs exactly-once; here it is told otherwise. At least once.
+Faust has no watermark: a timer closes a window so long after its end by the machine's clock, so
+what is read back from the log late is closed at once; and its own closing passes no window of one
+partition on that begins before the last closed one of another: of 360,000 readings in two
+partitions it gave 254 of 600 results (`stock` shows it). `EventTimeTable` therefore closes by the
+readings' time, each partition for itself, and reports every window. Neither writes a changelog,
+which Faust itself cannot switch off. Its consumer would read uncommitted records unless it runs
+exactly-once; here it is told otherwise. At least once.
 """
 
 import asyncio
@@ -98,14 +102,26 @@ results = app.topic(TOPIC_OUT, key_serializer="raw", value_serializer="raw")
 
 def nothing():
     """The fold's begin."""
-    return [0, 0.0, float("-inf"), hll_union(LOG2_BUCKETS) if FORM == "frames" else hll_sketch(LOG2_BUCKETS)]
+    return [
+        0,
+        0.0,
+        float("-inf"),
+        hll_union(LOG2_BUCKETS) if FORM == "frames" else hll_sketch(LOG2_BUCKETS),
+    ]
 
 
 async def closed(key, state):
     """A result as it goes to Kafka."""
     device, (begin, _) = key
     n, total, high, sketch = state
-    row = {"device": device, "window_start": int(begin) * 1000, "n": n, "mean": total / n, "high": high, "levels": sketch.get_estimate()}
+    row = {
+        "device": device,
+        "window_start": int(begin) * 1000,
+        "n": n,
+        "mean": total / n,
+        "high": high,
+        "levels": sketch.get_estimate(),
+    }
     await results.send(key=device.encode(), value=orjson.dumps(row))
     seen["last"] = time.monotonic()
 
@@ -160,7 +176,9 @@ async def fold(stream):
 @app.task
 async def end():
     """Leave when nothing comes any more."""
-    while "read" not in seen or time.monotonic() - max(seen["read"], seen.get("last", 0.0)) < IDLE_S:
+    while (
+        "read" not in seen or time.monotonic() - max(seen["read"], seen.get("last", 0.0)) < IDLE_S
+    ):
         await asyncio.sleep(0.2)
     await app.producer.flush()
     os.write(1, b"\n" + orjson.dumps(seen) + b"\n")

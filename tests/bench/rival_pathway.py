@@ -1,12 +1,16 @@
-"""The benchmark's query in Pathway: JSON decoded in a function, readings flattened, tumbling windows of event time, Kafka out.
+"""The benchmark's query in Pathway: JSON decoded in a function, readings flattened, tumbling
+windows of event time, Kafka out.
 
-`python rival_pathway.py KAFKA TOPIC_IN TOPIC_OUT FORM THREADS`, FORM `readings` (each reading goes through the window, as ours does),
-`frames` (each frame is summed up in Python first) or `once` (as `readings`, each window passed on once, when a later reading closes it).
+`python rival_pathway.py KAFKA TOPIC_IN TOPIC_OUT FORM THREADS`, FORM `readings` (each reading goes
+through the window, as ours does), `frames` (each frame is summed up in Python first) or `once` (as
+`readings`, each window passed on once, when a later reading closes it).
 
-While a window is open, Pathway passes on each change of it and takes the row before back (`diff` -1): the last row counts, and no window
-is ever closed or forgotten. `once` (its `exactly_once_behavior`) closes them by the latest time of all partitions together; it is
-slower, so it is left out of the figures. At least once, without persistence; no licence key, no monitoring. It has a HyperLogLog of its own
-for readings; sketches of frames are united by an accumulator in Python, whose state it keeps in bytes.
+While a window is open, Pathway passes on each change of it and takes the row before back (`diff`
+-1): the last row counts, and no window is ever closed or forgotten. `once` (its
+`exactly_once_behavior`) closes them by the latest time of all partitions together; it is slower, so
+it is left out of the figures. At least once, without persistence; no licence key, no monitoring. It
+has a HyperLogLog of its own for readings; sketches of frames are united by an accumulator in
+Python, whose state it keeps in bytes.
 """
 
 import os
@@ -32,7 +36,10 @@ def readings(body: bytes) -> list[tuple[str, int, float, float]]:
     seen.setdefault("first", time.monotonic())
     row = orjson.loads(body)
     fields, device = row["fields"], row["device"]
-    return [(device, t, speed, bat) for t, speed, bat in zip(row["t"], fields["speed"], fields["bat"], strict=True)]
+    return [
+        (device, t, speed, bat)
+        for t, speed, bat in zip(row["t"], fields["speed"], fields["bat"], strict=True)
+    ]
 
 
 def frame(body: bytes) -> tuple[str, int, int, float, float, bytes]:
@@ -43,7 +50,14 @@ def frame(body: bytes) -> tuple[str, int, int, float, float, bytes]:
     sketch = hll_sketch(LOG2_BUCKETS)
     for bat in row["fields"]["bat"]:
         sketch.update(bat)
-    return row["device"], row["t"][0], len(speed), sum(speed), max(speed), sketch.serialize_compact()
+    return (
+        row["device"],
+        row["t"][0],
+        len(speed),
+        sum(speed),
+        max(speed),
+        sketch.serialize_compact(),
+    )
 
 
 class Levels(pw.BaseCustomAccumulator):
@@ -90,7 +104,9 @@ def summed():
     )  # fmt: skip
     minute = pw.temporal.tumbling(duration=60_000)
     if FORM == "frames":
-        row = source.select(row=pw.apply_with_type(frame, tuple[str, int, int, float, float, bytes], pw.this.data))
+        row = source.select(
+            row=pw.apply_with_type(frame, tuple[str, int, int, float, float, bytes], pw.this.data)
+        )
         names = ("device", "t", "n", "total", "high", "sketch")
         rows = row.select(**{name: pw.this.row[i] for i, name in enumerate(names)})
         return (
@@ -103,12 +119,25 @@ def summed():
                 high=pw.reducers.max(pw.this.high),
                 levels=pw.reducers.udf_reducer(Levels)(pw.this.sketch),
             )
-            .select(pw.this.device, pw.this.window_start, pw.this.n, pw.this.high, pw.this.levels, mean=pw.this.total / pw.this.n)
+            .select(
+                pw.this.device,
+                pw.this.window_start,
+                pw.this.n,
+                pw.this.high,
+                pw.this.levels,
+                mean=pw.this.total / pw.this.n,
+            )
         )
-    row = source.select(row=pw.apply_with_type(readings, list[tuple[str, int, float, float]], pw.this.data)).flatten(pw.this.row)
-    rows = row.select(device=pw.this.row[0], t=pw.this.row[1], speed=pw.this.row[2], bat=pw.this.row[3])
+    row = source.select(
+        row=pw.apply_with_type(readings, list[tuple[str, int, float, float]], pw.this.data)
+    ).flatten(pw.this.row)
+    rows = row.select(
+        device=pw.this.row[0], t=pw.this.row[1], speed=pw.this.row[2], bat=pw.this.row[3]
+    )
     behavior = pw.temporal.exactly_once_behavior() if FORM == "once" else None
-    return rows.windowby(pw.this.t, window=minute, instance=pw.this.device, behavior=behavior).reduce(
+    return rows.windowby(
+        pw.this.t, window=minute, instance=pw.this.device, behavior=behavior
+    ).reduce(
         device=pw.this._pw_instance,
         window_start=pw.this._pw_window_start,
         n=pw.reducers.count(),
@@ -140,7 +169,12 @@ if __name__ == "__main__":
     for home in ("PATHWAY_LICENSE_KEY", "PATHWAY_MONITORING_SERVER"):
         os.environ.pop(home, None)
     results = summed()
-    pw.io.kafka.write(results, {"bootstrap.servers": KAFKA, "linger.ms": "5", "compression.type": "lz4"}, TOPIC_OUT, key=results.device)
+    pw.io.kafka.write(
+        results,
+        {"bootstrap.servers": KAFKA, "linger.ms": "5", "compression.type": "lz4"},
+        TOPIC_OUT,
+        key=results.device,
+    )
     pw.io.subscribe(results.reduce(n=pw.reducers.sum(pw.this.n)), on_change=changed)
     threading.Thread(target=leave_when_idle, daemon=True).start()
     try:

@@ -1,7 +1,9 @@
-"""The benchmark's query in Quix Streams, as its documents advise: rows expanded, a tumbling window of event time, Kafka out.
+"""The benchmark's query in Quix Streams, as its documents advise: rows expanded, a tumbling window
+of event time, Kafka out.
 
-`python rival_quix.py KAFKA TOPIC_IN TOPIC_OUT FORM FOLDER GUARANTEE`, FORM `readings` (each reading goes through the window, as ours does)
-or `frames` (each frame is summed up in Python first). Its state is JSON in RocksDB, so a sketch is kept as base64.
+`python rival_quix.py KAFKA TOPIC_IN TOPIC_OUT FORM FOLDER GUARANTEE`, FORM `readings` (each reading
+goes through the window, as ours does) or `frames` (each frame is summed up in Python first). Its
+state is JSON in RocksDB, so a sketch is kept as base64.
 """
 
 import base64
@@ -58,7 +60,14 @@ def frame(row):
     for bat in row["fields"]["bat"]:
         sketch.update(bat)
     kept = base64.b64encode(sketch.serialize_compact()).decode()
-    return {"device": row["device"], "t": row["t"][0], "n": len(speed), "sum": sum(speed), "high": max(speed), "sketch": kept}
+    return {
+        "device": row["device"],
+        "t": row["t"][0],
+        "n": len(speed),
+        "sum": sum(speed),
+        "high": max(speed),
+        "sketch": kept,
+    }
 
 
 def merged(old, new):
@@ -76,7 +85,10 @@ def merged(old, new):
 def result_of_readings(window):
     """A result as it goes to Kafka; the key names the device."""
     seen["last"] = time.monotonic()
-    return {"window_start": window["start"], **{name: window[name] for name in ("n", "mean", "high", "levels")}}
+    return {
+        "window_start": window["start"],
+        **{name: window[name] for name in ("n", "mean", "high", "levels")},
+    }
 
 
 def result_of_frames(window):
@@ -84,7 +96,13 @@ def result_of_frames(window):
     seen["last"] = time.monotonic()
     row = window["value"]
     levels = hll_sketch.deserialize(base64.b64decode(row["sketch"])).get_estimate()
-    return {"window_start": window["start"], "n": row["n"], "mean": row["sum"] / row["n"], "high": row["high"], "levels": levels}
+    return {
+        "window_start": window["start"],
+        "n": row["n"],
+        "mean": row["sum"] / row["n"],
+        "high": row["high"],
+        "levels": levels,
+    }
 
 
 def main() -> None:
@@ -110,8 +128,14 @@ def main() -> None:
         counted = window.agg(n=Count(), mean=Mean("speed"), high=Max("speed"), levels=Distinct())
         results = counted.final(closing_strategy="partition").apply(result_of_readings)
     else:
-        results = window.reduce(merged, lambda row: row).final(closing_strategy="partition").apply(result_of_frames)
-    results.apply(lambda row, key, *_: {**row, "device": key}, metadata=True).to_topic(app.topic(TOPIC_OUT, key_serializer="str"))
+        results = (
+            window.reduce(merged, lambda row: row)
+            .final(closing_strategy="partition")
+            .apply(result_of_frames)
+        )
+    results.apply(lambda row, key, *_: {**row, "device": key}, metadata=True).to_topic(
+        app.topic(TOPIC_OUT, key_serializer="str")
+    )
     app.run(timeout=IDLE_S)
     print(orjson.dumps(seen).decode(), flush=True)
 

@@ -1,15 +1,20 @@
-"""Many readers in one process of its own: they count events, check that none is missing or repeated, and sample their age.
+"""Many readers in one process of its own: they count events, check that none is missing or
+repeated, and sample their age.
 
-`python -m tests.bench.sse_clients PORT PATH CLIENTS` connects them; `{k}` in PATH is the client's number,
-`{k%100}` the same modulo 100. Then one command a line:
+`python -m tests.bench.sse_clients PORT PATH CLIENTS` connects them; `{k}` in PATH is the client's
+number, `{k%100}` the same modulo 100. Then one command a line:
 
-    measure SECONDS   prints {"deliveries_per_s", "p50_ms", "p99_ms", "live", "writes_per_s", "clients"}
+    measure SECONDS   prints {"deliveries_per_s", "p50_ms", "p99_ms", "live", "writes_per_s",
+                      "clients"}
     check             prints {"events", "gaps", "repeats", "checked", "uneven"}
-    until EVENTS      waits until each client has so many, prints {"seconds", "cpu_s" of this process}
+    until EVENTS      waits until each client has so many, prints {"seconds", "cpu_s" of this
+                      process}
 
-Each event has a field `n`, one more than that of the event before. Every client's events are counted and compared with its first and
-last `n` (`uneven`: clients where they differ); of CHECKED clients every `n` is read and compared with the one before.
-Age is the time from `sent` to its arrival, of each read of each client. A client is live when its newest event is younger than a second.
+Each event has a field `n`, one more than that of the event before. Every client's events are
+counted and compared with its first and last `n` (`uneven`: clients where they differ); of CHECKED
+clients every `n` is read and compared with the one before. Age is the time from `sent` to its
+arrival, of each read of each client. A client is live when its newest event is younger than a
+second.
 """
 
 from __future__ import annotations
@@ -103,15 +108,23 @@ def checked(readers: list[Reader]) -> dict[str, int]:
         "gaps": sum(reader.gaps for reader in readers),
         "repeats": sum(reader.repeats for reader in readers),
         "checked": sum(reader._is_checked for reader in readers),
-        "uneven": sum(reader.first >= 0 and reader.last - reader.first + 1 != reader.events for reader in readers),
+        "uneven": sum(
+            reader.first >= 0 and reader.last - reader.first + 1 != reader.events
+            for reader in readers
+        ),
     }
 
 
 async def run(port: int, path: str, clients: int) -> None:
     """Connect and obey."""
     loop = asyncio.get_running_loop()
-    paths = [re.sub(r"\{k(?:%(\d+))?\}", lambda found, i=i: str(i % int(found[1] or clients)), path) for i in range(clients)]  # type: ignore[misc]
-    readers = [Reader(path, is_checked=i % max(1, clients // CHECKED) == 0) for i, path in enumerate(paths)]
+    paths = [
+        re.sub(r"\{k(?:%(\d+))?\}", lambda found, i=i: str(i % int(found[1] or clients)), path)
+        for i in range(clients)
+    ]  # type: ignore[misc]
+    readers = [
+        Reader(path, is_checked=i % max(1, clients // CHECKED) == 0) for i, path in enumerate(paths)
+    ]
     began, busy = time.perf_counter(), time.process_time()
     for reader in readers:
         await loop.create_connection(lambda reader=reader: reader, "127.0.0.1", port)  # type: ignore[misc]
@@ -121,14 +134,20 @@ async def run(port: int, path: str, clients: int) -> None:
             case "measure", seconds:
                 for reader in readers:
                     reader.ages_s.clear()
-                before = sum(reader.events for reader in readers), sum(reader.reads for reader in readers)
+                before = (
+                    sum(reader.events for reader in readers),
+                    sum(reader.reads for reader in readers),
+                )
                 start = time.perf_counter()
                 await asyncio.sleep(float(seconds))
                 answer: object = measured(readers, before, time.perf_counter() - start)
             case "until", events:
                 while any(reader.events < int(events) for reader in readers):
                     await asyncio.sleep(0.02)
-                answer = {"seconds": time.perf_counter() - began, "cpu_s": time.process_time() - busy}
+                answer = {
+                    "seconds": time.perf_counter() - began,
+                    "cpu_s": time.process_time() - busy,
+                }
             case _:
                 answer = checked(readers)
         print(json.dumps(answer), flush=True)

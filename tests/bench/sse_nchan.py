@@ -1,7 +1,9 @@
-"""Another rival: nchan under nginx (Debian's libnginx-mod-nchan), fed by a publisher that reads the same Kafka topic.
+"""Another rival: nchan under nginx (Debian's libnginx-mod-nchan), fed by a publisher that reads the
+same Kafka topic.
 
-`python -m tests.bench.sse_nchan BOOTSTRAP TOPIC PORT FOLDER` starts nginx and publishes until killed. Each piece of 20 ms is one message,
-so nchan writes as often as we do; its buffer holds the last 1000 messages in shared memory.
+`python -m tests.bench.sse_nchan BOOTSTRAP TOPIC PORT FOLDER` starts nginx and publishes until
+killed. Each piece of 20 ms is one message, so nchan writes as often as we do; its buffer holds the
+last 1000 messages in shared memory.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ http {{
 
 
 def main(bootstrap: str, topic: str, port: int, folder: Path) -> None:
-    """Serve and publish until SIGTERM, which nginx gets, too: killed with its master only, its worker would stay."""
+    """Serve and publish until SIGTERM, which nginx gets, too: killed with its master only, its
+    worker would stay.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "nginx.conf"
@@ -70,14 +74,20 @@ def _publish(server: subprocess.Popen[bytes], bootstrap: str, topic: str, port: 
     with httpx.Client(timeout=10) as publisher:
         while server.poll() is None:
             due = time.monotonic() + TICK_S
-            # Lines of one message get a `data:` each, so readers see one event of many objects: they count the objects.
+            # Lines of one message get a `data:` each, so readers see one event of many objects:
+            # they count the objects.
             lines: list[bytes] = []
             while (left := due - time.monotonic()) > 0:
                 message = consumer.poll(left)
                 if message is not None and message.error() is None:
-                    lines += [orjson.dumps(reading) for reading in record.readings(record.decode(message.value()))]
+                    lines += [
+                        orjson.dumps(reading)
+                        for reading in record.readings(record.decode(message.value()))
+                    ]
             if lines:
-                publisher.post(f"http://127.0.0.1:{port}/publish", content=b"\n".join(lines)).raise_for_status()
+                publisher.post(
+                    f"http://127.0.0.1:{port}/publish", content=b"\n".join(lines)
+                ).raise_for_status()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The rival: sse-starlette given its best, on the same Kafka topic.
 
-`python -m tests.bench.sse_rival BOOTSTRAP TOPIC PORT`. As fast as the library allows: uvicorn with uvloop and httptools as ours, each
-event made ready as bytes once for all clients (the library passes bytes through), what comes within 20 ms joined into one piece as ours
-is, no cursor to sign (the Kafka offset is the id), one queue of pieces per client. A full queue drops its client's piece.
+`python -m tests.bench.sse_rival BOOTSTRAP TOPIC PORT`. As fast as the library allows: uvicorn with
+uvloop and httptools as ours, each event made ready as bytes once for all clients (the library
+passes bytes through), what comes within 20 ms joined into one piece as ours is, no cursor to sign
+(the Kafka offset is the id), one queue of pieces per client. A full queue drops its client's piece.
 """
 
 from __future__ import annotations
@@ -48,7 +49,12 @@ def build(bootstrap: str, topic: str) -> FastAPI:
 
     def start() -> None:
         loop = asyncio.get_running_loop()
-        threading.Thread(target=pump, args=(bootstrap, topic, partial(loop.call_soon_threadsafe, take)), name="pump", daemon=True).start()
+        threading.Thread(
+            target=pump,
+            args=(bootstrap, topic, partial(loop.call_soon_threadsafe, take)),
+            name="pump",
+            daemon=True,
+        ).start()
 
     async def follow() -> AsyncIterator[bytes]:
         queue: asyncio.Queue[bytes] = asyncio.Queue(QUEUE)
@@ -72,7 +78,9 @@ def pump(bootstrap: str, topic: str, take: Callable[[list[bytes]], object]) -> N
     """Read the topic from its end on, and make each reading's bytes."""
     consumer = clients.consumer(KafkaConfig(bootstrap=bootstrap), "rival")
     client = clients.admin(KafkaConfig(bootstrap=bootstrap))
-    ends = [watermarks(consumer, topic, p)[1] for p in range(metadata.partition_count(client, topic))]
+    ends = [
+        watermarks(consumer, topic, p)[1] for p in range(metadata.partition_count(client, topic))
+    ]
     consumer.assign([TopicPartition(topic, p, end) for p, end in enumerate(ends)])
     while True:
         message = consumer.poll(1.0)
@@ -80,9 +88,21 @@ def pump(bootstrap: str, topic: str, take: Callable[[list[bytes]], object]) -> N
             continue
         readings = record.readings(record.decode(message.value()))
         where = b"%d:%d" % (message.partition(), message.offset())
-        take([b"id: %b:%d\ndata: %b\n\n" % (where, i, orjson.dumps(r)) for i, r in enumerate(readings)])
+        take(
+            [
+                b"id: %b:%d\ndata: %b\n\n" % (where, i, orjson.dumps(r))
+                for i, r in enumerate(readings)
+            ]
+        )
 
 
 if __name__ == "__main__":
     application = build(sys.argv[1], sys.argv[2])
-    uvicorn.run(application, host="127.0.0.1", port=int(sys.argv[3]), loop="uvloop", http="httptools", log_level="warning")
+    uvicorn.run(
+        application,
+        host="127.0.0.1",
+        port=int(sys.argv[3]),
+        loop="uvloop",
+        http="httptools",
+        log_level="warning",
+    )

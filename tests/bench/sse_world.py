@@ -1,4 +1,6 @@
-"""What the benchmarks of event streams share: an access server, a writer and a process of readers that is told what to do."""
+"""What the benchmarks of event streams share: an access server, a writer and a process of readers
+that is told what to do.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _numbers = count()
 
 
 @contextlib.contextmanager
-def access(folder: Path, bootstrap: str, *, name: str = "access", settings: str = "", hub: str = "") -> Iterator[tuple[Process, int]]:
+def access(
+    folder: Path, bootstrap: str, *, name: str = "access", settings: str = "", hub: str = ""
+) -> Iterator[tuple[Process, int]]:
     """An access server and its port."""
     (port,) = free_ports(1)
     name = f"{name}-{next(_numbers)}"
@@ -27,7 +31,9 @@ def access(folder: Path, bootstrap: str, *, name: str = "access", settings: str 
     (folder / "cursor.key").write_text(f"1 {'5e' * 32}\n")
     config = folder / f"{name}.toml"
     key = f'cursor_key_file = "{folder}/cursor.key"'
-    config.write_text(f'port = {port}\n{key}\n{settings}\n[kafka]\nbootstrap = "{bootstrap}"\n[hub]\n{hub}\n')
+    config.write_text(
+        f'port = {port}\n{key}\n{settings}\n[kafka]\nbootstrap = "{bootstrap}"\n[hub]\n{hub}\n'
+    )
     with part("access", config, folder / f"{name}.log") as process:
         process.wait_for('"part.ready"')
         yield process, port
@@ -44,7 +50,18 @@ def writing(bootstrap: str, folder: Path, stream: str, rate: int) -> Iterator[No
 
 def fill(bootstrap: str, stream: str, count: int, *, readings: int = 10) -> None:
     """Write so many readings at once, `readings` to a record."""
-    subprocess.run([sys.executable, "-m", "tests.bench.sse_writer", bootstrap, stream, str(100 * readings), str(count)], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.bench.sse_writer",
+            bootstrap,
+            stream,
+            str(100 * readings),
+            str(count),
+        ],
+        check=True,
+    )
 
 
 class Readers:
@@ -63,17 +80,27 @@ class Readers:
         return answer
 
     def measure(self, seconds: float, pid: int) -> dict[str, float]:
-        """Their figures, with the processor time that process `pid` used: in all, and as a share of one processor."""
+        """Their figures, with the processor time that process `pid` used: in all, and as a share of
+        one processor.
+        """
         used, began = cpu_s(pid), time.perf_counter()
         found = self.ask(f"measure {seconds}")
         took, used = time.perf_counter() - began, cpu_s(pid) - used
-        return {**found, "cpu_us": used / max(1.0, found["deliveries_per_s"] * seconds) * 1e6, "cpu_share": used / took}
+        return {
+            **found,
+            "cpu_us": used / max(1.0, found["deliveries_per_s"] * seconds) * 1e6,
+            "cpu_share": used / took,
+        }
 
     def assert_complete(self) -> int:
         """Nothing is missing and nothing repeated for any client; how many events came in all."""
         found = self.ask("check")
         assert found["events"] > 0, "nothing was delivered"
-        wrong = {name: value for name, value in found.items() if name in ("gaps", "repeats", "uneven") and value}
+        wrong = {
+            name: value
+            for name, value in found.items()
+            if name in ("gaps", "repeats", "uneven") and value
+        }
         assert not wrong, f"events are missing or repeated: {found}"
         return int(found["events"])
 
@@ -82,7 +109,9 @@ class Readers:
 def reading(port: int, path: str, clients: int) -> Iterator[Readers]:
     """So many readers, connected."""
     command = [sys.executable, "-m", "tests.bench.sse_clients", str(port), path, str(clients)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stdout.readline() == "connected\n"

@@ -1,6 +1,8 @@
-"""Writes readings at a steady rate, each with the time of its writing and a number one more than the one before, to one partition.
+"""Writes readings at a steady rate, each with the time of its writing and a number one more than
+the one before, to one partition.
 
-`python -m tests.bench.sse_writer BOOTSTRAP STREAM RATE [COUNT]`: until killed, or COUNT readings as fast as it can.
+`python -m tests.bench.sse_writer BOOTSTRAP STREAM RATE [COUNT]`: until killed, or COUNT readings as
+fast as it can.
 """
 
 from __future__ import annotations
@@ -25,9 +27,16 @@ def write(producer: Producer, stream: str, first: int, readings: int) -> None:
     now = time.time()
     ms = int(now * 1000)
     numbers = range(first, first + readings)
-    fields = {"n": list(numbers), "speed_kmh": [51.2] * readings, "street": [TEXT] * readings, "sent": [now] * readings}
+    fields = {
+        "n": list(numbers),
+        "speed_kmh": [51.2] * readings,
+        "street": [TEXT] * readings,
+        "sent": [now] * readings,
+    }
     body = frame.encode(Frame(1, first, first, [ms] * readings, fields))  # type: ignore[arg-type]
-    value = record.encode(device="car-1", stream=stream, mode=Mode.ACK, sent_at=ms, received_at=ms, frame_bytes=body)
+    value = record.encode(
+        device="car-1", stream=stream, mode=Mode.ACK, sent_at=ms, received_at=ms, frame_bytes=body
+    )
     producer.produce(topics.stream_topic(stream), value, partition=0)
 
 

@@ -2,8 +2,8 @@
 
 `python -m tests.bench.up_writer BOOTSTRAP FIRST COUNT STATES RECEIVED_AT`
 
-Record i is the next frame of state i mod STATES, so every device sends in turn, which is the worst case for any cache. A state is a device
-and one of STREAMS streams.
+Record i is the next frame of state i mod STATES, so every device sends in turn, which is the worst
+case for any cache. A state is a device and one of STREAMS streams.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from edgewake.protocol.record import PLACEMENT_HEADER
 STREAMS = 5
 _VALUE = (
     '{"device":"%s","stream":"%s","mode":"ack","sent_at":null,"received_at":%d,'
-    '"epoch":1,"frame":%d,"seq":%d,"t":[%d],"fields":{"speed":[51.23],"lat":[53.123456],"lon":[-6.123456],"battery":[77]}}'
+    '"epoch":1,"frame":%d,"seq":%d,"t":[%d],"fields":{"speed":[51.23],"lat":[53.123456],'
+    '"lon":[-6.123456],"battery":[77]}}'
 )
 
 
@@ -33,7 +34,9 @@ def names(state: int) -> tuple[str, str]:
 def main() -> None:
     bootstrap, *numbers = sys.argv[1:]
     first, count, states, received_at = map(int, numbers)
-    producer = clients.producer(KafkaConfig(bootstrap=bootstrap), "bench-writer", **PRODUCER, **{"compression.type": "none"})
+    producer = clients.producer(
+        KafkaConfig(bootstrap=bootstrap), "bench-writer", **PRODUCER, **{"compression.type": "none"}
+    )
     for i in range(first, first + count):
         device, stream = names(i % states)
         frame = i // states + 1

@@ -1,4 +1,6 @@
-"""A broker for each test, whose bridges share all its messages, and a Kafka for all files: these tests kill them."""
+"""A broker for each test, whose bridges share all its messages, and a Kafka for all files: these
+tests kill them.
+"""
 
 from __future__ import annotations
 

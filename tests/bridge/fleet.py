@@ -1,4 +1,6 @@
-"""Devices of both kinds on bridges that die: some wait for end-to-end acknowledgements, some rest on the broker's PUBACK."""
+"""Devices of both kinds on bridges that die: some wait for end-to-end acknowledgements, some rest
+on the broker's PUBACK.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from tests.bridge.running import Device, World, read
 from tests.services import wait_until
 
 DEVICES = 3
-"""Of each kind: frames acknowledged end to end, and plain readings that rest on the broker's PUBACK."""
+"""Of each kind: frames acknowledged end to end, and plain readings that rest on the broker's
+PUBACK."""
 PATIENCE_S = 600.0
 """The devices send nothing again: what arrives came out of the dead bridge's session."""
 
@@ -21,8 +24,14 @@ class Fleet:
 
     def __init__(self, here: World, run: str) -> None:
         self.here = here
-        self.agents = [Device(here, f"agent-{run}-{i}", f"fleet_{run}", window=1000, resend_s=PATIENCE_S) for i in range(DEVICES)]
-        self.plain = [Device(here, f"plain-{run}-{i}", f"plain_{run}", resend_s=PATIENCE_S) for i in range(DEVICES)]
+        self.agents = [
+            Device(here, f"agent-{run}-{i}", f"fleet_{run}", window=1000, resend_s=PATIENCE_S)
+            for i in range(DEVICES)
+        ]
+        self.plain = [
+            Device(here, f"plain-{run}-{i}", f"plain_{run}", resend_s=PATIENCE_S)
+            for i in range(DEVICES)
+        ]
         self.sent = 0
         self.sent_s: dict[int, float] = {}
         """Monotonic clock when each message was sent."""
@@ -44,7 +53,10 @@ class Fleet:
 
     async def confirmed(self) -> None:
         """The broker has everything."""
-        await until(lambda: all(len(device.confirmed) == self.sent for device in self.plain), "PUBACK for everything")
+        await until(
+            lambda: all(len(device.confirmed) == self.sent for device in self.plain),
+            "PUBACK for everything",
+        )
 
     def unacknowledged(self) -> int:
         """Frames whose device waits for the end-to-end acknowledgement."""
@@ -54,7 +66,11 @@ class Fleet:
         """Plain readings that the broker confirmed and Kafka does not hold."""
         found = await asyncio.to_thread(read, self.here.config, topics.UP)
         ours = {device.name.encode() for device in self.plain}
-        values = {(one.key(), record.decode(one.value()).frame.fields["n"][0]) for one in found if one.key() in ours}
+        values = {
+            (one.key(), record.decode(one.value()).frame.fields["n"][0])
+            for one in found
+            if one.key() in ours
+        }
         return len({(name, n) for name in ours for n in range(1, self.sent + 1)} - values)
 
     async def all_arrived(self) -> None:

@@ -1,4 +1,6 @@
-"""Bridges and sequencers as processes on a real broker and a real Kafka, and devices that talk to them."""
+"""Bridges and sequencers as processes on a real broker and a real Kafka, and devices that talk to
+them.
+"""
 
 from __future__ import annotations
 
@@ -44,20 +46,45 @@ class World:
         """How to reach Kafka."""
         return KafkaConfig(bootstrap=self.node.bootstrap)
 
-    def bridge(self, name: str, *, site: str = "here", installation: str = "edgewake", mqtt: str = "", **keys: object) -> Process:
-        """A bridge that serves. Bridges of one site adopt each other's sessions. `mqtt`: more lines of that table."""
+    def bridge(
+        self,
+        name: str,
+        *,
+        site: str = "here",
+        installation: str = "edgewake",
+        mqtt: str = "",
+        **keys: object,
+    ) -> Process:
+        """A bridge that serves.
+
+        Bridges of one site adopt each other's sessions. `mqtt`: more lines of that table.
+        """
         more = f'installation = "{installation}"\n'
-        return self._part("bridge", name, f'[mqtt]\nport = {self.broker.port}\nsite = "{site}"\n{mqtt}\n', keys, more)
+        return self._part(
+            "bridge",
+            name,
+            f'[mqtt]\nport = {self.broker.port}\nsite = "{site}"\n{mqtt}\n',
+            keys,
+            more,
+        )
 
     def sequencer(self, name: str = "sequencer-1", **keys: object) -> Process:
         """A sequencer that serves."""
         return self._part("sequencer", name, "", keys)
 
-    def _part(self, command: str, name: str, more: str, keys: Mapping[str, object], kafka: str = "") -> Process:
+    def _part(
+        self, command: str, name: str, more: str, keys: Mapping[str, object], kafka: str = ""
+    ) -> Process:
         (self.ports[name],) = free_ports(1)
-        lines = [f'name = "{name}"', f"metrics_port = {self.ports[name]}", *(f"{key} = {value}" for key, value in keys.items())]
+        lines = [
+            f'name = "{name}"',
+            f"metrics_port = {self.ports[name]}",
+            *(f"{key} = {value}" for key, value in keys.items()),
+        ]
         file = self.folder / f"{name}.toml"
-        file.write_text("\n".join(lines) + f'\n{more}[kafka]\nbootstrap = "{self.node.bootstrap}"\n{kafka}')
+        file.write_text(
+            "\n".join(lines) + f'\n{more}[kafka]\nbootstrap = "{self.node.bootstrap}"\n{kafka}'
+        )
         process = part(command, file, self.folder / f"{len(self.parts)}-{name}.log")
         self.parts.append(process)
         start(process)
@@ -65,7 +92,9 @@ class World:
 
     def metric(self, name: str, line: str) -> float:
         """A figure of a part, e.g. `edgewake_bridge_messages_total{outcome="acked"}`."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=PATIENCE_S) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=PATIENCE_S
+        ) as answer:
             for text in answer.read().decode().splitlines():
                 if text.startswith(line + " "):
                     return float(text.rpartition(" ")[2])
@@ -83,7 +112,10 @@ def start(process: Process) -> None:
     """Start a part (again) and wait until it serves."""
     before = process.output().count(READY)
     process.start()
-    wait_until(lambda: process.output().count(READY) > before or not process.is_running(), "the part serves")
+    wait_until(
+        lambda: process.output().count(READY) > before or not process.is_running(),
+        "the part serves",
+    )
     assert process.is_running(), process.output()[-3000:]
 
 
@@ -102,16 +134,28 @@ async def world(broker: Mosquitto, node: Kafka, folder: Path) -> AsyncIterator[W
 def frame(number: int, *, readings: int = 2) -> bytes:
     """An agent's frame `number`."""
     seq = (number - 1) * readings + 1
-    return encode(Frame(1, number, seq, [T0 + seq + i for i in range(readings)], {"speed": [float(seq + i) for i in range(readings)]}))
+    return encode(
+        Frame(
+            1,
+            number,
+            seq,
+            [T0 + seq + i for i in range(readings)],
+            {"speed": [float(seq + i) for i in range(readings)]},
+        )
+    )
 
 
 class Device(asyncio.Protocol):
-    """An MQTT device that sends numbered frames, sends them again until they are acknowledged end to end, and connects again.
+    """An MQTT device that sends numbered frames, sends them again until they are acknowledged end
+    to end, and connects again.
 
-    `acks` holds what was answered, by frame number, and `postponed` the answers `later`, after which a frame waits to be sent again.
+    `acks` holds what was answered, by frame number, and `postponed` the answers `later`, after
+    which a frame waits to be sent again.
     """
 
-    def __init__(self, world: World, name: str, stream: str, *, window: int = 100, resend_s: float = 1.0) -> None:
+    def __init__(
+        self, world: World, name: str, stream: str, *, window: int = 100, resend_s: float = 1.0
+    ) -> None:
         self.world, self.name, self.stream = world, name, stream
         world.devices.append(self)
         self.acks: dict[int, Ack] = {}
@@ -138,7 +182,9 @@ class Device(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             self._subscribed = False
             try:
-                await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self.world.broker.port)
+                await asyncio.get_running_loop().create_connection(
+                    lambda: self, "127.0.0.1", self.world.broker.port
+                )
             except OSError:
                 return
         if not self._subscribed:
@@ -150,10 +196,21 @@ class Device(asyncio.Protocol):
         for number in due:
             self.waiting[number] = now
             self._packet_id = self._packet_id % 60_000 + 1
-            self.publish(frame(number), content_type=FRAME_TYPE, correlation=b"%d" % number, packet_id=self._packet_id)
+            self.publish(
+                frame(number),
+                content_type=FRAME_TYPE,
+                correlation=b"%d" % number,
+                packet_id=self._packet_id,
+            )
 
     def publish(
-        self, payload: bytes, *, content_type: str | None = None, correlation: bytes = b"", packet_id: int = 1, **more: object
+        self,
+        payload: bytes,
+        *,
+        content_type: str | None = None,
+        correlation: bytes = b"",
+        packet_id: int = 1,
+        **more: object,
     ) -> None:
         """One QoS 1 publish."""
         assert self._transport is not None
@@ -221,7 +278,10 @@ class Device(asyncio.Protocol):
                 case mqtt5.ConnAckPacket():
                     own = (topics.ack(self.name), topics.acks(self.name))
                     assert self._transport is not None
-                    filters = [mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_MOST_ONCE) for pattern in own]
+                    filters = [
+                        mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_MOST_ONCE)
+                        for pattern in own
+                    ]
                     self._transport.write(mqtt5.SubscribePacket(60_001, filters).write())
                 case mqtt5.SubAckPacket():
                     self._subscribed = True
@@ -241,14 +301,18 @@ class Device(asyncio.Protocol):
                         self.waiting.pop(number, None)
 
 
-def read(config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None) -> list[Message]:
+def read(
+    config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None
+) -> list[Message]:
     """All records of a topic as it is now, partition by partition."""
     with TopicReader(config, topic, committed=committed, device=device) as reader:
         return reader.read()
 
 
 async def read_some(config: KafkaConfig, topic: str, device: str, count: int = 1) -> list[Message]:
-    """All records of a device on a topic once there are so many: of two topics that are written together one may show it later."""
+    """All records of a device on a topic once there are so many: of two topics that are written
+    together one may show it later.
+    """
     return await asyncio.to_thread(_read_some, config, topic, device, count)
 
 
@@ -285,7 +349,10 @@ def up_setting(config: KafkaConfig, name: str, value: int) -> Iterator[None]:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topics.UP, incremental_configs=[entry])
         client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
-        wait_until(lambda: metadata.topic_configs(client, topics.UP)[name] == value, "the setting is in force")
+        wait_until(
+            lambda: metadata.topic_configs(client, topics.UP)[name] == value,
+            "the setting is in force",
+        )
 
     alter(str(value))
     try:

@@ -7,7 +7,9 @@ from edgewake.protocol.ack import Ack, AckToken
 from edgewake.protocol.errors import RejectReason
 
 
-def delivery(packet_id: int | None = 7, *, response_topic: str | None = "ew/v1/a/ack", fingerprint: int = 1) -> Delivery:
+def delivery(
+    packet_id: int | None = 7, *, response_topic: str | None = "ew/v1/a/ack", fingerprint: int = 1
+) -> Delivery:
     return Delivery(packet_id, response_topic, b"c", 100, 0.0, fingerprint)
 
 
@@ -48,7 +50,9 @@ def test_a_packet_id_of_a_lost_connection_is_not_acknowledged_on_the_next() -> N
     assert one.answer() is not None
 
 
-def test_a_message_sent_again_is_the_one_on_its_way_and_is_acknowledged_on_the_new_connection() -> None:
+def test_a_message_sent_again_is_the_one_on_its_way_and_is_acknowledged_on_the_new_connection() -> (
+    None
+):
     one = delivery()
     made = ledger(one)
     made.connected(session_present=True)
@@ -82,7 +86,9 @@ def test_without_a_session_at_the_broker_no_packet_id_means_anything_any_more() 
 
 
 def test_connections_lost_before_everything_came_again_lose_no_delivery() -> None:
-    """The second connection ends between two messages that the broker sends again; the third brings both."""
+    """The second connection ends between two messages that the broker sends again; the third brings
+    both.
+    """
     first, second = delivery(1), delivery(2)
     made = ledger(first, second)
     made.connected(session_present=True)

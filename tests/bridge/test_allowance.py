@@ -5,10 +5,25 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.bridge import allowance
-from edgewake.cloud.bridge.allowance import LETTER_HEAD_BYTES, USUAL_S, USUAL_S_PER_BYTE, Account, Allowance, DeviceConfig, LeftOut, Room
+from edgewake.cloud.bridge.allowance import (
+    LETTER_HEAD_BYTES,
+    USUAL_S,
+    USUAL_S_PER_BYTE,
+    Account,
+    Allowance,
+    DeviceConfig,
+    LeftOut,
+    Room,
+)
 
 CONFIG = DeviceConfig(
-    messages_per_s=100, bytes_per_s=10_000, busy_share=0.1, burst_s=2, letters_per_s=0.5, letters_burst=3, letter_bytes_per_day=86_400
+    messages_per_s=100,
+    bytes_per_s=10_000,
+    busy_share=0.1,
+    burst_s=2,
+    letters_per_s=0.5,
+    letters_burst=3,
+    letter_bytes_per_day=86_400,
 )
 
 
@@ -65,7 +80,12 @@ def test_a_device_that_is_over_waits_a_second_at_least_and_never_has_more_than_i
 def test_dead_letters_are_whole_then_heads_then_counted() -> None:
     limits = DeviceConfig(letters_per_s=0.5, letters_burst=3, letter_bytes_per_day=10_000)
     account = Allowance(limits).account("dev", 0.0)
-    assert [account.letter_room(6000, 0.0) for _ in range(4)] == [Room.WHOLE, Room.HEAD, Room.HEAD, Room.NONE]
+    assert [account.letter_room(6000, 0.0) for _ in range(4)] == [
+        Room.WHOLE,
+        Room.HEAD,
+        Room.HEAD,
+        Room.NONE,
+    ]
     assert account.letter_room(LETTER_HEAD_BYTES, 2.0) is Room.WHOLE, "a small one costs no bytes"
     assert account.letter_room(6000, 86_400.0) is Room.WHOLE, "a day later"
 

@@ -1,4 +1,6 @@
-"""What was acknowledged is sequenced before Kafka deletes it: bridges stop accepting when the sequencer is too far behind."""
+"""What was acknowledged is sequenced before Kafka deletes it: bridges stop accepting when the
+sequencer is too far behind.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_a_record_that_comes_between_two_questions_is_not_taken_for_one_that_wai
     wait_until(lambda: error_of(places.ends) == 0, "the topic that was just made has leaders")
     empty = [partition for partition, end in places.ends().items() if end == 0]
 
-    def then_a_record_comes(question: Callable[..., Mapping[int, int]]) -> Callable[..., Mapping[int, int]]:
+    def then_a_record_comes(
+        question: Callable[..., Mapping[int, int]],
+    ) -> Callable[..., Mapping[int, int]]:
         def ask(*arguments: int) -> Mapping[int, int]:
             answer = question(*arguments)
             came.append(empty.pop())
@@ -64,7 +68,9 @@ def test_a_record_that_comes_between_two_questions_is_not_taken_for_one_that_wai
     check.close()
 
 
-async def test_bridges_accept_nothing_while_the_sequencer_is_too_far_behind_and_nothing_is_lost(here: World) -> None:
+async def test_bridges_accept_nothing_while_the_sequencer_is_too_far_behind_and_nothing_is_lost(
+    here: World,
+) -> None:
     """Control: before the bound they do accept, and with a sequencer that runs they go on."""
     sequencer = await asyncio.to_thread(here.sequencer)
     bridge = here.bridge("behind-1")
@@ -76,13 +82,23 @@ async def test_bridges_accept_nothing_while_the_sequencer_is_too_far_behind_and_
         await device.send(10)
         assert len(device.acks) == 10
         held_back = partial(here.metric, "behind-1", "edgewake_bridge_held_back")
-        await asyncio.to_thread(wait_until, lambda: held_back() == 1, "the oldest record is too old: nothing is accepted")
+        await asyncio.to_thread(
+            wait_until,
+            lambda: held_back() == 1,
+            "the oldest record is too old: nothing is accepted",
+        )
         late = asyncio.create_task(device.send(30))
         thawed_ms = time.time_ns() // 1_000_000
         sequencer.thaw()
         await late
     assert await sequenced(here, "behind", "behind-d", 30) == list(range(1, 31))
     # The first ten may be there twice: an answer that takes its time lets the device send again.
-    received = [one.timestamp()[1] for one in read(here.config, topics.UP, device="behind-d") if numbers([one])[0] > 10]
-    assert all(at >= thawed_ms for at in received), "a bridge accepted what Kafka might have deleted"
+    received = [
+        one.timestamp()[1]
+        for one in read(here.config, topics.UP, device="behind-d")
+        if numbers([one])[0] > 10
+    ]
+    assert all(at >= thawed_ms for at in received), (
+        "a bridge accepted what Kafka might have deleted"
+    )
     assert '"event":"bridge.goes_on"' in bridge.output()

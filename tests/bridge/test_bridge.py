@@ -1,4 +1,6 @@
-"""Bridges on a real broker and a real Kafka: nothing acknowledged is lost, nothing refused stops anybody."""
+"""Bridges on a real broker and a real Kafka: nothing acknowledged is lost, nothing refused stops
+anybody.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,29 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import FRAME_TYPE
-from tests.bridge.running import Device, World, frame, numbers, read, read_some, sequenced, start, up_setting, world
+from tests.bridge.running import (
+    Device,
+    World,
+    frame,
+    numbers,
+    read,
+    read_some,
+    sequenced,
+    start,
+    up_setting,
+    world,
+)
 from tests.bridge.test_admit import REFUSED
-from tests.services import PATIENCE_S, Kafka, Mosquitto, Process, free_ports, part, port_is_open, wait_until
+from tests.services import (
+    PATIENCE_S,
+    Kafka,
+    Mosquitto,
+    Process,
+    free_ports,
+    part,
+    port_is_open,
+    wait_until,
+)
 
 ACKED = 'edgewake_bridge_messages_total{outcome="acked"}'
 
@@ -30,24 +52,36 @@ async def test_a_frame_is_acknowledged_with_its_place_in_kafka(here: World) -> N
     here.bridge("b-place")
     device = Device(here, "place-1", "place")
     await device.send(3)
-    found = {(one.partition(), one.offset()) for one in read(here.config, topics.UP, device="place-1")}
+    found = {
+        (one.partition(), one.offset()) for one in read(here.config, topics.UP, device="place-1")
+    }
     assert {(ack.token.partition, ack.token.offset) for ack in device.acks.values()} <= found
 
 
-async def test_a_device_that_asks_for_joined_answers_gets_all_of_them_in_fewer_messages(here: World) -> None:
-    """QoS 0, as agents send where they are told to: the broker confirms nothing, the frames are ordered nevertheless."""
+async def test_a_device_that_asks_for_joined_answers_gets_all_of_them_in_fewer_messages(
+    here: World,
+) -> None:
+    """QoS 0, as agents send where they are told to: the broker confirms nothing, the frames are
+    ordered nevertheless.
+    """
     here.bridge("b-joined")
     here.sequencer()
     device = Device(here, "joined-1", "joined", window=400)
     await device.connected()
     for number in range(1, 401):
         device.publish(
-            frame(number), content_type=FRAME_TYPE, correlation=b"joined|1|%d" % number, packet_id=0, response_topic=topics.acks("joined-1")
+            frame(number),
+            content_type=FRAME_TYPE,
+            correlation=b"joined|1|%d" % number,
+            packet_id=0,
+            response_topic=topics.acks("joined-1"),
         )
     async with asyncio.timeout(PATIENCE_S):
         while len(device.joined) < 400:
             await asyncio.sleep(0.01)
-    assert {data: answer.rejected for data, answer in device.joined.items()} == {b"joined|1|%d" % n: None for n in range(1, 401)}
+    assert {data: answer.rejected for data, answer in device.joined.items()} == {
+        b"joined|1|%d" % n: None for n in range(1, 401)
+    }
     assert device.joined_messages < 200
     assert device.confirmed == set(), "a PUBACK for QoS 0"
     assert await sequenced(here, "joined", "joined-1", 400) == list(range(1, 401))
@@ -64,7 +98,9 @@ async def test_two_bridges_share_the_load(here: World) -> None:
 
 
 async def test_a_bridge_killed_between_kafka_and_acknowledgement_loses_nothing(here: World) -> None:
-    """Control: `ew.up` does hold repeats; after the sequencer there are none and the order is right."""
+    """Control: `ew.up` does hold repeats; after the sequencer there are none and the order is
+    right.
+    """
     killed, other = here.bridge("b-kill-1"), here.bridge("b-kill-2")
     here.sequencer()
     device = Device(here, "kill-1", "kill", window=400)
@@ -82,7 +118,9 @@ async def test_a_bridge_killed_between_kafka_and_acknowledgement_loses_nothing(h
 
 
 class HalfStored(Device):
-    """Keeps a session on the broker, and of its first hundred messages the later half in memory only."""
+    """Keeps a session on the broker, and of its first hundred messages the later half in memory
+    only.
+    """
 
     def __init__(self, here: World, stored: set[bytes], came: list[bytes], *, puback: str) -> None:
         super().__init__(here, "control-bridge", "x")
@@ -102,7 +140,11 @@ class HalfStored(Device):
         for packet in self._reader.feed(data):
             match packet:
                 case mqtt5.ConnAckPacket():
-                    filters = [mqtt5.TopicFilter("$share/control/control/up", max_qos=mqtt5.QoS.AT_LEAST_ONCE)]
+                    filters = [
+                        mqtt5.TopicFilter(
+                            "$share/control/control/up", max_qos=mqtt5.QoS.AT_LEAST_ONCE
+                        )
+                    ]
                     self._transport.write(mqtt5.SubscribePacket(1, filters).write())
                 case mqtt5.SubAckPacket():
                     self._subscribed = True
@@ -118,12 +160,19 @@ class HalfStored(Device):
 
 
 @pytest.mark.parametrize("puback", ["on arrival", "when stored"])
-async def test_the_control_that_acknowledges_at_once_loses(own_broker: Mosquitto, puback: str) -> None:
-    """A consumer dies with half of its messages in memory only: what it had confirmed on arrival never comes again."""
+async def test_the_control_that_acknowledges_at_once_loses(
+    own_broker: Mosquitto, puback: str
+) -> None:
+    """A consumer dies with half of its messages in memory only: what it had confirmed on arrival
+    never comes again.
+    """
     here = World(own_broker, None, None)  # type: ignore[arg-type]
     stored: set[bytes] = set()
     came: list[bytes] = []
-    consumer, device = HalfStored(here, stored, came, puback=puback), Device(here, "control-device", "x")
+    consumer, device = (
+        HalfStored(here, stored, came, puback=puback),
+        Device(here, "control-device", "x"),
+    )
     await consumer.connected()
     await device.connected()
     for i in range(1, 101):
@@ -143,7 +192,9 @@ async def test_the_control_that_acknowledges_at_once_loses(own_broker: Mosquitto
         await one.close()
 
 
-async def test_kafka_killed_nothing_is_acknowledged_meanwhile_and_all_goes_on_after(here: World, own_kafka: Kafka) -> None:
+async def test_kafka_killed_nothing_is_acknowledged_meanwhile_and_all_goes_on_after(
+    here: World, own_kafka: Kafka
+) -> None:
     bridge = here.bridge("b-kafka", inflight_messages_max=200)
     here.sequencer()
     device = Device(here, "kafka-1", "kafka", window=1000, resend_s=300)
@@ -151,9 +202,13 @@ async def test_kafka_killed_nothing_is_acknowledged_meanwhile_and_all_goes_on_af
     rss_before = psutil.Process(bridge.pid).memory_info().rss
     own_kafka.process.kill()
     try:
-        await device.send(6000, until=lambda: here.metric("b-kafka", "edgewake_bridge_inflight_messages") >= 200)
+        await device.send(
+            6000, until=lambda: here.metric("b-kafka", "edgewake_bridge_inflight_messages") >= 200
+        )
         confirmed = here.metric("b-kafka", ACKED)
-        await device.send(6000, until=lambda: len(device.acks) == confirmed and len(device.waiting) == 1000)
+        await device.send(
+            6000, until=lambda: len(device.acks) == confirmed and len(device.waiting) == 1000
+        )
         assert here.metric("b-kafka", ACKED) == confirmed, "acknowledged without Kafka"
         assert psutil.Process(bridge.pid).memory_info().rss - rss_before < 50 << 20
     finally:
@@ -179,8 +234,12 @@ async def test_what_is_refused_becomes_a_dead_letter_and_the_rest_flows_on(here:
     device = Device(here, "poison-1", "poison")
     await device.connected()
     for i, (payload, content_type, _) in enumerate(REFUSED.values(), start=1):
-        device.publish(payload, content_type=content_type, correlation=b"%d" % (1000 + i), packet_id=2 * i)
-        device.publish(frame(i), content_type=FRAME_TYPE, correlation=b"%d" % i, packet_id=2 * i + 1)
+        device.publish(
+            payload, content_type=content_type, correlation=b"%d" % (1000 + i), packet_id=2 * i
+        )
+        device.publish(
+            frame(i), content_type=FRAME_TYPE, correlation=b"%d" % i, packet_id=2 * i + 1
+        )
     letters = {}
     for i, (payload, _, reason) in enumerate(REFUSED.values(), start=1):
         refused = await device.answered(1000 + i)
@@ -188,16 +247,27 @@ async def test_what_is_refused_becomes_a_dead_letter_and_the_rest_flows_on(here:
         assert (await device.answered(i)).rejected is None
         letters[refused.token.offset] = (payload, reason.value)
     found = {one.offset(): one for one in read(here.config, topics.DEAD, device="poison-1")}
-    assert {at: (one.value(), DeadLetter.from_headers(one.headers()).reason) for at, one in found.items()} == letters
+    assert {
+        at: (one.value(), DeadLetter.from_headers(one.headers()).reason)
+        for at, one in found.items()
+    } == letters
     letter = DeadLetter.from_headers(next(iter(found.values())).headers())
     assert (letter.topic, letter.part) == ("ew/v1/poison-1/up/poison", "b-poison")
 
 
-async def test_ten_megabytes_become_a_dead_letter_and_never_memory(own_kafka: Kafka, tmp_path) -> None:
-    """On a broker that lets them pass; ours ends the connection of a device that sends more than PACKET_BYTES_MAX."""
+async def test_ten_megabytes_become_a_dead_letter_and_never_memory(
+    own_kafka: Kafka, tmp_path
+) -> None:
+    """On a broker that lets them pass; ours ends the connection of a device that sends more than
+    PACKET_BYTES_MAX.
+    """
     (port,) = free_ports(1)
-    (tmp_path / "loose.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n")
-    with Process(["/usr/sbin/mosquitto", "-c", str(tmp_path / "loose.conf")], tmp_path / "loose.log") as process:
+    (tmp_path / "loose.conf").write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n"
+    )
+    with Process(
+        ["/usr/sbin/mosquitto", "-c", str(tmp_path / "loose.conf")], tmp_path / "loose.log"
+    ) as process:
         wait_until(lambda: port_is_open(port), "Mosquitto takes connections")
         async with world(Mosquitto(port, process), own_kafka, tmp_path) as here:
             await _send_ten_megabytes(here)
@@ -232,7 +302,9 @@ async def test_a_foreign_response_topic_is_never_answered(here: World) -> None:
     victim, thief = Device(here, "victim-1", "foreign"), Device(here, "thief-1", "foreign")
     await victim.connected()
     await thief.connected()
-    thief.publish(frame(1), content_type=FRAME_TYPE, correlation=b"1", response_topic=topics.ack("victim-1"))
+    thief.publish(
+        frame(1), content_type=FRAME_TYPE, correlation=b"1", response_topic=topics.ack("victim-1")
+    )
     thief.publish(frame(1), content_type=FRAME_TYPE, correlation=b"3", packet_id=3)
     assert (await thief.answered(3)).rejected is None
     assert victim.acks == {}
@@ -246,8 +318,15 @@ async def test_a_status_is_kept_and_a_malformed_one_is_a_dead_letter(here: World
     device = Device(here, "status-1", "status")
     await device.connected()
     topic = topics.status("status-1")
-    device.publish(b'{"device":"status-1","state":"online","epoch":3}', topic=topic, correlation=b"1", packet_id=1)
-    device.publish(b'{"device":"status-1","state":"lost"}', topic=topic, correlation=b"2", packet_id=2)
+    device.publish(
+        b'{"device":"status-1","state":"online","epoch":3}',
+        topic=topic,
+        correlation=b"1",
+        packet_id=1,
+    )
+    device.publish(
+        b'{"device":"status-1","state":"lost"}', topic=topic, correlation=b"2", packet_id=2
+    )
     await device.answered(1)
     assert (await device.answered(2)).rejected is RejectReason.SHAPE
     (row,) = read(here.config, topics.DEVICES, device="status-1|status")
@@ -266,7 +345,9 @@ async def test_a_restarted_bridge_knows_the_fields_that_were_learnt_before(here:
     assert (await device.told_later(99)).reason is LaterReason.FIELD_TYPE
 
 
-async def test_a_bridge_started_before_kafka_and_broker_serves_when_they_come(here: World, own_kafka: Kafka) -> None:
+async def test_a_bridge_started_before_kafka_and_broker_serves_when_they_come(
+    here: World, own_kafka: Kafka
+) -> None:
     own_kafka.process.kill()
     here.broker.process.kill()
     try:
@@ -280,7 +361,10 @@ async def test_a_bridge_started_before_kafka_and_broker_serves_when_they_come(he
 
 def _unready_bridge(here: World, until: str = "waiting for Kafka"):
     file = here.folder / "early.toml"
-    file.write_text(f'name = "b-early"\n[mqtt]\nport = {here.broker.port}\n[kafka]\nbootstrap = "{here.node.bootstrap}"\n')
+    file.write_text(
+        f'name = "b-early"\n[mqtt]\nport = {here.broker.port}\n[kafka]\nbootstrap = '
+        f'"{here.node.bootstrap}"\n'
+    )
     process = part("bridge", file, here.folder / "early.log")
     here.parts.append(process)
     process.start()
@@ -294,7 +378,11 @@ async def test_a_record_that_kafka_finds_too_large_becomes_a_dead_letter(here: W
     device = Device(here, "refused-1", "refused")
     await device.send(1)
     with _bound_of_a_record(here, 2000):
-        device.publish(b'{"a":[' + b",".join(b"%d" % (i * 7919 % 100_000) for i in range(1200)) + b"]}", correlation=b"50", packet_id=50)
+        device.publish(
+            b'{"a":[' + b",".join(b"%d" % (i * 7919 % 100_000) for i in range(1200)) + b"]}",
+            correlation=b"50",
+            packet_id=50,
+        )
         refused = await device.answered(50)
         device.publish(b'{"b":1}', correlation=b"51", packet_id=51)
         assert await device.answered(51) == Ack(device.acks[51].token)
@@ -315,10 +403,15 @@ async def test_a_batch_over_the_topics_bound_refuses_none_of_its_messages(here: 
         await device.confirms(300)
         bridge.thaw()
         assert [(await device.answered(i)).rejected for i in range(1, 301)] == [None] * 300
-    wait_until(lambda: here.metric("b-batch", 'edgewake_bridge_sent_alone_total{kind="record"}') > 0, "a batch was refused")
+    wait_until(
+        lambda: here.metric("b-batch", 'edgewake_bridge_sent_alone_total{kind="record"}') > 0,
+        "a batch was refused",
+    )
 
 
-async def test_a_bridge_does_not_start_on_a_topic_that_would_refuse_its_messages(here: World) -> None:
+async def test_a_bridge_does_not_start_on_a_topic_that_would_refuse_its_messages(
+    here: World,
+) -> None:
     with _bound_of_a_record(here, 65_536):
         bridge = _unready_bridge(here, "max.message.bytes is 65536, expected at least 2097152")
         async with asyncio.timeout(PATIENCE_S):

@@ -1,4 +1,6 @@
-"""Streams and fields are learnt from what arrives, and the topic's order decides before anything of a new type is accepted."""
+"""Streams and fields are learnt from what arrives, and the topic's order decides before anything of
+a new type is accepted.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ STRINGS: Kinds = {"speed": frozenset({str})}
 
 
 def row(name: str = "s", **fields: FieldType) -> bytes:
-    return Stream(name=name, fields={field: FieldInfo(type=kind) for field, kind in fields.items()}).model_dump_json().encode()
+    return (
+        Stream(name=name, fields={field: FieldInfo(type=kind) for field, kind in fields.items()})
+        .model_dump_json()
+        .encode()
+    )
 
 
 class Topic:
@@ -92,7 +98,9 @@ def test_a_new_field_is_added_beside_the_known_ones() -> None:
     assert list(proposed.fields) == ["speed", "street"]
 
 
-def test_another_type_than_the_first_one_is_not_refused_for_ever_while_no_operator_decided() -> None:
+def test_another_type_than_the_first_one_is_not_refused_for_ever_while_no_operator_decided() -> (
+    None
+):
     """The device is told to wait; one that cannot be told gets a dead letter."""
     catalogue = a_catalogue()
     learnt(catalogue, NUMBERS)
@@ -102,7 +110,9 @@ def test_another_type_than_the_first_one_is_not_refused_for_ever_while_no_operat
     assert refused.value.refusal.reason is RejectReason.FIELD_TYPE
 
 
-def test_after_an_operator_changed_the_type_the_device_that_waited_is_accepted_and_the_first_one_refused_for_good() -> None:
+def test_after_an_operator_changed_the_type_the_device_that_waited_is_accepted_and_the_first_one_refused_for_good() -> (
+    None
+):
     catalogue = a_catalogue()
     learnt(catalogue, STRINGS, device="liar")
     with pytest.raises(NotNow):
@@ -117,7 +127,12 @@ def test_after_an_operator_changed_the_type_the_device_that_waited_is_accepted_a
 def test_an_operators_decision_is_not_overturned_by_a_bridges_older_row() -> None:
     catalogue = a_catalogue()
     learnt(catalogue, STRINGS)
-    catalogue.follow("s", Stream(name="s", fields={"speed": FieldInfo(type=FieldType.NUMBER, revision=1)}).model_dump_json().encode())
+    catalogue.follow(
+        "s",
+        Stream(name="s", fields={"speed": FieldInfo(type=FieldType.NUMBER, revision=1)})
+        .model_dump_json()
+        .encode(),
+    )
     catalogue.follow("s", row(speed=FieldType.STRING, street=FieldType.STRING))
     catalogue.check("d", "s", NUMBERS | {"street": frozenset({str})})
     (repaired,) = catalogue.unpublished()
@@ -135,7 +150,9 @@ def test_a_column_of_nulls_says_nothing_of_its_type() -> None:
     learnt(catalogue, STRINGS)
 
 
-def test_of_two_bridges_that_learn_a_field_at_once_the_first_on_the_topic_decides_before_either_accepts() -> None:
+def test_of_two_bridges_that_learn_a_field_at_once_the_first_on_the_topic_decides_before_either_accepts() -> (
+    None
+):
     one, other = a_catalogue(), a_catalogue()
     topic = Topic(one, other)
     awaits(one, NUMBERS)
@@ -164,7 +181,9 @@ def test_one_bridge_alone_never_lets_its_own_late_record_overturn_a_type() -> No
         catalogue.check("d", "s", {"a": frozenset({int}), "b": frozenset({str})})
 
 
-def test_a_row_that_lacks_a_field_is_put_on_the_topic_anew_so_that_compaction_forgets_nothing() -> None:
+def test_a_row_that_lacks_a_field_is_put_on_the_topic_anew_so_that_compaction_forgets_nothing() -> (
+    None
+):
     one, other = a_catalogue(), a_catalogue()
     topic = Topic(one, other)
     awaits(one, NUMBERS)
@@ -179,11 +198,18 @@ def test_a_row_that_lacks_a_field_is_put_on_the_topic_anew_so_that_compaction_fo
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 2), st.sampled_from(["check", "publish", "deliver"]), st.sampled_from("ab"), st.sampled_from([int, str])),
+        st.tuples(
+            st.integers(0, 2),
+            st.sampled_from(["check", "publish", "deliver"]),
+            st.sampled_from("ab"),
+            st.sampled_from([int, str]),
+        ),
         max_size=60,
     )
 )
-def test_whatever_the_order_no_two_types_of_a_field_are_ever_accepted(steps: list[tuple[int, str, str, type]]) -> None:
+def test_whatever_the_order_no_two_types_of_a_field_are_ever_accepted(
+    steps: list[tuple[int, str, str, type]],
+) -> None:
     """Three bridges; each reads the one topic at its own pace."""
     bridges = [a_catalogue() for _ in range(3)]
     rows: list[Stream] = []
@@ -209,7 +235,11 @@ def test_whatever_the_order_no_two_types_of_a_field_are_ever_accepted(steps: lis
 
 
 def test_units_and_description_survive_a_new_field() -> None:
-    declared = Stream(name="s", description="cars", fields={"speed": FieldInfo(type=FieldType.NUMBER, unit="km/h")})
+    declared = Stream(
+        name="s",
+        description="cars",
+        fields={"speed": FieldInfo(type=FieldType.NUMBER, unit="km/h")},
+    )
     catalogue = a_catalogue()
     catalogue.follow("s", declared.model_dump_json().encode())
     awaits(catalogue, {"street": frozenset({str})})
@@ -232,7 +262,9 @@ def test_the_name_of_a_query_is_refused_whoever_comes_first() -> None:
 def test_a_stream_keeps_its_name_against_a_query_that_claims_it_later() -> None:
     catalogue = a_catalogue()
     learnt(catalogue, NUMBERS, stream="top")
-    catalogue.follow("top", Stream(name="top", kind=NameKind.QUERY, claim="7").model_dump_json().encode())
+    catalogue.follow(
+        "top", Stream(name="top", kind=NameKind.QUERY, claim="7").model_dump_json().encode()
+    )
     catalogue.check("d", "top", NUMBERS)
     (repaired,) = catalogue.unpublished()
     assert repaired.kind is NameKind.STREAM
@@ -308,7 +340,9 @@ def test_streams_are_bounded_in_all_and_in_a_second() -> None:
         catalogue.check("d", "one_more", NUMBERS)
 
 
-@pytest.mark.parametrize("value", [b"x", b"{}", b'{"name":"other"}', b'{"name":"s","fields":{"a":{"type":"date"}}}'])
+@pytest.mark.parametrize(
+    "value", [b"x", b"{}", b'{"name":"other"}', b'{"name":"s","fields":{"a":{"type":"date"}}}']
+)
 def test_a_record_that_cannot_be_read_changes_nothing(value: bytes) -> None:
     catalogue = a_catalogue()
     with pytest.raises(ValueError, match="s"):
@@ -325,11 +359,15 @@ def test_a_deleted_stream_is_forgotten_also_while_something_of_it_is_on_its_way(
     learnt(catalogue, STRINGS)
 
 
-def test_the_fields_of_answers_and_requests_are_given_so_no_device_decides_their_types_for_others() -> None:
+def test_the_fields_of_answers_and_requests_are_given_so_no_device_decides_their_types_for_others() -> (
+    None
+):
     bridge = Catalogue(lambda: 0.0)
     for stream in (ANSWERS, REQUESTS):
         for wrong in ({"id": frozenset({int})}, {"more": frozenset({str})}):
             with pytest.raises(Rejected, match="expected the fields"):
                 bridge.check("hostile", stream, wrong)
     with pytest.raises(AwaitsCatalogueError):
-        bridge.check("car", ANSWERS, {"id": frozenset({str}), "exit_code": frozenset({int, type(None)})})
+        bridge.check(
+            "car", ANSWERS, {"id": frozenset({str}), "exit_code": frozenset({int, type(None)})}
+        )

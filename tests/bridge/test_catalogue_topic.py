@@ -45,7 +45,9 @@ async def one_answer(device: Device, number: int) -> Ack | None:
     return device.acks.get(number)
 
 
-async def test_two_bridges_that_meet_a_field_at_once_accept_one_type_only_and_refuse_nobody_for_good(here: World) -> None:
+async def test_two_bridges_that_meet_a_field_at_once_accept_one_type_only_and_refuse_nobody_for_good(
+    here: World,
+) -> None:
     """Half of the devices send text and half numbers, to two bridges, in the same moment."""
     here.bridge("b-types-1")
     here.bridge("b-types-2")
@@ -61,7 +63,9 @@ async def test_two_bridges_that_meet_a_field_at_once_accept_one_type_only_and_re
     assert len({type(value) for value in values}) == 1
 
 
-async def test_a_device_that_was_told_later_is_accepted_after_an_operator_changed_the_type(here: World) -> None:
+async def test_a_device_that_was_told_later_is_accepted_after_an_operator_changed_the_type(
+    here: World,
+) -> None:
     here.bridge("b-change")
     liar, honest = await fleet(here, "change", "change", 2)
     liar.publish(b'{"v":"n/a"}', correlation=b"1")
@@ -83,7 +87,9 @@ async def test_a_device_that_was_told_later_is_accepted_after_an_operator_change
     assert (await liar.answered(2)).rejected is RejectReason.FIELD_TYPE
 
 
-async def test_a_device_that_asks_for_no_answer_gets_a_dead_letter_where_others_are_told_later(here: World) -> None:
+async def test_a_device_that_asks_for_no_answer_gets_a_dead_letter_where_others_are_told_later(
+    here: World,
+) -> None:
     here.bridge("b-plain")
     (device,) = await fleet(here, "plain", "plain", 1)
     for number, payload in enumerate((b'{"v":1}', b'{"v":"text"}', b'{"v":2}'), 1):
@@ -101,17 +107,31 @@ async def test_a_device_can_take_neither_a_querys_name_nor_one_of_the_systems(he
     declare(here, Stream(name="top_streets", kind=NameKind.QUERY, claim="1"))
     declare(here, Stream(name="part_status", fields={"part": FieldInfo(type=FieldType.STRING)}))
     for number, stream in enumerate(("top_streets", "part_status"), 1):
-        device.publish(b'{"part":"x"}', correlation=b"%d" % number, packet_id=number, topic=topics.up(device.name, stream))
+        device.publish(
+            b'{"part":"x"}',
+            correlation=b"%d" % number,
+            packet_id=number,
+            topic=topics.up(device.name, stream),
+        )
         assert (await device.answered(number)).rejected is RejectReason.NAME
     assert read(here.config, topics.UP, device=device.name) == []
 
 
-async def test_a_device_that_invents_streams_ends_at_its_share_and_others_go_on(here: World) -> None:
-    """Nothing of what is over the share reaches Kafka but a dead letter, or nothing at all where the device can be told."""
+async def test_a_device_that_invents_streams_ends_at_its_share_and_others_go_on(
+    here: World,
+) -> None:
+    """Nothing of what is over the share reaches Kafka but a dead letter, or nothing at all where
+    the device can be told.
+    """
     here.bridge("b-share")
     greedy, modest = await fleet(here, "share", "share", 2)
     for number in range(1, 61):
-        greedy.publish(b'{"v":1}', correlation=b"%d" % number, packet_id=number, topic=topics.up(greedy.name, f"invented_{number}"))
+        greedy.publish(
+            b'{"v":1}',
+            correlation=b"%d" % number,
+            packet_id=number,
+            topic=topics.up(greedy.name, f"invented_{number}"),
+        )
     answers = await asyncio.gather(*(one_answer(greedy, number) for number in range(1, 61)))
     assert sum(answer is not None for answer in answers) == 32
     assert {later.reason for later in greedy.postponed.values()} == {LaterReason.QUOTA}

@@ -1,4 +1,6 @@
-"""A lone record goes at once; under load records wait for each other, and no longer than GATHER_S."""
+"""A lone record goes at once; under load records wait for each other, and no longer than
+GATHER_S.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,12 @@ TURN_S = 0.001
 """Seconds between two looks."""
 
 
-def waits(per_s: float, turns: int, *, load: Load | None = None, start_s: float = 100.0) -> list[float]:
-    """Seconds that each record waits when so many come, evenly, and what waits goes when a span is over."""
+def waits(
+    per_s: float, turns: int, *, load: Load | None = None, start_s: float = 100.0
+) -> list[float]:
+    """Seconds that each record waits when so many come, evenly, and what waits goes when a span is
+    over.
+    """
     load = load or Load(GATHER_S)
     waiting: list[float] = []
     found = []
@@ -44,7 +50,9 @@ def test_many_records_wait_for_each_other_but_never_longer_than_the_bound(per_s:
     assert max(found) <= GATHER_S + TURN_S
 
 
-def test_the_first_record_after_a_load_goes_at_the_next_look_and_the_ones_after_it_at_once() -> None:
+def test_the_first_record_after_a_load_goes_at_the_next_look_and_the_ones_after_it_at_once() -> (
+    None
+):
     load = Load(GATHER_S)
     waits(20_000, 100, load=load)
     assert load.is_high

@@ -22,10 +22,14 @@ from edgewake.protocol.request import request_of
 from edgewake.protocol.stream import FieldInfo, Stream
 
 
-def _taken(stream: str, fields: dict[str, list[Any]], catalogue: Catalogue, *, is_packed: bool = False) -> Admitted:
+def _taken(
+    stream: str, fields: dict[str, list[Any]], catalogue: Catalogue, *, is_packed: bool = False
+) -> Admitted:
     count = len(next(iter(fields.values())))
     frame = Frame(1, 1, 11, [1_790_000_000_000 + i for i in range(count)], fields)
-    payload, kind = (packed.pack(frame), PACKED_TYPE) if is_packed else (frames.encode(frame), FRAME_TYPE)
+    payload, kind = (
+        (packed.pack(frame), PACKED_TYPE) if is_packed else (frames.encode(frame), FRAME_TYPE)
+    )
     assert payload is not None
     message = Message(topics.up("dev", stream), payload, kind, topics.ack("dev"), b"1")
     while True:
@@ -38,18 +42,27 @@ def _taken(stream: str, fields: dict[str, list[Any]], catalogue: Catalogue, *, i
 
 def _catalogue(**fields: FieldType) -> Catalogue:
     catalogue = Catalogue(lambda: 0.0)
-    row = Stream(name="temps", first_device="dev", fields={name: FieldInfo(type=kind, first_device="dev") for name, kind in fields.items()})
+    row = Stream(
+        name="temps",
+        first_device="dev",
+        fields={name: FieldInfo(type=kind, first_device="dev") for name, kind in fields.items()},
+    )
     catalogue.follow("temps", row.model_dump_json().encode())
     return catalogue
 
 
 def test_a_text_among_numbers_is_set_aside_and_the_numbers_pass() -> None:
-    found = _taken("temps", {"v": [21.5, "nan", 18.1], "room": ["a", "b", "c"]}, _catalogue(v=FieldType.NUMBER))
+    found = _taken(
+        "temps", {"v": [21.5, "nan", 18.1], "room": ["a", "b", "c"]}, _catalogue(v=FieldType.NUMBER)
+    )
     kept = record.decode(found.value).frame
     assert (kept.seq, kept.fields) == (11, {"v": [21.5, None, 18.1], "room": ["a", "b", "c"]})
     (aside,) = found.aside
     assert orjson.loads(aside.payload) == {"t": 1_790_000_000_001, "v": "nan", "room": "b"}
-    assert aside.detail == "reading 12: field 'v': expected a number, found a string; the other readings of its frame passed"
+    assert aside.detail == (
+        "reading 12: field 'v': expected a number, found a string; the other readings of its "
+        "frame passed"
+    )
     assert record.Placement.decode(found.placement).readings == 3
 
 
@@ -70,9 +83,16 @@ def test_a_frame_with_too_many_wrong_readings_is_refused_whole() -> None:
 
 
 @pytest.mark.parametrize("is_packed", [False, True], ids=["json", "packed"])
-def test_a_request_with_an_object_as_body_is_told_so_and_the_good_one_beside_it_is_asked(is_packed: bool) -> None:
+def test_a_request_with_an_object_as_body_is_told_so_and_the_good_one_beside_it_is_asked(
+    is_packed: bool,
+) -> None:
     """The agent flattens the object: the frame has a column that no request has."""
-    fields = {"id": ["r-1", "r-2"], "name": ["route", "route"], "body": ["to the depot", None], "body_to": [None, "depot"]}
+    fields = {
+        "id": ["r-1", "r-2"],
+        "name": ["route", "route"],
+        "body": ["to the depot", None],
+        "body_to": [None, "depot"],
+    }
     found = _taken(REQUESTS, fields, Catalogue(lambda: 0.0), is_packed=is_packed)
     good, bad = record.readings(record.decode(found.value))
     assert request_of(good).body == "to the depot"
@@ -84,4 +104,8 @@ def test_a_request_with_an_object_as_body_is_told_so_and_the_good_one_beside_it_
 
 def test_a_frame_of_bad_requests_alone_is_refused() -> None:
     with pytest.raises(Rejected, match="expected the fields"):
-        _taken(REQUESTS, {"id": ["r-1"], "name": ["route"], "body_to": ["depot"]}, Catalogue(lambda: 0.0))
+        _taken(
+            REQUESTS,
+            {"id": ["r-1"], "name": ["route"], "body_to": ["depot"]},
+            Catalogue(lambda: 0.0),
+        )

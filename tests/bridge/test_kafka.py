@@ -1,4 +1,6 @@
-"""The one place that makes Kafka clients, against a real Kafka: tables end where transactions end, topics are made once."""
+"""The one place that makes Kafka clients, against a real Kafka: tables end where transactions end,
+topics are made once.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def transactional(config: KafkaConfig) -> Producer:
     return producer
 
 
-def rows(config: KafkaConfig, table: str, *, timeout_s: float = PATIENCE_S) -> dict[str, bytes | None]:
+def rows(
+    config: KafkaConfig, table: str, *, timeout_s: float = PATIENCE_S
+) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     reader = TableReader(config, "test-table", {table: found.__setitem__})
     try:
@@ -49,7 +53,9 @@ def rows(config: KafkaConfig, table: str, *, timeout_s: float = PATIENCE_S) -> d
 
 
 def test_a_table_is_read_for_as_long_as_records_come(config: KafkaConfig, table: str) -> None:
-    """The bound is on the silence, not on the whole: rows that take 5 ms each take longer together (control)."""
+    """The bound is on the silence, not on the whole: rows that take 5 ms each take longer together
+    (control).
+    """
     producer = clients.producer(config, "test-large")
     for i in range(1500):
         producer.produce(table, b"1", b"%d" % i)
@@ -74,7 +80,9 @@ def test_an_empty_table_is_read_at_once(config: KafkaConfig, table: str) -> None
     assert rows(config, table) == {}
 
 
-def test_a_table_that_ends_with_transaction_markers_is_read_to_its_end(config: KafkaConfig, table: str) -> None:
+def test_a_table_that_ends_with_transaction_markers_is_read_to_its_end(
+    config: KafkaConfig, table: str
+) -> None:
     """The markers take offsets that no record fills; a count of records would wait for ever."""
     producer = transactional(config)
     for i in range(3):
@@ -86,7 +94,10 @@ def test_a_table_that_ends_with_transaction_markers_is_read_to_its_end(config: K
 
 def test_rows_of_an_aborted_transaction_are_not_read(config: KafkaConfig, table: str) -> None:
     producer = transactional(config)
-    for value, end in ((b"kept", producer.commit_transaction), (b"aborted", producer.abort_transaction)):
+    for value, end in (
+        (b"kept", producer.commit_transaction),
+        (b"aborted", producer.abort_transaction),
+    ):
         producer.begin_transaction()
         producer.produce(table, value, "key")
         producer.flush(30)
@@ -109,7 +120,9 @@ def test_reading_waits_for_an_open_transaction_to_end(config: KafkaConfig, table
 
 
 def test_several_tables_are_read_by_one_consumer_each_to_its_end(config: KafkaConfig) -> None:
-    """One has records, one nothing, one ends with a marker; and what is written to any of them later is followed."""
+    """One has records, one nothing, one ends with a marker; and what is written to any of them
+    later is followed.
+    """
     names = [f"ew.q.table_{uuid.uuid4().hex}" for _ in range(3)]
     topic_admin.ensure_topics(config, names)
     found: dict[str, dict[str, bytes | None]] = {name: {} for name in names}
@@ -119,7 +132,9 @@ def test_several_tables_are_read_by_one_consumer_each_to_its_end(config: KafkaCo
         plain.produce(names[0], b"%d" % i, b"%d" % i)
         committing.produce(names[2], b"%d" % i, "key")
     assert plain.flush(30) == 0
-    reader = TableReader(config, "test-tables", {name: rows.__setitem__ for name, rows in found.items()})
+    reader = TableReader(
+        config, "test-tables", {name: rows.__setitem__ for name, rows in found.items()}
+    )
     with pytest.raises(Unavailable, match=f"{names[2]} is read to 0 of 3, and no record for"):
         reader.read_all(idle_s=0.5)
     committing.commit_transaction(30)
@@ -128,7 +143,10 @@ def test_several_tables_are_read_by_one_consumer_each_to_its_end(config: KafkaCo
     for name in names:
         plain.produce(name, b"new", "later")
     assert plain.flush(30) == 0
-    wait_until(lambda: (reader.poll(0.1), all(rows.get("later") == b"new" for rows in found.values()))[1], "all three are followed")
+    wait_until(
+        lambda: (reader.poll(0.1), all(rows.get("later") == b"new" for rows in found.values()))[1],
+        "all three are followed",
+    )
     reader.close()
 
 
@@ -151,7 +169,9 @@ def test_a_row_that_cannot_be_read_is_counted_and_skipped(config: KafkaConfig, t
         producer.produce(table, value, "key")
     producer.flush(30)
     found: list[int] = []
-    reader = TableReader(config, "test-table", {table: lambda _key, value: found.append(int(value or b""))})
+    reader = TableReader(
+        config, "test-table", {table: lambda _key, value: found.append(int(value or b""))}
+    )
     reader.read_all()
     reader.close()
     assert (found, reader.unreadable) == ([1, 2], 1)
@@ -186,16 +206,25 @@ def test_topics_are_made_once_by_many_at_once(config: KafkaConfig) -> None:
 def test_topics_have_the_settings_of_their_kind(config: KafkaConfig) -> None:
     topic_admin.ensure_topics(config, [topics.DEVICES, topics.UP])
     client = clients.admin(config)
-    wait_until(lambda: all(metadata.topic_configs(client, name) for name in (topics.DEVICES, topics.UP)), "the broker knows its new topics")
+    wait_until(
+        lambda: all(metadata.topic_configs(client, name) for name in (topics.DEVICES, topics.UP)),
+        "the broker knows its new topics",
+    )
     assert metadata.topic_configs(client, topics.DEVICES)["cleanup.policy"] == "compact"
     up = metadata.topic_configs(client, topics.UP)
-    assert (up["retention.ms"], up["retention.bytes"]) == (str(24 * 3_600_000), "-1"), "what was acknowledged goes by time only"
+    assert (up["retention.ms"], up["retention.bytes"]) == (str(24 * 3_600_000), "-1"), (
+        "what was acknowledged goes by time only"
+    )
     assert metadata.partition_count(client, topics.UP) == 64
     assert metadata.partition_count(client, topics.DEVICES) == 1
 
 
-def test_ew_up_with_another_number_of_partitions_is_refused_with_one_sentence(config: KafkaConfig) -> None:
-    """The order of each device is kept by partition: another number would be another order, and no configuration changes it."""
+def test_ew_up_with_another_number_of_partitions_is_refused_with_one_sentence(
+    config: KafkaConfig,
+) -> None:
+    """The order of each device is kept by partition: another number would be another order, and no
+    configuration changes it.
+    """
     client = clients.admin(config)
     for name, count in topics.FIXED_PARTITIONS.items():
         other = f"{name}.other_{uuid.uuid4().hex[:8]}"
@@ -203,7 +232,9 @@ def test_ew_up_with_another_number_of_partitions_is_refused_with_one_sentence(co
         wait_until(lambda name=other: metadata.partition_count(client, name) == 2, "it is there")  # type: ignore[misc]
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(topics.FIXED_PARTITIONS, other, count)
-            with pytest.raises(LocalError, match=rf"has 2 partitions, expected {count}: .* docs/operations.md"):
+            with pytest.raises(
+                LocalError, match=rf"has 2 partitions, expected {count}: .* docs/operations.md"
+            ):
                 topic_admin.ensure_topics(config, [other])
 
 
@@ -216,11 +247,15 @@ def test_a_topic_with_too_few_partitions_gets_more(config: KafkaConfig) -> None:
 
 
 def test_kafka_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_admin, "METADATA_TIMEOUT_S", 0.2)  # it would be waited out: nobody answers
+    monkeypatch.setattr(
+        topic_admin, "METADATA_TIMEOUT_S", 0.2
+    )  # it would be waited out: nobody answers
     with pytest.raises(Unavailable, match="Kafka at"):
         topic_admin.ensure_topics(KafkaConfig(bootstrap="127.0.0.1:1"), ["ew.up"])
 
 
 def test_a_setting_that_kafka_refuses_is_our_fault(config: KafkaConfig) -> None:
     with pytest.raises(LocalError, match="topic ew"):
-        topic_admin.ensure_topics(config.model_copy(update={"replication": 3}), [f"ew.s.r_{uuid.uuid4().hex[:8]}"])
+        topic_admin.ensure_topics(
+            config.model_copy(update={"replication": 3}), [f"ew.s.r_{uuid.uuid4().hex[:8]}"]
+        )

@@ -1,4 +1,6 @@
-"""Kafka dies by kill -9 while transactions are being committed, and comes back: each of them ends, so readers see all that is there."""
+"""Kafka dies by kill -9 while transactions are being committed, and comes back: each of them ends,
+so readers see all that is there.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,21 @@ from tests.services import PATIENCE_S, Kafka, wait_until
 
 WRITERS: Final = topics.SHARDS
 KILLS: Final = 12 if os.environ.get("EDGEWAKE_FAULTS") == "all" else 1
-"""With Kafka 4.3.1, whose coordinator took partitions without a leader for deleted ones, about every third left some hidden for ever."""
+"""With Kafka 4.3.1, whose coordinator took partitions without a leader for deleted ones, about
+every third left some hidden for ever."""
 COMMITTED_MIN: Final = 100
 """Transactions before the kill: then all writers are at it."""
-WRITTEN: Final = (topics.SEQUENCE, topics.DEVICES, *(topics.stream_topic(f"killed-{name}") for name in "ab"))
+WRITTEN: Final = (
+    topics.SEQUENCE,
+    topics.DEVICES,
+    *(topics.stream_topic(f"killed-{name}") for name in "ab"),
+)
 
 
 class Writers:
-    """As many transactional producers as there are shards, each in its thread, until `stop` or a transaction fails."""
+    """As many transactional producers as there are shards, each in its thread, until `stop` or a
+    transaction fails.
+    """
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
@@ -65,18 +74,26 @@ class Writers:
 def hidden(config: KafkaConfig) -> open_transactions.Hidden:
     """Partitions with records that no reader sees yet."""
     client = clients.admin(config)
-    counts = {name: count for name, count in metadata.partition_counts(client).items() if name in WRITTEN}
+    counts = {
+        name: count for name, count in metadata.partition_counts(client).items() if name in WRITTEN
+    }
     return open_transactions.hidden(client, counts, answer_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("kill", range(KILLS))
 def test_no_transaction_hides_records_for_ever(own_kafka: Kafka, kill: int) -> None:
-    """The fault: Kafka dies while many writers commit. Each transaction ends, by its writer or by Kafka when its time is over."""
+    """The fault: Kafka dies while many writers commit.
+
+    Each transaction ends, by its writer or by Kafka when its time is over.
+    """
     config = KafkaConfig(bootstrap=own_kafka.bootstrap)
     topic_admin.ensure_topics(config, WRITTEN)
     writers = Writers(config)
     try:
-        wait_until(lambda: writers.committed > COMMITTED_MIN and writers.begun > writers.committed, "all writers commit")
+        wait_until(
+            lambda: writers.committed > COMMITTED_MIN and writers.begun > writers.committed,
+            "all writers commit",
+        )
         own_kafka.process.kill()
         interrupted = writers.begun - writers.committed
         own_kafka.start()

@@ -19,7 +19,9 @@ class Calls:
     def __init__(self) -> None:
         self.ledger = AckLedger()
         self.deliveries: list[Delivery] = []
-        self.connection = Connection(b"", on_connected=self._on_connected, on_publish=self._on_publish, clock=SystemClock())
+        self.connection = Connection(
+            b"", on_connected=self._on_connected, on_publish=self._on_publish, clock=SystemClock()
+        )
 
     def _on_connected(self, connack: mqtt5.ConnAckPacket) -> None:
         self.ledger.connected(session_present=connack.session_present)
@@ -30,16 +32,22 @@ class Calls:
 
 
 def publish(packet_id: int) -> bytes:
-    return mqtt5.PublishPacket("ew/v1/d/up/s", b"{}", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id, duplicate=True).write()
+    return mqtt5.PublishPacket(
+        "ew/v1/d/up/s", b"{}", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id, duplicate=True
+    ).write()
 
 
 async def test_packet_ids_that_arrive_with_the_connack_are_acknowledged() -> None:
     """A broker sends again right behind its CONNACK, and both come in one read."""
     calls = Calls()
-    calls.connection.data_received(mqtt5.ConnAckPacket(session_present=True).write() + b"".join(map(publish, range(1, 21))))
+    calls.connection.data_received(
+        mqtt5.ConnAckPacket(session_present=True).write() + b"".join(map(publish, range(1, 21)))
+    )
     assert calls.connection.connected.done()
     for _ in range(5):
-        await asyncio.sleep(0)  # whatever was put off is done before the acknowledgements, as on the way to Kafka
+        await asyncio.sleep(
+            0
+        )  # whatever was put off is done before the acknowledgements, as on the way to Kafka
     for delivery in calls.deliveries:
         delivery.stored_at = (0, 0)
     assert calls.ledger.pubacks() == list(range(1, 21))
@@ -47,7 +55,9 @@ async def test_packet_ids_that_arrive_with_the_connack_are_acknowledged() -> Non
 
 async def test_a_refused_connection_fails_for_all_who_wait() -> None:
     calls = Calls()
-    calls.connection.data_received(mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED).write())
+    calls.connection.data_received(
+        mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED).write()
+    )
     with pytest.raises(RemoteError, match="refuses us"):
         await calls.connection.connected
     with pytest.raises(RemoteError, match="refuses us"):

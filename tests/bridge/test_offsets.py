@@ -32,20 +32,29 @@ def error_of(question: Callable[[], object]) -> int:
 
 def ask_once(client: AdminClient) -> None:
     """The question as librdkafka has it."""
-    (future,) = client.list_offsets({TopicPartition(topics.UP, 0): OffsetSpec.latest()}, request_timeout=5).values()
+    (future,) = client.list_offsets(
+        {TopicPartition(topics.UP, 0): OffsetSpec.latest()}, request_timeout=5
+    ).values()
     future.result()
 
 
-async def test_who_asked_for_offsets_is_answered_after_kafka_was_restarted(own_kafka: Kafka) -> None:
+async def test_who_asked_for_offsets_is_answered_after_kafka_was_restarted(
+    own_kafka: Kafka,
+) -> None:
     config = KafkaConfig(bootstrap=own_kafka.bootstrap)
     topic_admin.ensure_topics(config, [topics.UP])
     control, client = clients.admin(config), clients.admin(config)
     places, asking = UpPlaces(config, "test-places"), AskKafka(config, SystemClock())
-    source, loop = Source("up", topics.UP, False, "", topics.UP_PARTITIONS), asyncio.get_running_loop()
+    source, loop = (
+        Source("up", topics.UP, False, "", topics.UP_PARTITIONS),
+        asyncio.get_running_loop(),
+    )
     questions: dict[str, Callable[[], object]] = {
         "ranges": lambda: offsets.ranges(client, {topics.UP: topics.UP_PARTITIONS}),
         "places": places.ends,
-        "access": lambda: asyncio.run_coroutine_threadsafe(asking.bounds((source,), fresh=True), loop).result(),
+        "access": lambda: asyncio.run_coroutine_threadsafe(
+            asking.bounds((source,), fresh=True), loop
+        ).result(),
     }
 
     def all_answer() -> None:
@@ -56,7 +65,12 @@ async def test_who_asked_for_offsets_is_answered_after_kafka_was_restarted(own_k
     await asyncio.to_thread(all_answer)
     own_kafka.process.kill()
     own_kafka.start()
-    wait_until(lambda: error_of(lambda: ask_once(clients.admin(config))) == 0, "Kafka answers who did not ask before")
+    wait_until(
+        lambda: error_of(lambda: ask_once(clients.admin(config))) == 0,
+        "Kafka answers who did not ask before",
+    )
     await asyncio.to_thread(all_answer)
-    assert error_of(lambda: ask_once(control)) == KafkaError.FENCED_LEADER_EPOCH, "the control: librdkafka asks a leader that is no more"
+    assert error_of(lambda: ask_once(control)) == KafkaError.FENCED_LEADER_EPOCH, (
+        "the control: librdkafka asks a leader that is no more"
+    )
     places.close()

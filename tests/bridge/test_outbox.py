@@ -12,10 +12,13 @@ from edgewake.protocol.downlink import Answer, AnswerState, DownKind
 NOW = 1_790_000_000_000
 
 
-def row(device: str = "car", message: str = "a", *, lasts_ms: int = 10_000, answer: Answer | None = None) -> tuple[str, bytes]:
+def row(
+    device: str = "car", message: str = "a", *, lasts_ms: int = 10_000, answer: Answer | None = None
+) -> tuple[str, bytes]:
     payload = orjson.dumps({"id": message, "name": "x"}).decode()
     found = DownRow(
-        device=device, kind=DownKind.COMMAND, payload=payload, asked_at=NOW, expires_at=NOW + lasts_ms, asked_by="me", answer=answer
+        device=device, kind=DownKind.COMMAND, payload=payload, asked_at=NOW,
+        expires_at=NOW + lasts_ms, asked_by="me", answer=answer
     )  # fmt: skip
     return key_of(device, message), found.model_dump_json().encode()
 
@@ -67,7 +70,9 @@ def test_it_is_sent_again_at_each_return_and_now_and_then_but_not_at_every_statu
 def test_what_is_over_or_answered_or_removed_is_sent_no_more() -> None:
     box = outbox(row(message="a"), row(message="b"), row(message="c", lasts_ms=5))
     box.on_status("car", status(), 0.0)
-    box.follow(*row(message="a", answer=Answer(id="a", kind=DownKind.COMMAND, state=AnswerState.DONE)))
+    box.follow(
+        *row(message="a", answer=Answer(id="a", kind=DownKind.COMMAND, state=AnswerState.DONE))
+    )
     box.follow("car|b", None)
     assert sent(box, NOW + 5) == []
     box.follow("car|c", None)
@@ -80,7 +85,9 @@ def test_what_the_broker_does_not_take_now_stays_due() -> None:
     assert [key for key, _ in box.due(NOW)] == [key for key, _ in box.due(NOW)] == ["car|a"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("car|a", b"{}"), ("other|a", row()[1]), ("a", b"\xff")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("car|a", b"{}"), ("other|a", row()[1]), ("a", b"\xff")]
+)
 def test_a_row_that_is_none_is_told_and_changes_nothing(key: str, value: bytes) -> None:
     box = outbox()
     with pytest.raises(ValueError, match=r"."):

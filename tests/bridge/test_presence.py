@@ -65,7 +65,9 @@ def test_a_bridge_that_was_frozen_itself_accuses_nobody() -> None:
     assert made["c"].orphan(NAMES) is None
 
 
-def test_a_session_in_the_register_that_was_never_heard_is_adopted_by_whoever_comes_back_first() -> None:
+def test_a_session_in_the_register_that_was_never_heard_is_adopted_by_whoever_comes_back_first() -> (
+    None
+):
     alone = Presence("new")
     for _ in range(MISSED_BEATS):
         assert alone.orphan(("old",)) is None
@@ -102,7 +104,9 @@ def test_what_is_no_beat_is_none(payload: bytes) -> None:
 
 
 @given(st.lists(st.sets(st.sampled_from(NAMES), min_size=1), max_size=60))
-def test_nobody_is_an_orphan_to_a_bridge_that_heard_it_within_five_beats_of_its_own(rounds: list[set[str]]) -> None:
+def test_nobody_is_an_orphan_to_a_bridge_that_heard_it_within_five_beats_of_its_own(
+    rounds: list[set[str]],
+) -> None:
     """In a round those who are connected beat, and hear each other."""
     made = {name: Presence(name) for name in NAMES}
     silent = {name: dict.fromkeys(NAMES, 0) for name in NAMES}
@@ -112,10 +116,13 @@ def test_nobody_is_an_orphan_to_a_bridge_that_heard_it_within_five_beats_of_its_
             for other in NAMES:
                 silent[name][other] = 0 if other in connected else silent[name][other] + 1
             orphan = made[name].orphan(NAMES)
-            # In the round in which it was heard last our own beat came after the beats of those before us.
+            # In the round in which it was heard last our own beat came after the beats of those
+            # before us.
             assert orphan is None or silent[name][orphan] + (orphan < name) >= MISSED_BEATS
 
 
 def test_a_bridge_that_is_gone_delays_nobody_by_more_than_five_seconds() -> None:
-    """Its session is an orphan after its missed beats, counted by beats of our own; a second survivor has its turn some beats later."""
+    """Its session is an orphan after its missed beats, counted by beats of our own; a second
+    survivor has its turn some beats later.
+    """
     assert (MISSED_BEATS + 1 + TURN_BEATS) * BEAT_S <= 5

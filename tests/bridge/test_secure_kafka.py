@@ -1,4 +1,6 @@
-"""All parts on a Kafka that speaks TLS only, with a password or a certificate; and what they say when something is wrong."""
+"""All parts on a Kafka that speaks TLS only, with a password or a certificate; and what they say
+when something is wrong.
+"""
 
 from __future__ import annotations
 
@@ -98,8 +100,10 @@ async def test_a_reading_passes_from_a_device_through_every_part_to_a_client(
         "bridge": f'name = "b-secure"\n[mqtt]\nport = {own_broker.port}\n{as_user}',
         "sequencer": by_certificate,
         "access": f'port = {access}\ncursor_key_file = "{tmp_path / "cursor.key"}"\n{by_certificate}',
-        "ops": f'port = {ops}\ndata_dir = "{tmp_path / "ops"}"\nkey_file = "{tmp_path / "ops.key"}"\n{by_certificate}',
-        "push": f'port = {push}\ncursor_key_file = "{tmp_path / "cursor.key"}"\nlease_key_file = "{tmp_path / "lease.key"}"\n{as_user}',
+        "ops": f'port = {ops}\ndata_dir = "{tmp_path / "ops"}"\nkey_file = '
+        f'"{tmp_path / "ops.key"}"\n{by_certificate}',
+        "push": f'port = {push}\ncursor_key_file = "{tmp_path / "cursor.key"}"\nlease_key_file = '
+        f'"{tmp_path / "lease.key"}"\n{as_user}',
     }
     parts: list[Process] = []
     device = Device(World(own_broker, None, tmp_path), "secure-1", "secured")  # type: ignore[arg-type]
@@ -113,9 +117,14 @@ async def test_a_reading_passes_from_a_device_through_every_part_to_a_client(
         await device.send(3)
         events = f"http://127.0.0.1:{access}/v1/streams/secured/events?from=earliest"
         wait_until(lambda: has_event(events, b'"device":"secure-1"'), "a client gets the reading")
-        fields = httpx.get(f"http://127.0.0.1:{ops}/v1/streams/secured", headers={"X-API-Key": "k" * 32}).json()["fields"]
+        fields = httpx.get(
+            f"http://127.0.0.1:{ops}/v1/streams/secured", headers={"X-API-Key": "k" * 32}
+        ).json()["fields"]
         assert fields["speed"]["type"] == "number"
-        wait_until(lambda: httpx.get(f"http://127.0.0.1:{push}/readyz").status_code == 200, "push has its shards and its leases")
+        wait_until(
+            lambda: httpx.get(f"http://127.0.0.1:{push}/readyz").status_code == 200,
+            "push has its shards and its leases",
+        )
     finally:
         await device.close()
         for one in parts:
@@ -140,7 +149,10 @@ def has_event(url: str, wanted: bytes) -> bool:
     [
         ('protocol = "ssl"\ncert_file = "a"\n', "cert_file and key_file, both or neither"),
         ('protocol = "sasl_ssl"\nusername = "a"\n', "expected username and password_file"),
-        ('protocol = "ssl"\nusername = "a"\npassword_file = "b"\n', "expected username and password_file"),
+        (
+            'protocol = "ssl"\nusername = "a"\npassword_file = "b"\n',
+            "expected username and password_file",
+        ),
         ('ca_file = "a"\n', "ca_file would not be used"),
         ('protocol = "sasl"\n', "kafka.security.protocol = 'sasl'"),
         ('protocol = "ssl"\nca_fil = "a"\n', "did you mean 'ca_file'"),
@@ -157,7 +169,10 @@ def test_keys_that_do_not_go_together_are_refused(text: str, expected: str, tmp_
 
 def test_a_file_that_cannot_be_read_is_named_with_its_key(tmp_path: Path) -> None:
     security = SecurityConfig(protocol="ssl", ca_file=tmp_path / "nothing.pem")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"kafka\.security\.ca_file = .*nothing\.pem: cannot be read: No such file"):
+    with pytest.raises(
+        ConfigError,
+        match=r"kafka\.security\.ca_file = .*nothing\.pem: cannot be read: No such file",
+    ):
         clients.producer(KafkaConfig(security=security), "test")
 
 

@@ -8,14 +8,19 @@ from edgewake.protocol.device import DeviceState, DeviceStatus
 EVERY_S = 10.0
 
 
-def value(device: str = "d", state: DeviceState = DeviceState.ONLINE, at: int = 0, **facts: int) -> bytes:
+def value(
+    device: str = "d", state: DeviceState = DeviceState.ONLINE, at: int = 0, **facts: int
+) -> bytes:
     return DeviceStatus(device=device, state=state, sent_at=at, received_at=at, **facts).to_json()  # type: ignore[arg-type]
 
 
 def written(rows: StatusRows, devices: int, now_s: float) -> int:
     """How many of a fleet's statuses are written in one round."""
     status = value("DEVICE", at=int(now_s))
-    return sum(rows.is_wanted(f"d{i}|status", status.replace(b"DEVICE", b"d%d" % i), now_s) for i in range(devices))
+    return sum(
+        rows.is_wanted(f"d{i}|status", status.replace(b"DEVICE", b"d%d" % i), now_s)
+        for i in range(devices)
+    )
 
 
 def test_in_a_small_fleet_every_status_is_written() -> None:
@@ -46,7 +51,9 @@ def test_what_is_new_is_written_at_once() -> None:
     ):
         assert rows.is_wanted("d1|status", change, 1.0)
         assert not rows.is_wanted("d1|status", change, 1.0)
-    assert not rows.is_wanted("d1|status", value("d1", lost_readings=5, backlog_readings=9, connected_at=8), 2.0)
+    assert not rows.is_wanted(
+        "d1|status", value("d1", lost_readings=5, backlog_readings=9, connected_at=8), 2.0
+    )
     assert rows.is_wanted("d1|status", value("d1", lost_readings=5), REPEAT_S_MAX)
 
 

@@ -15,7 +15,9 @@ KEYS = (bytes(range(32)), bytes(range(1, 33)))
 
 
 def test_a_name_needs_the_key_and_is_another_for_each_installation() -> None:
-    names = {group(installation, key) for installation in ("edgewake", "second") for key in (*KEYS, None)}
+    names = {
+        group(installation, key) for installation in ("edgewake", "second") for key in (*KEYS, None)
+    }
     assert len(names) == 6
     assert group("edgewake", None) == "bridge-edgewake"
     assert not set("/+#") & set("".join(names))
@@ -27,9 +29,14 @@ def test_all_is_shared_under_the_present_key_and_the_rest_is_given_up() -> None:
         f"$share/{group('edgewake', KEYS[0])}/{pattern}" for pattern in topics.BRIDGE_FILTERS
     ]
     assert found.wanted[-1] == "ew/bridges/edgewake/+"
-    assert {one.split("/")[1] for one in found.given_up} == {group("edgewake", KEYS[1]), group("edgewake", None)}
+    assert {one.split("/")[1] for one in found.given_up} == {
+        group("edgewake", KEYS[1]),
+        group("edgewake", None),
+    }
     assert not set(found.wanted) & set(found.given_up)
-    assert not set(subscriptions("edgewake", ()).wanted) & set(subscriptions("edgewake", ()).given_up)
+    assert not set(subscriptions("edgewake", ()).wanted) & set(
+        subscriptions("edgewake", ()).given_up
+    )
 
 
 def test_a_key_file_has_one_key_a_line_the_present_one_first(tmp_path: Path) -> None:
@@ -63,5 +70,7 @@ def test_a_broker_that_knows_its_clients_needs_the_key() -> None:
         MqttConfig(username="bridge-1")
     with pytest.raises(ValueError, match="share_key_file is missing"):
         MqttConfig(ca_file=Path("ca.pem"))
-    assert MqttConfig(username="bridge-1", share_key_file=Path("share.key")).share_key_file == Path("share.key")
+    assert MqttConfig(username="bridge-1", share_key_file=Path("share.key")).share_key_file == Path(
+        "share.key"
+    )
     assert MqttConfig().share_key_file is None

@@ -1,4 +1,6 @@
-"""Two installations, each with a Kafka of its own, on one MQTT broker: neither takes anything from the other."""
+"""Two installations, each with a Kafka of its own, on one MQTT broker: neither takes anything from
+the other.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,12 @@ from tests.services import run_kafka
 MESSAGES = 200
 
 
-async def test_each_gets_every_message_and_a_bridge_of_the_same_name_is_no_twin(here: World) -> None:
-    """Under one share name each would get a part, and under one client id they would throw each other out."""
+async def test_each_gets_every_message_and_a_bridge_of_the_same_name_is_no_twin(
+    here: World,
+) -> None:
+    """Under one share name each would get a part, and under one client id they would throw each
+    other out.
+    """
     with run_kafka(here.folder / "second-kafka") as node:
         (here.folder / "second").mkdir()
         async with world(here.broker, node, here.folder / "second") as second:
@@ -24,7 +30,12 @@ async def test_each_gets_every_message_and_a_bridge_of_the_same_name_is_no_twin(
                 return set(numbers(read(one.config, topics.UP, device=device.name)))
 
             for one in (here, second):
-                await until(lambda one=one: got(one) == set(range(1, MESSAGES + 1)), "every message is there")
+                await until(
+                    lambda one=one: got(one) == set(range(1, MESSAGES + 1)),
+                    "every message is there",
+                )
             for one in (here, second):
-                assert one.metric("bridge-1", "edgewake_bridge_others") == 0, "the other one's beats are not heard"
+                assert one.metric("bridge-1", "edgewake_bridge_others") == 0, (
+                    "the other one's beats are not heard"
+                )
                 assert one.parts[0].is_running()

@@ -1,4 +1,6 @@
-"""Reads a topic from its beginning, and goes on where it was when it is asked again: a test that waits reads every record once."""
+"""Reads a topic from its beginning, and goes on where it was when it is asked again: a test that
+waits reads every record once.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,27 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from tests.services import PATIENCE_S
 
 WAIT_MS = 200
-"""How long Kafka holds back a fetch that finds nothing. A test reads now and then; one that asks for 64 partitions fifty times a second,
-as consumers do that are in a hurry, keeps Kafka busier than the parts under test."""
+"""How long Kafka holds back a fetch that finds nothing. A test reads now and then; one that asks
+for 64 partitions fifty times a second, as consumers do that are in a hurry, keeps Kafka busier than
+the parts under test."""
 
 
 class TopicReader:
-    """`with` it; `read()` gives all records of the topic as it is now, in the order of each partition."""
+    """`with` it; `read()` gives all records of the topic as it is now, in the order of each
+    partition.
+    """
 
-    def __init__(self, config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None) -> None:
+    def __init__(
+        self, config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None
+    ) -> None:
         """`device`: keep its records alone."""
         isolation = "read_committed" if committed else "read_uncommitted"
-        more = {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": WAIT_MS}
+        more = {
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": WAIT_MS,
+        }
         self._consumer = clients.consumer(config, "test-reader", **more)
         self._topic, self._key = topic, None if device is None else device.encode()
         self._unread: set[int] = set()
@@ -30,17 +42,24 @@ class TopicReader:
         self._found: list[Message] = []
 
     def read(self) -> list[Message]:
-        """Everything that came up to now, of a partition with something new up to its end. Nothing while there is no such topic."""
+        """Everything that came up to now, of a partition with something new up to its end.
+
+        Nothing while there is no such topic.
+        """
         if not self._is_assigned:
             partitions = range(metadata.partition_count(self._consumer, self._topic))
-            self._consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in partitions])
+            self._consumer.assign(
+                [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in partitions]
+            )
             self._unread, self._is_assigned = set(partitions), len(partitions) > 0
         ended: set[int] = set()
         while (message := self._consumer.poll(PATIENCE_S if self._unread else 0)) is not None:
             self._take(message, ended)
             if ended and not self._unread:
                 break
-        assert not self._unread, f"{self._topic}: no end of {self._unread} within {PATIENCE_S:.0f} s"
+        assert not self._unread, (
+            f"{self._topic}: no end of {self._unread} within {PATIENCE_S:.0f} s"
+        )
         return list(self._found)
 
     def _take(self, message: Message, ended: set[int]) -> None:
@@ -59,5 +78,10 @@ class TopicReader:
     def __enter__(self) -> TopicReader:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._consumer.close()

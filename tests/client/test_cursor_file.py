@@ -16,7 +16,9 @@ CODEC = CursorCodec(CursorKeys({1: b"k" * 32}, 1))
 
 
 def cursor_of(*streams: str) -> str:
-    return CODEC.encode(Cursor(tuple(StreamPosition(stream_hash(name), b"gene", ((1, 0),)) for name in streams)))
+    return CODEC.encode(
+        Cursor(tuple(StreamPosition(stream_hash(name), b"gene", ((1, 0),)) for name in streams))
+    )
 
 
 def test_what_was_saved_is_read(tmp_path: Path) -> None:
@@ -33,7 +35,9 @@ def test_a_stream_more_is_welcome(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("streams", [["b"], ["a"]])
-def test_the_cursor_of_other_streams_is_refused_and_stays(tmp_path: Path, streams: list[str]) -> None:
+def test_the_cursor_of_other_streams_is_refused_and_stays(
+    tmp_path: Path, streams: list[str]
+) -> None:
     (tmp_path / "cursor").write_text(cursor_of("a", "b", "c"))
     with pytest.raises(ConfigError, match="was saved for other streams"):
         CursorFile(tmp_path / "cursor").read(streams)

@@ -43,11 +43,15 @@ def numbers(received: list[Received]) -> list[int]:
 async def test_the_next_run_begins_with_the_event_after_the_one_whose_cursor_was_saved(
     access_a: Server, access_b: Server, feed: Feed
 ) -> None:
-    """Also where the run before ended in the middle of processing: what was not saved is given again."""
+    """Also where the run before ended in the middle of processing: what was not saved is given
+    again.
+    """
     feed.send(n=6)
     processed, saved = [], ""
     for server_url in (access_a.url, access_b.url, access_a.url):
-        async with contextlib.aclosing(follower([server_url], feed, cursor=saved, start="earliest").events()) as events:
+        async with contextlib.aclosing(
+            follower([server_url], feed, cursor=saved, start="earliest").events()
+        ) as events:
             async for received in events:
                 processed.append(int(received.fields["n"]))
                 saved = received.cursor
@@ -56,20 +60,31 @@ async def test_the_next_run_begins_with_the_event_after_the_one_whose_cursor_was
     assert processed == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_follower_that_was_left_goes_on_with_the_very_next_event(access_a: Server, access_b: Server, feed: Feed) -> None:
+async def test_a_follower_that_was_left_goes_on_with_the_very_next_event(
+    access_a: Server, access_b: Server, feed: Feed
+) -> None:
     feed.send(n=6)
     following = follower([access_a.url, access_b.url], feed, start="earliest")
     assert numbers([*await take(following, 4), *await take(following, 2)]) == [1, 2, 3, 4, 5, 6]
 
 
 async def test_a_follower_goes_to_the_next_server_when_one_is_killed(
-    access_b: Server, access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
+    access_b: Server,
+    access_directory: Path,
+    kafka_config: KafkaConfig,
+    cursor_key: Path,
+    feed: Feed,
 ) -> None:
     notices: list[Connected | Lost] = []
     feed.send(n=3)
     with server(access_directory, kafka_config, cursor_key) as doomed:
-        following = follower([doomed.url, access_b.url], feed, start="earliest", on_notice=notices.append)
-        async with asyncio.timeout(2 * DEADLINE_S), contextlib.aclosing(following.events()) as events:
+        following = follower(
+            [doomed.url, access_b.url], feed, start="earliest", on_notice=notices.append
+        )
+        async with (
+            asyncio.timeout(2 * DEADLINE_S),
+            contextlib.aclosing(following.events()) as events,
+        ):
             found = []
             async for received in events:
                 found.append(received)
@@ -83,13 +98,19 @@ async def test_a_follower_goes_to_the_next_server_when_one_is_killed(
     assert notices[-1] == Connected(access_b.url, "resumed")
 
 
-async def test_a_follower_passes_over_servers_that_are_not_there(access_a: Server, feed: Feed) -> None:
+async def test_a_follower_passes_over_servers_that_are_not_there(
+    access_a: Server, feed: Feed
+) -> None:
     feed.send(n=1)
     nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
-    assert numbers(await take(follower([nobody, nobody, access_a.url], feed, start="earliest"), 1)) == [1]
+    assert numbers(
+        await take(follower([nobody, nobody, access_a.url], feed, start="earliest"), 1)
+    ) == [1]
 
 
-@pytest.mark.parametrize(("change", "why"), [({"cursor": "garbage"}, "cursor"), ({"start": "yesterday"}, "from=")])
+@pytest.mark.parametrize(
+    ("change", "why"), [({"cursor": "garbage"}, "cursor"), ({"start": "yesterday"}, "from=")]
+)
 async def test_what_is_refused_for_good_is_an_error_with_the_server_s_sentence(
     access_a: Server, feed: Feed, change: dict[str, str], why: str
 ) -> None:
@@ -97,9 +118,13 @@ async def test_what_is_refused_for_good_is_an_error_with_the_server_s_sentence(
         await take(follower([access_a.url], feed, **change), 1)
 
 
-async def test_checkpoints_give_a_cursor_where_all_events_were_filtered_out(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+async def test_checkpoints_give_a_cursor_where_all_events_were_filtered_out(
+    access_a: Server, new_feed: Callable[..., Feed]
+) -> None:
     feed = new_feed()
-    following = Follower([access_a.url], Subscription(streams=(feed.name,), where="n > 100"), checkpoints=True)
+    following = Follower(
+        [access_a.url], Subscription(streams=(feed.name,), where="n > 100"), checkpoints=True
+    )
     async with asyncio.timeout(DEADLINE_S), contextlib.aclosing(following.events()) as events:
         first = await anext(events)
         await asyncio.to_thread(feed.send, n=5)
@@ -165,7 +190,9 @@ async def first_lost(*answers: bytes, then_silent: bool = False) -> Lost:
     """How the first connection ended."""
     notices: list[Connected | Lost] = []
     async with answering(*answers, then_silent=then_silent) as base:
-        events = Follower([base], Subscription(streams=("s",)), rng=random.Random(1), on_notice=notices.append).events()
+        events = Follower(
+            [base], Subscription(streams=("s",)), rng=random.Random(1), on_notice=notices.append
+        ).events()
         waiting = asyncio.ensure_future(anext(events))
         async with asyncio.timeout(DEADLINE_S):
             while not any(isinstance(notice, Lost) for notice in notices):
@@ -183,12 +210,16 @@ async def test_retry_after_is_honoured_up_to_a_bound(given: str) -> None:
 
 async def test_the_retry_of_a_full_server_is_honoured() -> None:
     """A browser is told so too: 200, `retry`, and the end."""
-    lost = await first_lost(answer("200 OK", STREAM, "Edgewake-Start: later", body=b"retry: 9000\n\n"))
+    lost = await first_lost(
+        answer("200 OK", STREAM, "Edgewake-Start: later", body=b"retry: 9000\n\n")
+    )
     assert lost.wait_s == 9
 
 
 async def test_silence_is_measured_in_the_server_s_own_heartbeats() -> None:
-    lost = await first_lost(answer("200 OK", STREAM, "Edgewake-Heartbeat: 0.4", body=b":\n"), then_silent=True)
+    lost = await first_lost(
+        answer("200 OK", STREAM, "Edgewake-Heartbeat: 0.4", body=b":\n"), then_silent=True
+    )
     assert lost.why == "SseError silent for 1 s"
 
 
@@ -202,7 +233,12 @@ async def test_one_404_of_several_servers_is_not_final() -> None:
 async def test_a_404_of_all_servers_that_answer_is_final(away: int) -> None:
     nobody = [f"http://127.0.0.1:{port}" for port in free_ports(away)] if away else []
     async with answering(NOT_FOUND) as one, answering(NOT_FOUND) as other:
-        following = Follower([*nobody, one, other], Subscription(streams=("s",)), clock=Impatient(), rng=random.Random(1))
+        following = Follower(
+            [*nobody, one, other],
+            Subscription(streams=("s",)),
+            clock=Impatient(),
+            rng=random.Random(1),
+        )
         with pytest.raises(FollowError, match="no such stream"):
             await take(following, 1)
 
@@ -216,7 +252,12 @@ async def test_what_does_not_speak_http_is_noticed_by_who_is_not_patient() -> No
 
 async def test_a_host_that_does_not_exist_is_noticed_by_who_is_not_patient() -> None:
     with pytest.raises(FollowError, match="no such host") as refused:
-        await take(Follower(["http://no-such-host.invalid:8700"], Subscription(streams=("s",)), patient=False), 1)
+        await take(
+            Follower(
+                ["http://no-such-host.invalid:8700"], Subscription(streams=("s",)), patient=False
+            ),
+            1,
+        )
     assert refused.value.wrong_address
 
 

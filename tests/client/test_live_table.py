@@ -7,7 +7,15 @@ import io
 import pytest
 from rich.console import Console
 
-from edgewake.edge.client.table import CELL_MAX, CELL_MIN, COLUMNS_MAX, ROWS_MAX, LiveTable, columns_of, table_of
+from edgewake.edge.client.table import (
+    CELL_MAX,
+    CELL_MIN,
+    COLUMNS_MAX,
+    ROWS_MAX,
+    LiveTable,
+    columns_of,
+    table_of,
+)
 
 
 def console(width: int = 80, height: int = 20) -> Console:
@@ -23,7 +31,9 @@ def text_of(table: LiveTable) -> str:
 
 
 @pytest.mark.parametrize(("height", "rows"), [(20, 14), (7, 1), (6, 1), (1, 1), (1000, 50)])
-def test_as_many_of_the_latest_rows_are_shown_as_the_terminal_is_high(height: int, rows: int) -> None:
+def test_as_many_of_the_latest_rows_are_shown_as_the_terminal_is_high(
+    height: int, rows: int
+) -> None:
     table = LiveTable(["s"], console(height=height))
     for n in range(50):
         table.add({"n": n})
@@ -68,7 +78,16 @@ COLUMN = CELL_MIN + 3
 
 
 @pytest.mark.parametrize(
-    ("width", "columns"), [(1, 1), (COLUMN, 1), (2 * COLUMN, 1), (2 * COLUMN + 1, 2), (3 * COLUMN, 2), (3 * COLUMN + 1, 3), (1000, 4)]
+    ("width", "columns"),
+    [
+        (1, 1),
+        (COLUMN, 1),
+        (2 * COLUMN, 1),
+        (2 * COLUMN + 1, 2),
+        (3 * COLUMN, 2),
+        (3 * COLUMN + 1, 3),
+        (1000, 4),
+    ],
 )
 def test_as_many_columns_are_shown_as_there_is_room_for(width: int, columns: int) -> None:
     assert len(columns_of([{"a": 1, "b": 2, "c": 3, "d": 4}], width)) == columns

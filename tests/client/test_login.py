@@ -1,4 +1,7 @@
-"""A client behind a login: what it shows, to whom, and what it never prints. Servers are sockets that keep what they were sent."""
+"""A client behind a login: what it shows, to whom, and what it never prints.
+
+Servers are sockets that keep what they were sent.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from edgewake.protocol.lease import Subscription
 from tests.deploy.production import certificates
 from tests.feeds import DEADLINE_S
 
-EVENT = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nid: v2.x\ndata: {"n":1}\n\n'
+EVENT = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nid: "
+    b'v2.x\ndata: {"n":1}\n\n'
+)
 
 
 class Seen:
@@ -41,7 +47,9 @@ async def serving(*answers: bytes, tls: ssl.SSLContext | None = None) -> AsyncIt
     seen = Seen(*answers)
     listening = await asyncio.start_server(seen.serve, "127.0.0.1", 0, ssl=tls)
     async with listening:
-        seen.base = f"{'https' if tls else 'http'}://localhost:{listening.sockets[0].getsockname()[1]}"
+        seen.base = (
+            f"{'https' if tls else 'http'}://localhost:{listening.sockets[0].getsockname()[1]}"
+        )
         yield seen
 
 
@@ -49,10 +57,19 @@ def redirect(to: str, status: str = "307 Temporary Redirect") -> bytes:
     return f"HTTP/1.1 {status}\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
 
 
-async def first(server: str, credentials: Credentials | None = None, notices: list[Connected | Lost] | None = None) -> Received:
+async def first(
+    server: str,
+    credentials: Credentials | None = None,
+    notices: list[Connected | Lost] | None = None,
+) -> Received:
     told: list[Connected | Lost] = [] if notices is None else notices
     following = Follower(
-        [server], Subscription(streams=("s",)), credentials=credentials, patient=False, rng=random.Random(1), on_notice=told.append
+        [server],
+        Subscription(streams=("s",)),
+        credentials=credentials,
+        patient=False,
+        rng=random.Random(1),
+        on_notice=told.append,
     )
     async with asyncio.timeout(DEADLINE_S), contextlib.aclosing(following.events()) as events:
         return await anext(events)
@@ -76,7 +93,9 @@ async def test_a_password_in_an_address_is_sent_and_shown_nowhere() -> None:
     assert not [notice for notice in notices if "cret" in repr(notice) or "ann" in notice.server]
 
 
-@pytest.mark.parametrize("wrong", ["ftp://ann:secret@host", "http://ann:secret@", "ann:secret@host:8700"])
+@pytest.mark.parametrize(
+    "wrong", ["ftp://ann:secret@host", "http://ann:secret@", "ann:secret@host:8700"]
+)
 def test_a_wrong_address_is_named_without_its_password(wrong: str) -> None:
     with pytest.raises(ValueError, match="not an address of a server") as caught:
         Follower([wrong], Subscription(streams=("s",)))
@@ -84,18 +103,33 @@ def test_a_wrong_address_is_named_without_its_password(wrong: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "status", ["301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect"]
+    "status",
+    [
+        "301 Moved Permanently",
+        "302 Found",
+        "303 See Other",
+        "307 Temporary Redirect",
+        "308 Permanent Redirect",
+    ],
 )
 async def test_a_redirect_is_followed_with_its_query(status: str) -> None:
-    async with serving(EVENT) as seen, serving(redirect(f"{seen.base}/elsewhere?stream=s", status)) as front:
+    async with (
+        serving(EVENT) as seen,
+        serving(redirect(f"{seen.base}/elsewhere?stream=s", status)) as front,
+    ):
         assert (await first(front.base)).fields == {"n": 1}
     assert seen.heads[0].startswith("GET /elsewhere?stream=s HTTP/1.1")
 
 
 async def test_a_token_is_not_given_to_where_a_redirect_leads_and_that_is_named() -> None:
     """It retried for ever, and named nothing."""
-    async with serving(EVENT) as seen, serving(redirect(f"{seen.base}/v1/events?token=other")) as front:
-        with pytest.raises(FollowError, match=f"redirects to {seen.base}/v1/events, which is not followed") as refused:
+    async with (
+        serving(EVENT) as seen,
+        serving(redirect(f"{seen.base}/v1/events?token=other")) as front,
+    ):
+        with pytest.raises(
+            FollowError, match=f"redirects to {seen.base}/v1/events, which is not followed"
+        ) as refused:
             await first(front.base, Credentials(token="t0ken"))
     assert seen.heads == []
     assert "other" not in str(refused.value)
@@ -119,20 +153,33 @@ async def test_a_circle_of_redirects_ends() -> None:
         ("http://a/x", "file:///etc/passwd", False, False),
     ],
 )
-def test_a_redirect_leads_no_secret_elsewhere(origin: str, target: str, secret: bool, plain: bool) -> None:
-    assert (may_follow(origin, target, has_secrets=True), may_follow(origin, target, has_secrets=False)) == (secret, plain)
+def test_a_redirect_leads_no_secret_elsewhere(
+    origin: str, target: str, secret: bool, plain: bool
+) -> None:
+    assert (
+        may_follow(origin, target, has_secrets=True),
+        may_follow(origin, target, has_secrets=False),
+    ) == (secret, plain)
 
 
-@pytest.mark.parametrize("status", ["201 Created", "205 Reset Content", "206 Partial Content", "210 Odd", "299 Odd"])
-async def test_what_says_that_all_is_well_and_is_no_stream_is_final_as_for_a_browser(status: str) -> None:
-    async with serving(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()) as seen:
+@pytest.mark.parametrize(
+    "status", ["201 Created", "205 Reset Content", "206 Partial Content", "210 Odd", "299 Odd"]
+)
+async def test_what_says_that_all_is_well_and_is_no_stream_is_final_as_for_a_browser(
+    status: str,
+) -> None:
+    async with serving(
+        f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+    ) as seen:
         with pytest.raises(FollowError, match=f"answered {status[:3]}, which is no stream"):
             await first(seen.base)
     assert len(seen.heads) == 1
 
 
 async def test_a_private_authority_and_an_own_certificate(tmp_path: Path) -> None:
-    """The server asks for a certificate; who has none, or does not know the authority, gets nothing."""
+    """The server asks for a certificate; who has none, or does not know the authority, gets
+    nothing.
+    """
     done = await asyncio.to_thread(certificates, tmp_path)
     assert done.returncode == 0, done.stderr
     authority = tmp_path / "broker" / "devices-ca.crt"
@@ -143,7 +190,11 @@ async def test_a_private_authority_and_an_own_certificate(tmp_path: Path) -> Non
         with pytest.raises(FollowError, match="not trusted"):
             await first(seen.base)
         tls.verify_mode = ssl.CERT_REQUIRED
-        own = Credentials(ca_file=authority, cert_file=tmp_path / "front" / "server.crt", key_file=tmp_path / "front" / "server.key")
+        own = Credentials(
+            ca_file=authority,
+            cert_file=tmp_path / "front" / "server.crt",
+            key_file=tmp_path / "front" / "server.key",
+        )
         assert own.context().cert_store_stats()["x509_ca"] > 0
 
 

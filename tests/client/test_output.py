@@ -1,4 +1,6 @@
-"""What `edgewake tail` and `edgewake send` make of what they are told; nothing that a stream holds is a command to a terminal."""
+"""What `edgewake tail` and `edgewake send` make of what they are told; nothing that a stream holds
+is a command to a terminal.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def test_an_event_that_a_server_sent_on_several_lines_is_one_line_still() -> Non
 
 
 @pytest.mark.parametrize("kind", ["watermark", "checkpoint", "final", "anything"])
-def test_what_is_neither_data_nor_a_warning_is_not_shown(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_neither_data_nor_a_warning_is_not_shown(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = io.StringIO()
     Lines(out).show(Received(kind, "{}", "v2.a"))
     assert (out.getvalue(), capsys.readouterr().err) == ("", "")
@@ -105,7 +109,10 @@ def test_what_is_neither_data_nor_a_warning_is_not_shown(kind: str, capsys: pyte
         (Received("warning", "nonsense", "c"), "edgewake tail: warning: nonsense\n"),
         (Received("warning", "[1]", "c"), "edgewake tail: warning: [1]\n"),
         (Received("gap", '{"a":"\x1b]0;x\x07"}', "c"), 'edgewake tail: gap: {"a":"�]0;x�"}\n'),
-        (Received("warning", '{"detail":"a\\u001b[2Jb\\nc"}', "c"), "edgewake tail: warning: a�[2Jb�c\n"),
+        (
+            Received("warning", '{"detail":"a\\u001b[2Jb\\nc"}', "c"),
+            "edgewake tail: warning: a�[2Jb�c\n",
+        ),
     ],
     ids=[
         "a gap",
@@ -135,7 +142,9 @@ def test_what_goes_beside_the_data_is_one_sentence_whatever_the_server_wrote(
         (Lost("http://a", "500 \x1b[2J\n", 0.0), "lost http://a: 500 �[2J�; again in 0.0 s"),
     ],
 )
-def test_how_the_connection_is_is_one_sentence(notice: Connected | Lost, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_the_connection_is_is_one_sentence(
+    notice: Connected | Lost, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Lines(io.StringIO()).notice(notice)
     assert capsys.readouterr().err == f"edgewake tail: {says}\n"
 
@@ -144,7 +153,9 @@ def test_how_the_connection_is_is_one_sentence(notice: Connected | Lost, says: s
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[1]", "5", '{"n": "[/red]"}', '{"[/n]": 1}'])
-def test_the_table_takes_whatever_a_server_sends_and_names_what_is_no_object(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_takes_whatever_a_server_sends_and_names_what_is_no_object(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Screen(Subscription(streams=("s",))) as screen:
         screen.notice(Lost("http://a", "500 [/b] \x1b[2J", 1.0))
         screen.show(data(text))
@@ -153,21 +164,46 @@ def test_the_table_takes_whatever_a_server_sends_and_names_what_is_no_object(tex
     assert (text in seen.err) == (not text.startswith("{"))
 
 
-VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=60), st.lists(st.integers(), max_size=3))
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=60),
+    st.lists(st.integers(), max_size=3),
+)
 NAMES = st.sampled_from(
-    ["device", "t", "window_start", "stream", "query", "seq", "revision", "speed", "temperature_of_the_oil", "a", "b", "c", "d"]
+    [
+        "device",
+        "t",
+        "window_start",
+        "stream",
+        "query",
+        "seq",
+        "revision",
+        "speed",
+        "temperature_of_the_oil",
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
 )
 ROWS = st.lists(st.dictionaries(NAMES, VALUES, min_size=1), min_size=1, max_size=6)
 
 
 @settings(max_examples=examples(20))
 @given(ROWS, st.integers(1, 200), st.booleans())
-@example([{"device": "\u1067"}], 19, True)  # takes no cell of its own: the line has more characters than cells
+@example(
+    [{"device": "\u1067"}], 19, True
+)  # takes no cell of its own: the line has more characters than cells
 def test_any_rows_fit_into_any_width_and_no_line_holds_what_moves_a_terminal(
     rows: Sequence[Mapping[str, object]], width: int, several: bool
 ) -> None:
     out = io.StringIO()
-    Console(file=out, width=width, height=50, force_terminal=False, color_system=None).print(table_of(rows, width=width, several=several))
+    Console(file=out, width=width, height=50, force_terminal=False, color_system=None).print(
+        table_of(rows, width=width, several=several)
+    )
     text = out.getvalue()
     assert all(cell_len(line) <= width for line in text.split("\n"))
     assert all(char.isprintable() or char == "\n" for char in text)
@@ -175,7 +211,9 @@ def test_any_rows_fit_into_any_width_and_no_line_holds_what_moves_a_terminal(
 
 @settings(max_examples=examples(40))
 @given(ROWS, st.integers(1, 300))
-def test_columns_are_names_of_the_rows_each_once_and_at_least_one(rows: Sequence[Mapping[str, object]], width: int) -> None:
+def test_columns_are_names_of_the_rows_each_once_and_at_least_one(
+    rows: Sequence[Mapping[str, object]], width: int
+) -> None:
     found = columns_of(rows, width)
     assert 1 <= len(found) <= COLUMNS_MAX
     assert len(set(found)) == len(found)
@@ -189,7 +227,19 @@ def test_a_row_of_several_streams_shows_each_of_its_own_fields(row: Mapping[str,
     found = merged(row)
     assert found["stream"] == row.get("stream", row.get("query"))
     for name in row:
-        if name not in ("device", "t", "window_start", "window_end", "stream", "query", "epoch", "seq", "received_at", "revision", "final"):
+        if name not in (
+            "device",
+            "t",
+            "window_start",
+            "window_end",
+            "stream",
+            "query",
+            "epoch",
+            "seq",
+            "received_at",
+            "revision",
+            "final",
+        ):
             assert f"{name}=" in str(found["fields"])
 
 
@@ -197,7 +247,11 @@ def test_a_row_of_several_streams_shows_each_of_its_own_fields(row: Mapping[str,
     ("name", "value", "text"),
     [
         ("t", 0, "00:00:00.000"),
-        ("t", 1_790_000_000_123, datetime.fromtimestamp(1_790_000_000, UTC).strftime("%H:%M:%S") + ".123"),
+        (
+            "t",
+            1_790_000_000_123,
+            datetime.fromtimestamp(1_790_000_000, UTC).strftime("%H:%M:%S") + ".123",
+        ),
         ("t", 253_402_300_799_999, "23:59:59.999"),
         ("t", 253_402_300_800_000, "253402300800000"),
         ("t", -1, "-1"),

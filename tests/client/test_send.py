@@ -27,7 +27,14 @@ def send(folder: Path, *arguments: str, **environment: str) -> subprocess.Comple
     mine = {name: value for name, value in os.environ.items() if not name.startswith("EDGEWAKE_")}
     command = [sys.executable, "-m", "edgewake.deploy.cli", "send", *arguments]
     environment |= {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=folder, env=mine | environment)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=folder,
+        env=mine | environment,
+    )
 
 
 @contextmanager
@@ -67,15 +74,27 @@ READING = '{"temperature": 21.5}'
     ("answer", "code", "out", "said"),
     [
         ({"token": "2.88123"}, 0, "2.88123\n", ""),
-        ({"token": "d0.17", "rejected": "field_type", "detail": "why"}, 1, "d0.17\n", "refused (field_type), kept as a dead letter: why"),
-        ({"later": "busy", "retry_after_ms": 3000, "detail": "full"}, 1, "", "not now (busy), again in 3 s: full"),
+        (
+            {"token": "d0.17", "rejected": "field_type", "detail": "why"},
+            1,
+            "d0.17\n",
+            "refused (field_type), kept as a dead letter: why",
+        ),
+        (
+            {"later": "busy", "retry_after_ms": 3000, "detail": "full"},
+            1,
+            "",
+            "not now (busy), again in 3 s: full",
+        ),
     ],
 )
 def test_ack_waits_for_the_cloud_s_own_answer(
     mosquitto: Mosquitto, tmp_path: Path, answer: dict[str, object], code: int, out: str, said: str
 ) -> None:
     with cloud(mosquitto, answer) as taken:
-        done = send(tmp_path, "shed", "weather", READING, "--ack", "--mqtt", f"127.0.0.1:{mosquitto.port}")
+        done = send(
+            tmp_path, "shed", "weather", READING, "--ack", "--mqtt", f"127.0.0.1:{mosquitto.port}"
+        )
     assert (done.returncode, done.stdout) == (code, out), done.stderr
     assert said in done.stderr
     assert taken == [READING.encode()]
@@ -87,7 +106,17 @@ def test_without_ack_the_broker_s_receipt_suffices(mosquitto: Mosquitto, tmp_pat
 
 
 def test_nobody_answers(mosquitto: Mosquitto, tmp_path: Path) -> None:
-    done = send(tmp_path, "shed", "weather", READING, "--ack", "--timeout", "0.5", "--mqtt", f"127.0.0.1:{mosquitto.port}")
+    done = send(
+        tmp_path,
+        "shed",
+        "weather",
+        READING,
+        "--ack",
+        "--timeout",
+        "0.5",
+        "--mqtt",
+        f"127.0.0.1:{mosquitto.port}",
+    )
     assert done.returncode == 1
     assert "is a bridge running?" in done.stderr
 
@@ -103,7 +132,9 @@ def test_nobody_answers(mosquitto: Mosquitto, tmp_path: Path) -> None:
         (("shed", "weather", READING, "--mqtt", "nowhere"), "expected host:port"),
     ],
 )
-def test_what_cannot_be_sent_ends_with_a_sentence_and_code_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_sent_ends_with_a_sentence_and_code_2(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
     done = send(tmp_path, *arguments)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
     assert said in done.stderr
@@ -116,7 +147,9 @@ def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
     assert f"127.0.0.1:{port}" in done.stderr
 
 
-def test_a_running_system_is_found_by_its_data_folder_only_while_it_runs(mosquitto: Mosquitto, tmp_path: Path) -> None:
+def test_a_running_system_is_found_by_its_data_folder_only_while_it_runs(
+    mosquitto: Mosquitto, tmp_path: Path
+) -> None:
     import fcntl
 
     data = tmp_path / "data"

@@ -19,7 +19,8 @@ def parsed(*pieces: bytes) -> list[Event]:
     [
         (b"data: one\n\n", [("message", "one", "")]),
         (b"data: YHOO\ndata: +2\ndata: 10\n\n", [("message", "YHOO\n+2\n10", "")]),
-        (b": test\n\ndata: first\nid: 1\n\ndata:second\nid\n\n", [("message", "first", "1"), ("message", "second", "")]),
+        (b": test\n\ndata: first\nid: 1\n\ndata:second\nid\n\n",
+            [("message", "first", "1"), ("message", "second", "")]),
         (b"data:  third\n\n", [("message", " third", "")]),
         (b"data\n\ndata\ndata\n\ndata:", [("message", "", ""), ("message", "\n", "")]),
         (b"data:test\n\ndata: test\n\n", [("message", "test", ""), ("message", "test", "")]),
@@ -27,7 +28,8 @@ def parsed(*pieces: bytes) -> list[Event]:
         (b"event: gap\n\ndata: y\n\n", [("message", "y", "")]),
         (b"\xef\xbb\xbfdata: bom\n\n", [("message", "bom", "")]),
         (b"\xef\xbb\xbf\xef\xbb\xbfdata: twice\n\n", []),
-        (b"data: a\r\rdata: b\r\n\r\ndata: c\n\n", [("message", "a", ""), ("message", "b", ""), ("message", "c", "")]),
+        (b"data: a\r\rdata: b\r\n\r\ndata: c\n\n",
+            [("message", "a", ""), ("message", "b", ""), ("message", "c", "")]),
         (b"id: 1\0\ndata: x\n\n", [("message", "x", "")]),
         (b"id: 5\n\ndata: x\n\n", [("message", "x", "5")]),
         (b"Data: x\nfoo: y\n\n", []),
@@ -37,11 +39,24 @@ def parsed(*pieces: bytes) -> list[Event]:
         (b"data: \xff\n\n", [("message", "\ufffd", "")]),
     ],
 )  # fmt: skip
-def test_a_stream_means_what_the_standard_says(stream: bytes, events: list[tuple[str, str, str]]) -> None:
+def test_a_stream_means_what_the_standard_says(
+    stream: bytes, events: list[tuple[str, str, str]]
+) -> None:
     assert [(event.type, event.data, event.id) for event in parsed(stream)] == events
 
 
-LINES = [b"data: x", b"data:", b"id: 1", b"id", b"event: e", b": c", b"retry: 5", b"", b"\xef\xbb\xbfdata: y", b"data: \xc3\xa9"]
+LINES = [
+    b"data: x",
+    b"data:",
+    b"id: 1",
+    b"id",
+    b"event: e",
+    b": c",
+    b"retry: 5",
+    b"",
+    b"\xef\xbb\xbfdata: y",
+    b"data: \xc3\xa9",
+]
 
 
 @given(
@@ -78,7 +93,14 @@ def test_an_id_counts_only_once_its_block_is_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "ms"), [(b"retry: 1500", 1500), (b"retry:7", 7), (b"retry: x", None), (b"retry: -1", None), (b"retry", None)]
+    ("line", "ms"),
+    [
+        (b"retry: 1500", 1500),
+        (b"retry:7", 7),
+        (b"retry: x", None),
+        (b"retry: -1", None),
+        (b"retry", None),
+    ],
 )
 def test_retry_is_digits_or_nothing(line: bytes, ms: int | None) -> None:
     parser = Parser()

@@ -1,4 +1,6 @@
-"""The event stream parser against a second one, written as the standard is: a whole text, line by line, no pieces, no state kept back."""
+"""The event stream parser against a second one, written as the standard is: a whole text, line by
+line, no pieces, no state kept back.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from edgewake.edge.client.sse import EVENT_BYTES_MAX, RETRY_DIGITS_MAX, Event, P
 
 
 def reference(data: bytes, last_id: str = "") -> tuple[list[Event], str, int | None]:
-    """WHATWG HTML 9.2.5 and 9.2.6: the events of a whole stream, the last event id, the reconnection time."""
+    """WHATWG HTML 9.2.5 and 9.2.6: the events of a whole stream, the last event id, the
+    reconnection time.
+    """
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     *lines, _unfinished = re.split("\r\n|\n|\r", text)
     events, retry = list[Event](), None
@@ -45,13 +49,21 @@ def parsed(pieces: list[bytes], last_id: str = "") -> tuple[list[Event], str, in
 
 
 WORDS = st.sampled_from(
-    [b"data", b"event", b"id", b"retry", b"other", b":", b": ", b" ", b"\n", b"\r", b"\r\n", b"\n\n", b"\0", b"\t", b"1", b"250", b"x",
-     "é".encode(), b"\xff", b"\xef\xbb\xbf", b"\xef", b"\xbb", "\u2028".encode(), b"data:", b"id:", b"event:", b"retry:", b"data: a\n\n"]
+    [b"data", b"event", b"id", b"retry", b"other", b":", b": ", b" ", b"\n", b"\r", b"\r\n",
+        b"\n\n", b"\0", b"\t", b"1", b"250", b"x",
+     "é".encode(), b"\xff", b"\xef\xbb\xbf", b"\xef", b"\xbb", "\u2028".encode(), b"data:", b"id:",
+     b"event:", b"retry:", b"data: a\n\n"]
 )  # fmt: skip
 
 
-@given(st.lists(WORDS, max_size=40).map(b"".join), st.lists(st.integers(0, 200), max_size=12), st.sampled_from(["", "before"]))
-def test_any_stream_in_any_pieces_is_what_the_standard_says(data: bytes, cuts: list[int], last_id: str) -> None:
+@given(
+    st.lists(WORDS, max_size=40).map(b"".join),
+    st.lists(st.integers(0, 200), max_size=12),
+    st.sampled_from(["", "before"]),
+)
+def test_any_stream_in_any_pieces_is_what_the_standard_says(
+    data: bytes, cuts: list[int], last_id: str
+) -> None:
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
     pieces = [data[begin:end] for begin, end in pairwise(edges)]
     assert parsed(pieces, last_id) == reference(data, last_id)

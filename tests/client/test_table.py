@@ -1,4 +1,6 @@
-"""The table of `edgewake tail`: whatever the width, no column without room, and each stream's fields in its own rows."""
+"""The table of `edgewake tail`: whatever the width, no column without room, and each stream's
+fields in its own rows.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +62,7 @@ def test_rows_of_several_streams_begin_with_their_stream_and_keep_their_own_fiel
 
 
 def test_values_are_shown_for_people() -> None:
-    assert [shown("t", 1_790_000_000_123), shown("x", 0.1 + 0.2), shown("x", None), shown("s", "a\x1b[31m")] == [
+    assert [shown("t", 1_790_000_000_123), shown("x", 0.1 + 0.2), shown("x", None),
+        shown("s", "a\x1b[31m")] == [
         "14:13:20.123", "0.30000000000000004", "", "a\ufffd\\[31m",
     ]  # fmt: skip

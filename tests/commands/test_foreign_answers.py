@@ -1,4 +1,6 @@
-"""Commands at an address where another program answers, or an API with texts of hostile devices: a sentence, nothing for the terminal."""
+"""Commands at an address where another program answers, or an API with texts of hostile devices: a
+sentence, nothing for the terminal.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,22 @@ from edgewake.deploy.cli import edgewake
 REQUESTS_MAX = 20
 """More of them by one command: it does not end."""
 HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b5m\u202e"
-_ROW = dict.fromkeys(("device", "name", "state", "detail", "reason", "id", "part", "body", "stream", "reply", "letter"), HOSTILE)
+_ROW = dict.fromkeys(
+    (
+        "device",
+        "name",
+        "state",
+        "detail",
+        "reason",
+        "id",
+        "part",
+        "body",
+        "stream",
+        "reply",
+        "letter",
+    ),
+    HOSTILE,
+)
 _ROW |= {"last_seen": 10**20, "asked_at": -(10**17), "received_at": 0, "records_per_s": 1.0}
 ANSWERS = {
     "a page for people": b"<html>hello</html>",
@@ -24,16 +41,32 @@ ANSWERS = {
     "a list without end": b'{"items":[],"next":7,"total":0}',
     "hostile texts": json.dumps(
         _ROW
-        | {"items": [_ROW], "next": None, "total": 1, "text": HOSTILE, "columns": [{"name": HOSTILE}], "rows": [[HOSTILE]]}
-        | {"is_cut": False, "present": {"records_left": 0}, "past": {"lost_records": 0}, "answer": {"detail": HOSTILE}}
+        | {
+            "items": [_ROW],
+            "next": None,
+            "total": 1,
+            "text": HOSTILE,
+            "columns": [{"name": HOSTILE}],
+            "rows": [[HOSTILE]],
+        }
+        | {
+            "is_cut": False,
+            "present": {"records_left": 0},
+            "past": {"lost_records": 0},
+            "answer": {"detail": HOSTILE},
+        }
     ).encode(),
     "a refusal": json.dumps({"detail": HOSTILE, "title": HOSTILE}).encode(),
 }
 COMMANDS = (
-    "devices list", "devices show d", "devices remove d", "streams list", "streams show s", "leases", "dead-letters list",
-    "dead-letters replay 1", "ack 0.1", "status", "sql SELECT", "summary", "summary s f", "query list", "query show q", "query add FILE",
-    "query replace FILE", "query check FILE", "query preview FILE", "query repair q --from 1h", "query rebuild q", "query rebuild --all",
-    "query repairs q", "command d x", "config get d", "config set d FILE", "requests", "reply d 1 x",
+    "devices list", "devices show d", "devices remove d", "streams list", "streams show s",
+    "leases", "dead-letters list",
+    "dead-letters replay 1", "ack 0.1", "status", "sql SELECT", "summary", "summary s f",
+    "query list", "query show q", "query add FILE",
+    "query replace FILE", "query check FILE", "query preview FILE", "query repair q --from 1h",
+    "query rebuild q", "query rebuild --all",
+    "query repairs q", "command d x", "config get d", "config set d FILE", "requests",
+    "reply d 1 x",
 )  # fmt: skip
 
 
@@ -81,14 +114,19 @@ def invoked(server: Server, line: str, file: Path) -> Result:
 
 
 @pytest.mark.parametrize("what", ANSWERS)
-def test_every_command_ends_with_words_and_leaves_the_terminal_alone(server: Server, tmp_path: Path, what: str) -> None:
+def test_every_command_ends_with_words_and_leaves_the_terminal_alone(
+    server: Server, tmp_path: Path, what: str
+) -> None:
     file = tmp_path / "query.sql"
     file.write_text("SELECT 1")
     server.answer, server.status = ANSWERS[what], 500 if what == "a refusal" else 200
     for line in COMMANDS:
         server.asked = 0
         done = invoked(server, line, file)
-        assert done.exception is None or isinstance(done.exception, SystemExit), (line, done.exception)
+        assert done.exception is None or isinstance(done.exception, SystemExit), (
+            line,
+            done.exception,
+        )
         assert done.exit_code == 0 or done.output.strip(), (line, "says why")
         assert server.asked <= REQUESTS_MAX, (line, "does not end")
         assert not set(done.output) & set("\x1b\x07\x9b\u202e"), (line, done.output)

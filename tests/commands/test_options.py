@@ -1,4 +1,7 @@
-"""Options of a group stand before or behind its commands; the later ones count. Names are completed from what answers there."""
+"""Options of a group stand before or behind its commands; the later ones count.
+
+Names are completed from what answers there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,11 @@ from edgewake.deploy.cli import edgewake
 from tests.services import free_ports
 
 ITEMS = {
-    "/v1/devices": [{"device": "car-01", "state": "online"}, {"device": "car-02", "state": "silent"}, {"device": "bus-1"}],
+    "/v1/devices": [
+        {"device": "car-01", "state": "online"},
+        {"device": "car-02", "state": "silent"},
+        {"device": "bus-1"},
+    ],
     "/v1/streams": [{"name": "speed"}, {"name": "spin"}, {"name": "temperature"}],
     "/v1/queries": [{"name": "fast"}],
 }
@@ -40,7 +47,9 @@ class Handler(BaseHTTPRequestHandler):
         is_known = self.headers["Authorization"] == f"Bearer {self.server.key}"
         items = ITEMS[self.path.partition("?")[0]]
         problem = {"detail": "no key", "title": "unauthorized"}
-        body = json.dumps({"items": items, "next": None, "total": len(items)} if is_known else problem).encode()
+        body = json.dumps(
+            {"items": items, "next": None, "total": len(items)} if is_known else problem
+        ).encode()
         self.send_response(200 if is_known else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -78,19 +87,28 @@ def test_options_of_a_group_stand_before_or_behind_its_command(api: str, command
     assert before[0] == 0, before
 
 
-def test_what_stands_behind_counts_more_than_what_stands_before_and_that_more_than_the_environment(api: str) -> None:
+def test_what_stands_behind_counts_more_than_what_stands_before_and_that_more_than_the_environment(
+    api: str,
+) -> None:
     wrong = {"EDGEWAKE_OPS_URL": nowhere(), "EDGEWAKE_OPS_KEY": "no"}
     assert called("devices", "--ops", api, "--key", "k1", "list", env=wrong)[0] == 0
-    assert called("devices", "--ops", nowhere(), "--key", "no", "list", "--ops", api, "--key", "k1")[0] == 0
+    assert (
+        called("devices", "--ops", nowhere(), "--key", "no", "list", "--ops", api, "--key", "k1")[0]
+        == 0
+    )
     assert called("devices", "--ops", api, "--key", "k1", "list", "--key", "no")[0] == 1
-    assert called("devices", "list", env={"EDGEWAKE_OPS_URL": api, "EDGEWAKE_OPS_KEY": "k1"})[0] == 0
+    assert (
+        called("devices", "list", env={"EDGEWAKE_OPS_URL": api, "EDGEWAKE_OPS_KEY": "k1"})[0] == 0
+    )
 
 
 def test_a_file_of_keys_behind_takes_the_place_of_a_key_before(api: str, tmp_path: Path) -> None:
     file = tmp_path / "ops.key"
     file.write_text("k1\n")
     file.chmod(0o600)
-    code, said = called("devices", "list", "--ops", api, "--key-file", str(file), env={"EDGEWAKE_OPS_KEY": "no"})
+    code, said = called(
+        "devices", "list", "--ops", api, "--key-file", str(file), env={"EDGEWAKE_OPS_KEY": "no"}
+    )
     assert code == 0, said
     before = Given(url="a", key="k", as_json=True)
     assert before.unless(Given(key_file=file)) == Given(url="a", key_file=file, as_json=True)
@@ -131,8 +149,17 @@ def test_every_argument_that_is_a_name_is_completed() -> None:
         below = list(command.commands.values()) if isinstance(command, click.Group) else [command]
         for one in below:
             for parameter in one.params:
-                is_name = isinstance(parameter, click.Argument) and parameter.name in ("device", "stream", "streams", "names")
-                is_query = isinstance(parameter, click.Argument) and parameter.name == "name" and name == "query"
+                is_name = isinstance(parameter, click.Argument) and parameter.name in (
+                    "device",
+                    "stream",
+                    "streams",
+                    "names",
+                )
+                is_query = (
+                    isinstance(parameter, click.Argument)
+                    and parameter.name == "name"
+                    and name == "query"
+                )
                 if (is_name or is_query) and parameter._custom_shell_complete is None:
                     plain.append(f"{name} {one.name} {parameter.name}")
     assert plain == ["send send device"], "the device that is sent for may be a new one"

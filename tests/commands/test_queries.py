@@ -1,4 +1,6 @@
-"""`edgewake query` against a running operations API; the analysis is played by who writes progress."""
+"""`edgewake query` against a running operations API; the analysis is played by who writes
+progress.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +48,43 @@ def query_file(ops: Ops, writer: Writer, unique: Callable[[str], str], tmp_path:
 
 
 def command(ops: Ops, *arguments: str, key: str = KEY) -> list[str]:
-    return [sys.executable, "-m", "edgewake.deploy.cli", "query", "--ops", ops.url, "--key", key, *arguments]
+    return [
+        sys.executable,
+        "-m",
+        "edgewake.deploy.cli",
+        "query",
+        "--ops",
+        ops.url,
+        "--key",
+        key,
+        *arguments,
+    ]
 
 
 def run(ops: Ops, *arguments: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(ops, *arguments, key=key), capture_output=True, text=True, timeout=PATIENCE_S)
+    return subprocess.run(
+        command(ops, *arguments, key=key), capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 def say(writer: Writer, name: str, state: QueryState, detail: str = "") -> None:
     """What the analysis would say."""
-    progress = Progress(query=name, stream="s", state=state, detail=detail, updated_at=time.time_ns() // 1_000_000)
+    progress = Progress(
+        query=name, stream="s", state=state, detail=detail, updated_at=time.time_ns() // 1_000_000
+    )
     writer.put(topics.PROGRESS, name, progress.model_dump_json().encode())
 
 
-def test_add_waits_until_the_query_runs_and_says_where_its_results_are(ops: Ops, writer: Writer, query_file: Path) -> None:
+def test_add_waits_until_the_query_runs_and_says_where_its_results_are(
+    ops: Ops, writer: Writer, query_file: Path
+) -> None:
     name = query_file.stem
-    adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    adding = subprocess.Popen(
+        command(ops, "add", str(query_file)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["state"] == "starting")
     say(writer, name, QueryState.RUNNING)
     out, err = adding.communicate(timeout=PATIENCE_S)
@@ -69,9 +92,16 @@ def test_add_waits_until_the_query_runs_and_says_where_its_results_are(ops: Ops,
     assert f"curl -N '{ACCESS}/v1/streams/{name}/events'" in err
 
 
-def test_add_says_why_the_analysis_refused_it_and_what_to_do(ops: Ops, writer: Writer, query_file: Path) -> None:
+def test_add_says_why_the_analysis_refused_it_and_what_to_do(
+    ops: Ops, writer: Writer, query_file: Path
+) -> None:
     name = query_file.stem
-    adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    adding = subprocess.Popen(
+        command(ops, "add", str(query_file)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     eventually(lambda: ops.client.get(f"/v1/queries/{name}"))
     say(writer, name, QueryState.REFUSED, "too many windows")
     _, err = adding.communicate(timeout=PATIENCE_S)
@@ -98,7 +128,9 @@ def test_add_gives_up_after_its_time_and_says_what_to_do(ops: Ops, query_file: P
     assert "Is the analysis running?" in done.stderr
 
 
-def test_a_file_that_does_not_parse_is_refused_with_its_name_and_line(ops: Ops, query_file: Path) -> None:
+def test_a_file_that_does_not_parse_is_refused_with_its_name_and_line(
+    ops: Ops, query_file: Path
+) -> None:
     query_file.write_text(query_file.read_text().replace("-- description", "-- descripton"))
     done = run(ops, "add", str(query_file))
     assert done.returncode == 1
@@ -106,11 +138,20 @@ def test_a_file_that_does_not_parse_is_refused_with_its_name_and_line(ops: Ops, 
     assert ops.client.get(f"/v1/queries/{query_file.stem}").status_code == 404
 
 
-def test_a_file_that_does_not_fit_the_catalogue_is_refused_with_its_reason(ops: Ops, query_file: Path) -> None:
-    query_file.write_text(query_file.read_text().replace("avg(speed)", "avg(spood)").replace("FROM", ", summ(speed) AS more FROM"))
+def test_a_file_that_does_not_fit_the_catalogue_is_refused_with_its_reason(
+    ops: Ops, query_file: Path
+) -> None:
+    query_file.write_text(
+        query_file.read_text()
+        .replace("avg(speed)", "avg(spood)")
+        .replace("FROM", ", summ(speed) AS more FROM")
+    )
     done = run(ops, "add", str(query_file))
     assert done.returncode == 1
-    field, function = (next(line for line in done.stderr.splitlines() if word in line) for word in ("spood", "summ"))
+    field, function = (
+        next(line for line in done.stderr.splitlines() if word in line)
+        for word in ("spood", "summ")
+    )
     assert f"{query_file}: line " in field
     assert "did you mean 'speed'?" in field
     assert f"{query_file}: line " in function
@@ -127,18 +168,32 @@ def test_a_query_is_registered_before_its_stream_is_there_and_a_check_says_that_
     assert (checked.returncode, f"did you mean '{there}'?" in checked.stderr) == (1, True)
     assert run(ops, "replace", str(query_file)).returncode == 1, "there is nothing to be replaced"
 
-    adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    adding = subprocess.Popen(
+        command(ops, "add", str(query_file)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["state"] == "starting")
     say(writer, name, QueryState.STARTING, f"waits for stream '{there}_later'")
     out, err = adding.communicate(timeout=PATIENCE_S)
     assert (adding.returncode, json.loads(out)["state"]) == (0, "starting"), err
-    assert f"{name}: waits for stream '{there}_later'; `edgewake query show {name}` tells when it runs" in err
+    assert (
+        f"{name}: waits for stream '{there}_later'; `edgewake query show {name}` tells when it runs"
+        in err
+    )
     query_file.write_text(query_file.read_text().replace("avg(speed)", "max(speed)"))
     assert run(ops, "replace", str(query_file), "--wait", "0").returncode == 0
 
-    query_file.write_text(query_file.read_text().replace("max(speed)", "summ(speed)").replace(f"-- name: {name}", f"-- name: {name}_2"))
+    query_file.write_text(
+        query_file.read_text()
+        .replace("max(speed)", "summ(speed)")
+        .replace(f"-- name: {name}", f"-- name: {name}_2")
+    )
     both = run(ops, "add", str(query_file))
-    assert (both.returncode, "did you mean sum?" in both.stderr) == (1, True), "another fault is one at once"
+    assert (both.returncode, "did you mean sum?" in both.stderr) == (1, True), (
+        "another fault is one at once"
+    )
     assert ops.client.get(f"/v1/queries/{name}_2").status_code == 404
 
 
@@ -156,15 +211,27 @@ def test_queries_are_listed_shown_paused_resumed_and_removed(ops: Ops, query_fil
     assert "no query" in missing.stderr
 
 
-def test_a_query_is_replaced_in_one_step_under_its_name(ops: Ops, writer: Writer, query_file: Path) -> None:
+def test_a_query_is_replaced_in_one_step_under_its_name(
+    ops: Ops, writer: Writer, query_file: Path
+) -> None:
     name = query_file.stem
     run(ops, "add", str(query_file), "--wait", "0")
     before = ops.client.get(f"/v1/queries/{name}").json()
     query_file.write_text(query_file.read_text().replace("avg(speed)", "max(speed)"))
-    assert run(ops, "add", str(query_file), "--wait", "0").returncode == 1, "another text under the name is only taken where it is meant"
+    assert run(ops, "add", str(query_file), "--wait", "0").returncode == 1, (
+        "another text under the name is only taken where it is meant"
+    )
 
-    replacing = subprocess.Popen(command(ops, "replace", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["registered_at"] != before["registered_at"])
+    replacing = subprocess.Popen(
+        command(ops, "replace", str(query_file)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(
+        lambda: ops.client.get(f"/v1/queries/{name}"),
+        lambda q: q["registered_at"] != before["registered_at"],
+    )
     say(writer, name, QueryState.RUNNING)
     _, err = replacing.communicate(timeout=PATIENCE_S)
     assert (replacing.returncode, "replaced" in err) == (0, True), err
@@ -173,7 +240,9 @@ def test_a_query_is_replaced_in_one_step_under_its_name(ops: Ops, writer: Writer
     assert [row["name"] for row in json.loads(run(ops, "list").stdout)].count(name) == 1
 
 
-def test_only_a_registered_query_is_replaced_and_only_by_one_of_its_name(ops: Ops, query_file: Path) -> None:
+def test_only_a_registered_query_is_replaced_and_only_by_one_of_its_name(
+    ops: Ops, query_file: Path
+) -> None:
     missing = run(ops, "replace", str(query_file))
     assert (missing.returncode, "no query" in missing.stderr) == (1, True)
     run(ops, "add", str(query_file), "--wait", "0")
@@ -185,10 +254,17 @@ def test_only_a_registered_query_is_replaced_and_only_by_one_of_its_name(ops: Op
 
 def outside(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`edgewake query` where no system runs and no key is set."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("EDGEWAKE_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("EDGEWAKE_")
+    }
     command = [sys.executable, "-m", "edgewake.deploy.cli", "query", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=folder, env=environment | {"PYTHONPATH": str(ROOT)}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(ROOT)},
     )
 
 
@@ -201,14 +277,21 @@ def outside(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (("--key-file", "missing", "list"), "missing: No such file"),
     ],
 )
-def test_what_cannot_be_asked_ends_with_a_sentence_and_code_2(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
+def test_what_cannot_be_asked_ends_with_a_sentence_and_code_2(
+    tmp_path: Path, arguments: tuple[str, ...], expected: str
+) -> None:
     done = outside(tmp_path, *arguments)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert expected in done.stderr
 
 
-@pytest.mark.parametrize(("content", "expected"), [(b"", "the file is empty"), (b" \n", "the file is empty"), (b"\x9e\xff", "is not text")])
-def test_a_file_that_is_no_query_is_refused_before_anybody_is_asked(tmp_path: Path, content: bytes, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"", "the file is empty"), (b" \n", "the file is empty"), (b"\x9e\xff", "is not text")],
+)
+def test_a_file_that_is_no_query_is_refused_before_anybody_is_asked(
+    tmp_path: Path, content: bytes, expected: str
+) -> None:
     (tmp_path / "q.sql").write_bytes(content)
     done = outside(tmp_path, "--key", "k" * 20, "add", "q.sql")
     assert done.returncode == 1
@@ -246,29 +329,55 @@ def answer(writer: Writer, asked: dict[str, Any], **more: Any) -> None:
     writer.put(topics.REPAIRS, after.id, after.model_dump_json().encode())
 
 
-def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_changed(ops: Ops, writer: Writer, query_file: Path) -> None:
+def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_changed(
+    ops: Ops, writer: Writer, query_file: Path
+) -> None:
     name = query_file.stem
     run(ops, "add", str(query_file), "--wait", "0")
     arguments = ["repair", name, "--from", "2026-11-21T08:00:00Z", "--to", "1795252800000"]
-    asking = subprocess.Popen(command(ops, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    (asked,) = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["items"])["items"]
-    assert (asked["begin"], asked["end"], asked["state"], asked["asked_by"]) == (1795248000000, 1795252800000, "waiting", "operator")
+    asking = subprocess.Popen(
+        command(ops, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    (asked,) = eventually(
+        lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["items"]
+    )["items"]
+    assert (asked["begin"], asked["end"], asked["state"], asked["asked_by"]) == (
+        1795248000000,
+        1795252800000,
+        "waiting",
+        "operator",
+    )
     answer(writer, asked, state="done", changed=3)
     out, err = asking.communicate(timeout=PATIENCE_S)
     assert (asking.returncode, json.loads(out)["changed"]) == (0, 3), err
 
     filling = subprocess.Popen(
-        command(ops, "backfill", name, "--from", "1795248000000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(ops, "backfill", name, "--from", "1795248000000"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    page = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["total"] == 2)
-    waits = page["items"][0] | {"revision": page["items"][0]["revision"] + 1, "state": "waiting", "detail": "the rest follows later"}
+    page = eventually(
+        lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["total"] == 2
+    )
+    waits = page["items"][0] | {
+        "revision": page["items"][0]["revision"] + 1,
+        "state": "waiting",
+        "detail": "the rest follows later",
+    }
     answer(writer, page["items"][0], state="waiting", detail=waits["detail"], done_to=1795248000000)
     assert filling.stderr is not None
-    assert any(f"{name}: waiting: the rest follows later" in line for line in iter(filling.stderr.readline, "")), "before it is over"
+    assert any(
+        f"{name}: waiting: the rest follows later" in line
+        for line in iter(filling.stderr.readline, "")
+    ), "before it is over"
     answer(writer, waits, state="refused", detail="retention took readings")
     _, err = filling.communicate(timeout=PATIENCE_S)
     assert (filling.returncode, "retention took readings" in err) == (1, True)
-    assert [row["kind"] for row in json.loads(run(ops, "repairs", name).stdout)] == ["backfill", "repair"]
+    assert [row["kind"] for row in json.loads(run(ops, "repairs", name).stdout)] == [
+        "backfill",
+        "repair",
+    ]
 
 
 def test_rebuilds_of_a_stream_are_asked_for_and_waited_for_and_who_asked_and_what_was_lost_is_kept(
@@ -277,32 +386,61 @@ def test_rebuilds_of_a_stream_are_asked_for_and_waited_for_and_who_asked_and_wha
     name = query_file.stem
     run(ops, "add", str(query_file), "--wait", "0")
     stream = f"of_{name}"
-    runs = Progress(query=name, stream=stream, state=QueryState.RUNNING, updated_at=time.time_ns() // 1_000_000)
-    writer.put(topics.PROGRESS, name, runs.model_dump_json().encode())
-    eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda query: query["stream"] == stream)
-    asking = subprocess.Popen(
-        command(ops, "rebuild", "--stream", stream, "--lossy"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    runs = Progress(
+        query=name, stream=stream, state=QueryState.RUNNING, updated_at=time.time_ns() // 1_000_000
     )
-    (asked,) = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["items"])["items"]
-    assert (asked["kind"], asked["asked_by"], asked["lossy"], asked["removed_at"]) == ("rebuild", "operator", True, None)
+    writer.put(topics.PROGRESS, name, runs.model_dump_json().encode())
+    eventually(
+        lambda: ops.client.get(f"/v1/queries/{name}"), lambda query: query["stream"] == stream
+    )
+    asking = subprocess.Popen(
+        command(ops, "rebuild", "--stream", stream, "--lossy"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    (asked,) = eventually(
+        lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["items"]
+    )["items"]
+    assert (asked["kind"], asked["asked_by"], asked["lossy"], asked["removed_at"]) == (
+        "rebuild",
+        "operator",
+        True,
+        None,
+    )
     answer(writer, asked, state="done", kept_from=1795248000000)
     out, err = asking.communicate(timeout=PATIENCE_S)
-    assert (asking.returncode, [row["kept_from"] for row in json.loads(out)]) == (0, [1795248000000]), err
+    assert (asking.returncode, [row["kept_from"] for row in json.loads(out)]) == (
+        0,
+        [1795248000000],
+    ), err
     assert "no query of stream 'nowhere' runs" in run(ops, "rebuild", "--stream", "nowhere").stderr
     assert "or --all" in run(ops, "rebuild", name, "--all").stderr
 
 
-def test_a_repair_of_no_query_of_no_time_or_of_an_empty_range_is_refused(ops: Ops, query_file: Path) -> None:
+def test_a_repair_of_no_query_of_no_time_or_of_an_empty_range_is_refused(
+    ops: Ops, query_file: Path
+) -> None:
     name = query_file.stem
     assert "no query" in run(ops, "repair", name, "--from", "0").stderr
     run(ops, "add", str(query_file), "--wait", "0")
     assert "expected a time such as" in run(ops, "repair", name, "--from", "yesterday").stderr
-    assert "expected one that begins before it ends" in run(ops, "repair", name, "--from", "5", "--to", "5").stderr
+    assert (
+        "expected one that begins before it ends"
+        in run(ops, "repair", name, "--from", "5", "--to", "5").stderr
+    )
     assert ops.client.get(f"/v1/queries/{name}/repairs").json()["total"] == 0
 
 
-def test_a_preview_is_asked_for_waited_for_and_leaves_nothing_behind(ops: Ops, writer: Writer, query_file: Path) -> None:
-    asking = subprocess.Popen(command(ops, "preview", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def test_a_preview_is_asked_for_waited_for_and_leaves_nothing_behind(
+    ops: Ops, writer: Writer, query_file: Path
+) -> None:
+    asking = subprocess.Popen(
+        command(ops, "preview", str(query_file)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     asked = eventually_asked(writer, query_file.read_text())
     answer = asked.model_copy(update={"rows": ('{"device": "a", "mean": 2.5}',), "is_cut": True})
     writer.put(topics.PREVIEWS, asked.id, answer.model_dump_json().encode())
@@ -337,7 +475,9 @@ def eventually_asked(writer: Writer, text: str) -> Preview:
     asked: list[Preview] = []
 
     def is_there() -> bool:
-        asked[:] = [one for one in previews(writer).values() if one is not None and one.text == text]
+        asked[:] = [
+            one for one in previews(writer).values() if one is not None and one.text == text
+        ]
         return bool(asked)
 
     wait_until(is_there, "the preview is asked for")

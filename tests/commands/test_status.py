@@ -28,9 +28,16 @@ def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]
 
 
 def run(ops: Ops, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {"EDGEWAKE_OPS_URL": ops.url, "EDGEWAKE_OPS_KEY": KEY, "PATH": "/usr/bin", "COLUMNS": "200"}
+    environment = {
+        "EDGEWAKE_OPS_URL": ops.url,
+        "EDGEWAKE_OPS_KEY": KEY,
+        "PATH": "/usr/bin",
+        "COLUMNS": "200",
+    }
     command = [sys.executable, "-m", "edgewake.deploy.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment
+    )
 
 
 def printed(ops: Ops, *arguments: str) -> Any:
@@ -39,56 +46,96 @@ def printed(ops: Ops, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_devices_are_listed_shown_and_forgotten(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+def test_devices_are_listed_shown_and_forgotten(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
     device = unique("dev")
     seen = DeviceSeen(device=device, last_seen=T0, skew_ms=1, records=3, streams={"weather": 3})
     writer.put(topics.DEVICES, f"{device}|seen", seen.to_json())
     eventually(lambda: ops.client.get(f"/v1/devices/{device}"))
-    assert device in [found["device"] for found in printed(ops, "devices", "list", "--state", "silent", "--limit", "100000")]
+    assert device in [
+        found["device"]
+        for found in printed(ops, "devices", "list", "--state", "silent", "--limit", "100000")
+    ]
     assert printed(ops, "devices", "show", device)["streams"] == ["weather"]
     table = run(ops, "devices", "list", "--table", "--limit", "100000").stdout
     assert any(device in line and "silent" in line for line in table.splitlines())
     assert run(ops, "devices", "remove", device).returncode == 0
-    wait_until(lambda: ops.client.get(f"/v1/devices/{device}").status_code == 404, "the device is forgotten")
+    wait_until(
+        lambda: ops.client.get(f"/v1/devices/{device}").status_code == 404,
+        "the device is forgotten",
+    )
     gone = run(ops, "devices", "show", device)
     assert (gone.returncode, "nothing is known" in gone.stderr) == (1, True)
 
 
-def test_streams_are_listed_with_their_fields(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+def test_streams_are_listed_with_their_fields(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
     stream = unique("s")
     declare(writer, stream)
     eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
-    assert stream in [found["name"] for found in printed(ops, "streams", "list", "--limit", "100000")]
+    assert stream in [
+        found["name"] for found in printed(ops, "streams", "list", "--limit", "100000")
+    ]
     assert printed(ops, "streams", "show", stream)["fields"]["speed"]["type"] == "number"
     assert "speed (number" in run(ops, "streams", "show", stream, "--table").stdout
 
 
-def test_dead_letters_are_listed_and_shown_byte_for_byte(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+def test_dead_letters_are_listed_and_shown_byte_for_byte(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
     device = unique("dev")
     first = writer.dead_letter(device, b"first", RejectReason.TIME)
     writer.dead_letter(device, b'{"a": \xff}')
-    assert [letter["reason"] for letter in printed(ops, "dead-letters", "list", "--device", device)] == ["json", "time"]
-    assert [letter["offset"] for letter in printed(ops, "dead-letters", "list", "--device", device, "--reason", "time")] == [first]
+    assert [
+        letter["reason"] for letter in printed(ops, "dead-letters", "list", "--device", device)
+    ] == ["json", "time"]
+    assert [
+        letter["offset"]
+        for letter in printed(ops, "dead-letters", "list", "--device", device, "--reason", "time")
+    ] == [first]
     assert run(ops, "dead-letters", "show", str(first)).stdout == "first"
 
 
-def test_a_dead_letter_is_given_back_once_its_cause_is_mended(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+def test_a_dead_letter_is_given_back_once_its_cause_is_mended(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
     device, stream = unique("dev"), unique("s")
     declare(writer, stream)
     eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
-    letter = DeadLetter(reason="field_type", detail="why", topic=topics.up(device, stream), part="bridge-1", received_at=T0)
+    letter = DeadLetter(
+        reason="field_type",
+        detail="why",
+        topic=topics.up(device, stream),
+        part="bridge-1",
+        received_at=T0,
+    )
     offset = str(writer.put(topics.DEAD, device, b'{"speed": "fast"}', letter.headers())[1])
     refused = run(ops, "dead-letters", "replay", offset)
-    assert (refused.returncode, "expected a number, found a string" in refused.stderr) == (1, True), refused.stderr
+    assert (refused.returncode, "expected a number, found a string" in refused.stderr) == (
+        1,
+        True,
+    ), refused.stderr
     change = {"fields": {"speed": {"type": "string"}}}
     assert ops.client.patch(f"/v1/streams/{stream}", json=change).status_code == 200
     (done,) = printed(ops, "dead-letters", "replay", offset)
-    assert (done["letter"], done["device"], done["stream"], done["was_replayed"]) == (int(offset), device, stream, False)
-    assert printed(ops, "dead-letters", "replay", offset, offset) == [done | {"was_replayed": True}] * 2
+    assert (done["letter"], done["device"], done["stream"], done["was_replayed"]) == (
+        int(offset),
+        device,
+        stream,
+        False,
+    )
+    assert (
+        printed(ops, "dead-letters", "replay", offset, offset)
+        == [done | {"was_replayed": True}] * 2
+    )
     assert run(ops, "dead-letters", "replay", str(2**40)).returncode == 1
 
 
-def test_an_ack_token_is_followed_to_its_stream(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+def test_an_ack_token_is_followed_to_its_stream(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
     device, stream = unique("dev"), unique("s")
     token = writer.received(device, stream, 1)
     writer.sequenced(device, stream, 1, token)
@@ -100,7 +147,10 @@ def test_an_ack_token_is_followed_to_its_stream(ops: Ops, writer: Writer, unique
 def test_leases_are_listed(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
     kept = lease(unique("lease"))
     writer.put(topics.LEASES, kept.id, lease_record.encode(kept))
-    eventually(lambda: ops.client.get("/v1/leases", params={"limit": 500}), lambda p: kept.id in [item["id"] for item in p["items"]])
+    eventually(
+        lambda: ops.client.get("/v1/leases", params={"limit": 500}),
+        lambda p: kept.id in [item["id"] for item in p["items"]],
+    )
     assert kept.id in [item["id"] for item in printed(ops, "leases")]
     writer.put(topics.LEASES, kept.id, None)
 
@@ -114,7 +164,11 @@ def test_a_query_file_is_checked_and_not_registered(
     file = tmp_path_factory.mktemp("sql") / "q.sql"
     file.write_text(sql(name, stream))
     found = printed(ops, "query", "check", str(file))
-    assert (found["name"], found["stream"], found["columns"]) == (name, stream, ["window_start", "window_end", "device", "mean"])
+    assert (found["name"], found["stream"], found["columns"]) == (
+        name,
+        stream,
+        ["window_start", "window_end", "device", "mean"],
+    )
     assert (found["streams"], found["execution"], len(found["plan"])) == ([stream], "shared", 4)
     told = run(ops, "query", "--table", "check", str(file)).stdout
     assert f"query {name} reads {stream} and gives window_start" in told
@@ -123,18 +177,30 @@ def test_a_query_file_is_checked_and_not_registered(
     assert ops.client.get(f"/v1/queries/{name}").status_code == 404
     file.write_text(sql(name, stream).replace("speed", "sped"))
     refused = run(ops, "query", "check", str(file))
-    assert (refused.returncode, "line 3:" in refused.stderr, "did you mean 'speed'?" in refused.stderr) == (1, True, True)
+    assert (
+        refused.returncode,
+        "line 3:" in refused.stderr,
+        "did you mean 'speed'?" in refused.stderr,
+    ) == (1, True, True)
 
 
-def test_status_names_what_needs_attention_and_ends_with_1(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+def test_status_names_what_needs_attention_and_ends_with_1(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
     reason = RejectReason.VERSION
     offset = writer.put(topics.DEAD, unique("dev"), b"x", _letter_now(reason))[1]
-    wait_until(lambda: ops.client.get(f"/v1/dead-letters/{offset}").status_code == 200, "the letter can be read")
+    wait_until(
+        lambda: ops.client.get(f"/v1/dead-letters/{offset}").status_code == 200,
+        "the letter can be read",
+    )
     done = run(ops, "status")
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)
     assert (done.returncode, found["dead_letters"]["version"]) == (1, 1)
-    assert any("(version): edgewake dead-letters list --reason version" in problem for problem in found["problems"])
+    assert any(
+        "(version): edgewake dead-letters list --reason version" in problem
+        for problem in found["problems"]
+    )
     assert set(found["devices"]) == {"online", "offline", "silent"}
     shown = run(ops, "status", "--table")
     assert "needs attention:" in shown.stdout, shown.stderr
@@ -144,4 +210,6 @@ def _letter_now(reason: RejectReason) -> list[tuple[str, bytes]]:
     import time
 
     now = time.time_ns() // 1_000_000
-    return DeadLetter(reason=reason, detail="why", topic="t", part="bridge-1", received_at=now).headers()
+    return DeadLetter(
+        reason=reason, detail="why", topic="t", part="bridge-1", received_at=now
+    ).headers()

@@ -27,7 +27,9 @@ def test_a_moment_milliseconds_and_so_long_ago(text: str, expected: int) -> None
     assert parse_time(text, NOW_MS) == expected
 
 
-@pytest.mark.parametrize("text", ["", "m", "yesterday", "-5m", "1.5h", "²d", "10w", "2026-11-18T08:00:00"])
+@pytest.mark.parametrize(
+    "text", ["", "m", "yesterday", "-5m", "1.5h", "²d", "10w", "2026-11-18T08:00:00"]
+)
 def test_anything_else_is_refused_with_what_is_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected a time such as"):
         parse_time(text, NOW_MS)

@@ -1,7 +1,8 @@
-"""An engine for deploy/compose.yaml: the one that runs, or one of our own where root may start it; and its commands.
+"""An engine for deploy/compose.yaml: the one that runs, or one of our own where root may start it;
+and its commands.
 
-Nothing is pulled or built twice: images stay with the engine. Our own engine keeps them in the folder COMPOSE_ENGINE, by default
-build/compose/engine.
+Nothing is pulled or built twice: images stay with the engine. Our own engine keeps them in the
+folder COMPOSE_ENGINE, by default build/compose/engine.
 """
 
 from __future__ import annotations
@@ -43,17 +44,30 @@ class NoEngine(Exception):
 def engine(log: Path) -> Iterator[str]:
     """The address of an engine, as DOCKER_HOST has it. Raises NoEngine."""
     if shutil.which("docker") is None:
-        raise NoEngine("no engine: docker is missing; on Debian `apt-get install docker.io docker-compose iptables`")
+        raise NoEngine(
+            "no engine: docker is missing; on Debian `apt-get install docker.io docker-compose "
+            "iptables`"
+        )
     given = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if _answers(given):
         yield given
         return
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
-        raise NoEngine(f"no engine answers at {given}, and only root can start one, where dockerd is installed")
+        raise NoEngine(
+            f"no engine answers at {given}, and only root can start one, where dockerd is installed"
+        )
     folder = Path(os.environ.get("COMPOSE_ENGINE", BUILD / "engine"))
     folder.mkdir(parents=True, exist_ok=True)
     own = f"unix://{SOCKET}"
-    words = ["dockerd", "--data-root", str(folder), "--exec-root", str(log.parent / "exec"), "-H", own]
+    words = [
+        "dockerd",
+        "--data-root",
+        str(folder),
+        "--exec-root",
+        str(log.parent / "exec"),
+        "-H",
+        own,
+    ]
     with Process([*words, "--pidfile", str(log.parent / "dockerd.pid")], log) as process:
         wait_until(lambda: _answers(own) or not process.is_running(), "the engine answers")
         if not process.is_running():
@@ -63,8 +77,9 @@ def engine(log: Path) -> Iterator[str]:
 
 
 def _give_a_share_each() -> None:
-    """All containers together otherwise get as much of a busy machine as one process that is in none: fourteen parts then never get
-    as far as to greet Kafka in time. Where groups are those of version 1.
+    """All containers together otherwise get as much of a busy machine as one process that is in
+    none: fourteen parts then never get as far as to greet Kafka in time. Where groups are those of
+    version 1.
     """
     with suppress(OSError):
         OF_CONTAINERS.mkdir(exist_ok=True)
@@ -92,55 +107,99 @@ class Site:
         self._compose = self._find_compose()
 
     def _find_compose(self) -> list[str]:
-        """Compose 2 takes the file as it is. Compose 1, which Debian 12 has, does not know its name."""
+        """Compose 2 takes the file as it is.
+
+        Compose 1, which Debian 12 has, does not know its name.
+        """
         fixed = ["--project-name", PROJECT, "--project-directory", str(DEPLOY)]
         file = DEPLOY / "compose.yaml"
         if self._try("docker", "compose", "version"):
             program = ["docker", "compose"]
         elif self._try("docker-compose", "version"):
             program = ["docker-compose"]
-            told = subprocess.run(["docker-compose", "version", "--short"], capture_output=True, text=True, check=True).stdout
+            told = subprocess.run(
+                ["docker-compose", "version", "--short"], capture_output=True, text=True, check=True
+            ).stdout
             if told.startswith("1."):
                 file = self._folder / "compose.yaml"
                 lines = (DEPLOY / "compose.yaml").read_text("utf-8").splitlines(keepends=True)
-                file.write_text("".join(line for line in lines if not line.startswith("name:")), "utf-8")
+                file.write_text(
+                    "".join(line for line in lines if not line.startswith("name:")), "utf-8"
+                )
         else:
             raise NoEngine("docker compose is missing; on Debian `apt-get install docker-compose`")
         return [*program, *fixed, "-f", str(file), *self._bounded_files()]
 
     def _bounded_files(self) -> list[str]:
-        """A machine may forbid more open files than it has itself, to root as well; then the proxy gets as many."""
+        """A machine may forbid more open files than it has itself, to root as well; then the proxy
+        gets as many.
+        """
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        wanted = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]["proxy"]["ulimits"]["nofile"]
+        wanted = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]["proxy"][
+            "ulimits"
+        ]["nofile"]
         if most == resource.RLIM_INFINITY or most >= wanted:
             return []
         override = self._folder / "override.yaml"
-        override.write_text(yaml.safe_dump({"services": {"proxy": {"ulimits": {"nofile": most}}}}), "utf-8")
-        sys.stderr.write(f"compose: this machine allows {most} open files, so the proxy gets so many and not {wanted}\n")
+        override.write_text(
+            yaml.safe_dump({"services": {"proxy": {"ulimits": {"nofile": most}}}}), "utf-8"
+        )
+        sys.stderr.write(
+            f"compose: this machine allows {most} open files, so the proxy gets so many and not "
+            f"{wanted}\n"
+        )
         return ["-f", str(override)]
 
     def _try(self, *words: str) -> bool:
         try:
-            return subprocess.run(words, capture_output=True, check=False, env=self._environment).returncode == 0
+            return (
+                subprocess.run(
+                    words, capture_output=True, check=False, env=self._environment
+                ).returncode
+                == 0
+            )
         except FileNotFoundError:
             return False
 
-    # --- the whole ----------------------------------------------------------------------------------------------------------------------
+    # --- the whole --------------------------------------------------------------------------------
 
     def make_images(self) -> str:
-        """Those of others, then ours from deploy/Dockerfile. What was made or pulled, a line each."""
-        environment = self._environment | {"KAFKA_JARS": str(jars.ensure("kafka")), "COMPOSE_BUILD": str(BUILD)}
+        """Those of others, then ours from deploy/Dockerfile.
+
+        What was made or pulled, a line each.
+        """
+        environment = self._environment | {
+            "KAFKA_JARS": str(jars.ensure("kafka")),
+            "COMPOSE_BUILD": str(BUILD),
+        }
         script = ["sh", str(Path(__file__).with_name("images.sh"))]
-        told = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        told = subprocess.run(
+            script, env=environment, capture_output=True, text=True, timeout=BUILD_S, check=False
+        )
         assert told.returncode == 0, told.stderr[-3000:]
-        for target, image in (("servers", "edgewake"), ("lake", "edgewake-lake"), ("analysis", "edgewake-analysis")):
-            self.docker("build", "--target", target, "-t", image, "-f", str(DEPLOY / "Dockerfile"), str(ROOT), timeout_s=BUILD_S)
+        for target, image in (
+            ("servers", "edgewake"),
+            ("lake", "edgewake-lake"),
+            ("analysis", "edgewake-analysis"),
+        ):
+            self.docker(
+                "build",
+                "--target",
+                target,
+                "-t",
+                image,
+                "-f",
+                str(DEPLOY / "Dockerfile"),
+                str(ROOT),
+                timeout_s=BUILD_S,
+            )
         return told.stderr
 
     def up(self, within_s: float) -> None:
         """Start all services, those that need Kafka when it is healthy; they are not ready then.
 
-        Compose gives up when one that others need is unhealthy once, as on a machine that is busy with something else; it is told again.
+        Compose gives up when one that others need is unhealthy once, as on a machine that is busy
+        with something else; it is told again.
         """
         deadline = time.monotonic() + within_s
         while True:
@@ -172,11 +231,20 @@ class Site:
         return self._run(["docker", *words], timeout_s)
 
     def _run(self, command: Sequence[str], timeout_s: float) -> str:
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=timeout_s, check=False)
-        assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        done = subprocess.run(
+            command,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert done.returncode == 0, (
+            f"{' '.join(command)}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        )
         return done.stdout
 
-    # --- its containers -----------------------------------------------------------------------------------------------------------------
+    # --- its containers ---------------------------------------------------------------------------
 
     def containers(self) -> Mapping[str, Mapping[str, Any]]:
         """What the engine says of each service's container."""
@@ -192,7 +260,10 @@ class Site:
     def health(self) -> Mapping[str, str]:
         """healthy, unhealthy or starting for those that run, else how they are."""
         states = {service: one["State"] for service, one in self.containers().items()}
-        return {service: state["Health"]["Status"] if state["Running"] else state["Status"] for service, state in states.items()}
+        return {
+            service: state["Health"]["Status"] if state["Running"] else state["Status"]
+            for service, state in states.items()
+        }
 
     def execute(self, service: str, *words: str) -> str:
         """A command inside a container."""
@@ -201,7 +272,9 @@ class Site:
     def logs(self, service: str) -> str:
         """The end of what it said."""
         command = ["docker", "logs", "--tail", "40", self.containers()[service]["Id"]]
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, check=False
+        )
         return done.stdout + done.stderr
 
 

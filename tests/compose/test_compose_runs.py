@@ -1,7 +1,8 @@
 """deploy/compose.yaml on a real engine: `make compose`.
 
-All its services get healthy, as the file hardens them; a device sends through the broker with its certificate, clients read through the
-proxy, each of the three Kafkas is killed in turn, and the ledger finds nothing lost, nothing twice and nothing wrong.
+All its services get healthy, as the file hardens them; a device sends through the broker with its
+certificate, clients read through the proxy, each of the three Kafkas is killed in turn, and the
+ledger finds nothing lost, nothing twice and nothing wrong.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ for name, topic in admin.list_topics(timeout=20).topics.items():
                    asked.result(20)["min.insync.replicas"].value]
 print(json.dumps(found))
 """
-"""Topic → the numbers of its copies, the fewest in sync, and how many must be. Runs inside a part, with its name and password."""
+"""Topic → the numbers of its copies, the fewest in sync, and how many must be. Runs inside a part,
+with its name and password."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with engine(folder / "engine.log") as address:
             site = Site(address, folder)
             sys.stderr.write(site.make_images())
-            done = certificates(site.certificates, "--bridge", "bridge-1", "--bridge", "bridge-2", DEVICE)
+            done = certificates(
+                site.certificates, "--bridge", "bridge-1", "--bridge", "bridge-2", DEVICE
+            )
             assert done.returncode == 0, done.stderr
             site.own_certificates()
             try:
@@ -97,7 +101,11 @@ def healthy(site: Site) -> Site:
         wait_until(lambda: is_healthy(site), "all services are healthy", timeout_s=HEALTHY_S)
     except AssertionError:
         ill = [service for service, health in site.health().items() if health != "healthy"]
-        pytest.fail("\n".join(f"--- {service}: {site.health()[service]}\n{site.logs(service)}" for service in ill))
+        pytest.fail(
+            "\n".join(
+                f"--- {service}: {site.health()[service]}\n{site.logs(service)}" for service in ill
+            )
+        )
     sys.stderr.write(f"compose: all healthy after {time.monotonic() - began:.0f} s\n")
     return site
 
@@ -110,7 +118,9 @@ def test_no_container_has_a_capability_runs_as_root_or_can_write_its_files(healt
     for service, container in healthy.containers().items():
         status = Path(f"/proc/{container['State']['Pid']}/status").read_text()
         told = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        assert {told[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}, service
+        assert {told[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {
+            "0" * 16
+        }, service
         assert told["NoNewPrivs"] == "1", service
         assert "0" not in told["Uid"].split(), service
         with pytest.raises(AssertionError, match="Read-only file system"):
@@ -119,7 +129,10 @@ def test_no_container_has_a_capability_runs_as_root_or_can_write_its_files(healt
 
 def topics(site: Site) -> dict[str, tuple[list[int], int, str]]:
     """Of Kafka, as the sequencer sees them."""
-    return {name: tuple(told) for name, told in json.loads(site.execute("sequencer", "python", "-c", OF_A_TOPIC)).items()}  # type: ignore[misc]
+    return {
+        name: tuple(told)
+        for name, told in json.loads(site.execute("sequencer", "python", "-c", OF_A_TOPIC)).items()
+    }  # type: ignore[misc]
 
 
 def test_every_topic_has_three_copies_of_which_two_must_be_written(healthy: Site) -> None:
@@ -131,7 +144,12 @@ def test_every_topic_has_three_copies_of_which_two_must_be_written(healthy: Site
 def test_the_page_and_the_operations_api_answer_where_the_file_says(healthy: Site) -> None:
     assert "<html" in httpx.get(f"{PAGE}/").text
     trusted = str(healthy.certificates / "broker" / "devices-ca.crt")
-    done = subprocess.run(["curl", "-sS", "--cacert", trusted, "https://localhost:8443/"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["curl", "-sS", "--cacert", trusted, "https://localhost:8443/"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "<html" in done.stdout, done.stderr
     assert httpx.get("http://127.0.0.1:8702/v1/devices").status_code == 401
 
@@ -145,9 +163,11 @@ def agent(site: Site, folder: Path) -> Process:
     }
     (folder / "in.jsonl").touch()
     (folder / "agent.toml").write_text(
-        f'device = "{DEVICE}"\ndata_dir = "{folder}/agent"\n[mqtt]\nhost = "localhost"\nport = 8883\n'
+        f'device = "{DEVICE}"\ndata_dir = "{folder}/agent"\n[mqtt]\nhost = "localhost"\nport = '
+        "8883\n"
         + "".join(f'{name} = "{file}"\n' for name, file in files.items())
-        + f'[[source]]\ntype = "file_tail"\nstream = "{STREAM}"\npath = "{folder}/in.jsonl"\npoll_s = 0.05\n'
+        + f'[[source]]\ntype = "file_tail"\nstream = "{STREAM}"\npath = '
+        f'"{folder}/in.jsonl"\npoll_s = 0.05\n'
     )
     return part("agent", folder / "agent.toml", folder / "agent.log")
 
@@ -156,8 +176,23 @@ def add_query(site: Site, folder: Path) -> None:
     """The story's, through the operations API."""
     (folder / f"{QUERY}.sql").write_text(SQL)
     key = site.certificates / "keys" / "ops.key"
-    command = [sys.executable, "-m", "edgewake.deploy.cli", "query", "--ops", "http://127.0.0.1:8702", "--key-file", str(key), "add"]
-    done = subprocess.run([*command, str(folder / f"{QUERY}.sql"), "--wait", "600"], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "edgewake.deploy.cli",
+        "query",
+        "--ops",
+        "http://127.0.0.1:8702",
+        "--key-file",
+        str(key),
+        "add",
+    ]
+    done = subprocess.run(
+        [*command, str(folder / f"{QUERY}.sql"), "--wait", "600"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -195,26 +230,45 @@ async def story(site: Site, folder: Path) -> Ledger:
     for service in KAFKAS:
         before, began = shown(), time.monotonic()
         await kill(site, service)
-        await until(lambda before=before: shown() > before + AFTER, f"readings come on after {service} was killed")
-        sys.stderr.write(f"compose: killed {service}; {AFTER} more readings after {time.monotonic() - began:.1f} s\n")
+        await until(
+            lambda before=before: shown() > before + AFTER,
+            f"readings come on after {service} was killed",
+        )
+        sys.stderr.write(
+            f"compose: killed {service}; {AFTER} more readings after "
+            f"{time.monotonic() - began:.1f} s\n"
+        )
         await until(lambda: is_healthy(site), "all are healthy again")
-        await until(lambda: min(fewest for _, fewest, _ in topics(site).values()) == 3, "all copies are in sync again")
+        await until(
+            lambda: min(fewest for _, fewest, _ in topics(site).values()) == 3,
+            "all copies are in sync again",
+        )
     feeder.stop()
     await feeding
     for name in ("raw", "windows"):
         await until(lambda name=name: not ledger.missing(name), f"{name} has every reading")
-    await until(lambda: not ledger.unfinished_windows("windows", WINDOW_MS), "every window has every reading")
+    await until(
+        lambda: not ledger.unfinished_windows("windows", WINDOW_MS),
+        "every window has every reading",
+    )
     for client in (raw, windows):
         await client.sleep()
     return ledger
 
 
-async def test_each_kafka_dies_once_and_the_ledger_finds_nothing_lost_twice_or_wrong(healthy: Site, tmp_path: Path) -> None:
+async def test_each_kafka_dies_once_and_the_ledger_finds_nothing_lost_twice_or_wrong(
+    healthy: Site, tmp_path: Path
+) -> None:
     starts = {service: healthy.containers()[service]["RestartCount"] for service in KAFKAS}
     with agent(healthy, tmp_path):
         ledger = await story(healthy, tmp_path)
-    assert {service: healthy.containers()[service]["RestartCount"] - starts[service] for service in KAFKAS} == dict.fromkeys(KAFKAS, 1)
-    verdict = ledger.judge(raw_clients=["raw", "windows"], window_clients=["windows"], window_ms=WINDOW_MS)
+    assert {
+        service: healthy.containers()[service]["RestartCount"] - starts[service]
+        for service in KAFKAS
+    } == dict.fromkeys(KAFKAS, 1)
+    verdict = ledger.judge(
+        raw_clients=["raw", "windows"], window_clients=["windows"], window_ms=WINDOW_MS
+    )
     sys.stderr.write(f"compose: {len(ledger.readings)} readings; {verdict.counts()}\n")
     assert len(ledger.readings) > 3 * (BEFORE + AFTER)
     assert verdict.clean, str(verdict)

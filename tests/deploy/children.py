@@ -36,9 +36,13 @@ def program(body: str, *arguments: object) -> tuple[str, ...]:
     return (sys.executable, "-S", "-c", text, *map(str, arguments))
 
 
-def part(name: str, body: str = OBEDIENT, *arguments: object, floor: Floor = Floor.SERVER, **more: object) -> Part:
+def part(
+    name: str, body: str = OBEDIENT, *arguments: object, floor: Floor = Floor.SERVER, **more: object
+) -> Part:
     """A part with defaults."""
-    return Part(name=name, command=program(body, *arguments), floor=floor, **({"stop_s": 5.0} | more))  # type: ignore[arg-type]
+    return Part(
+        name=name, command=program(body, *arguments), floor=floor, **({"stop_s": 5.0} | more)
+    )  # type: ignore[arg-type]
 
 
 class Impatient(SystemClock):
@@ -52,9 +56,13 @@ class Impatient(SystemClock):
         await asyncio.sleep(seconds / 1000)
 
 
-def supervisor(tmp_path: Path, *parts: Part, clock: Clock | None = None, stop_s: float = STOP_S) -> Supervisor:
+def supervisor(
+    tmp_path: Path, *parts: Part, clock: Clock | None = None, stop_s: float = STOP_S
+) -> Supervisor:
     """A supervisor with its logs in a folder of the test."""
-    return Supervisor(parts, tmp_path, clock=clock or SystemClock(), rng=random.Random(1), stop_s=stop_s)
+    return Supervisor(
+        parts, tmp_path, clock=clock or SystemClock(), rng=random.Random(1), stop_s=stop_s
+    )
 
 
 async def until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:

@@ -1,4 +1,6 @@
-"""A Mosquitto as Debian starts it, with the files that `install.sh` and `certificates.sh` put there; clients that show certificates."""
+"""A Mosquitto as Debian starts it, with the files that `install.sh` and `certificates.sh` put
+there; clients that show certificates.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ TLS_REFUSED = (ssl.SSLError, ConnectionError)
 def certificates(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """`certificates.sh` as a user runs it."""
     command = ["sh", str(DEPLOY / "certificates.sh"), str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environ)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | environ
+    )
 
 
 @dataclass
@@ -63,7 +67,9 @@ class Site:
     def install(self) -> None:
         """Run install.sh, then move paths and ports to where the test may write."""
         command = ["sh", str(DEPLOY / "mosquitto" / "install.sh"), str(self.certificates)]
-        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"ROOT": str(self.root)})
+        subprocess.run(
+            command, check=True, capture_output=True, env=os.environ | {"ROOT": str(self.root)}
+        )
         self.edit(self.root / "etc/mosquitto/conf.d/edgewake.conf", {
             "listener 8883": f"listener {self.ports['devices']} 127.0.0.1",
             "listener 8884": f"listener {self.ports['bridges']} 127.0.0.1",
@@ -82,14 +88,17 @@ class Site:
         """Start it as Debian's unit does: by root, from where it becomes the user mosquitto."""
         shutil.copy(DEBIAN, self.root / "etc/mosquitto/mosquitto.conf")
         self.edit(self.root / "etc/mosquitto/mosquitto.conf", {
-            name: f"{self.root}{name}" for name in ("/run/mosquitto", "/var/lib/mosquitto", "/var/log/mosquitto", "/etc/mosquitto/conf.d")
+            name: f"{self.root}{name}" for name in ("/run/mosquitto", "/var/lib/mosquitto",
+                "/var/log/mosquitto", "/etc/mosquitto/conf.d")
         })  # fmt: skip
         for name in ("run/mosquitto", "var/lib/mosquitto", "var/log/mosquitto"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
             if os.geteuid() == 0:
                 shutil.chown(self.root / name, "mosquitto")
         self.process.start()
-        wait_until(lambda: self._answers() or not self.process.is_running(), "Mosquitto takes connections")
+        wait_until(
+            lambda: self._answers() or not self.process.is_running(), "Mosquitto takes connections"
+        )
         assert self.process.is_running(), self.process.output() + self.log()
 
     def _answers(self) -> bool:
@@ -107,14 +116,18 @@ class Site:
 
     def context(self, group: str = "devices", name: str | None = None) -> ssl.SSLContext:
         """TLS that checks the broker's certificate and shows the one of `name`."""
-        context = ssl.create_default_context(cafile=str(self.certificates / "broker" / "devices-ca.crt"))
+        context = ssl.create_default_context(
+            cafile=str(self.certificates / "broker" / "devices-ca.crt")
+        )
         if name:
             folder = self.certificates / group
             context.load_cert_chain(folder / f"{name}.crt", folder / f"{name}.key")
         return context
 
     def shake_hands(self, context: ssl.SSLContext, listener: str = "devices") -> None:
-        """Connect as far as the broker's first answer; TLS 1.3 refuses a client's certificate only then."""
+        """Connect as far as the broker's first answer; TLS 1.3 refuses a client's certificate only
+        then.
+        """
         with (
             socket.create_connection(("127.0.0.1", self.ports[listener]), timeout=10) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as tls,
@@ -124,11 +137,21 @@ class Site:
                 raise ConnectionError("no CONNACK")
 
 
-def certificate(site: Site, folder: Path, name: str, first: datetime.datetime, last: datetime.datetime) -> Path:
-    """A certificate of a device, by the devices' authority and with its own key, that is good between two moments."""
-    authority = x509.load_pem_x509_certificate((site.certificates / "broker" / "devices-ca.crt").read_bytes())
-    ca_key = serialization.load_pem_private_key((site.certificates / "authority" / "devices" / "ca.key").read_bytes(), None)
-    key = serialization.load_pem_private_key((site.certificates / "devices" / f"{name}.key").read_bytes(), None)
+def certificate(
+    site: Site, folder: Path, name: str, first: datetime.datetime, last: datetime.datetime
+) -> Path:
+    """A certificate of a device, by the devices' authority and with its own key, that is good
+    between two moments.
+    """
+    authority = x509.load_pem_x509_certificate(
+        (site.certificates / "broker" / "devices-ca.crt").read_bytes()
+    )
+    ca_key = serialization.load_pem_private_key(
+        (site.certificates / "authority" / "devices" / "ca.key").read_bytes(), None
+    )
+    key = serialization.load_pem_private_key(
+        (site.certificates / "devices" / f"{name}.key").read_bytes(), None
+    )
     made = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
@@ -182,11 +205,17 @@ class Client:
     left: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Client:
-        self.mqtt = paho.Client(CallbackAPIVersion.VERSION2, client_id=self.client_id or self.name, protocol=self.protocol)  # type: ignore[arg-type]
+        self.mqtt = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=self.client_id or self.name,
+            protocol=self.protocol,
+        )  # type: ignore[arg-type]
         self.mqtt.tls_set_context(self.site.context(self.group, self.name))
         self.mqtt.on_connect = lambda *_: self.connected.set()
         self.mqtt.on_disconnect = lambda *_: self.left.set()
-        self.mqtt.on_subscribe = lambda _c, _u, _mid, codes, _p: self._note_granted([code.value for code in codes])
+        self.mqtt.on_subscribe = lambda _c, _u, _mid, codes, _p: self._note_granted(
+            [code.value for code in codes]
+        )
         self.mqtt.on_publish = lambda _c, _u, mid, code, _p: self._note(mid, code)
         self.mqtt.on_message = lambda _c, _u, message: self.topics.append(message.topic)
         properties = None

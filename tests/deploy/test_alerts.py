@@ -1,5 +1,6 @@
-"""deploy/examples/alerts.yaml: each alarm asks for a metric that exists and rings when it should; metrics are named as Prometheus
-wants them. Kafka's disks are watched: `ew.up` has no bound in bytes.
+"""deploy/examples/alerts.yaml: each alarm asks for a metric that exists and rings when it should;
+metrics are named as Prometheus wants them. Kafka's disks are watched: `ew.up` has no bound in
+bytes.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ OF_OTHERS = ("node_filesystem", "probe_ssl")
 OF_PROMETHEUS = ("up{",)
 CASES = Path(__file__).with_name("alerts_test.yaml")
 OLD_RULES = {
-    "EdgewakeSequencerBehind", "EdgewakeNoSequencer", "EdgewakeNothingAccepted", "EdgewakeReadingsDeleted", "EdgewakeKafkaDiskFills",
+    "EdgewakeSequencerBehind", "EdgewakeNoSequencer", "EdgewakeNothingAccepted",
+    "EdgewakeReadingsDeleted", "EdgewakeKafkaDiskFills",
     "EdgewakeKafkaDiskNearlyFull", "EdgewakeReadingsRefused",
 }  # fmt: skip
 """Those without a case: a bound and nothing else."""
 PLAIN = OLD_RULES | {
-    "EdgewakeSeveralVersions", "EdgewakeQueryRetries", "EdgewakeQuerySheds", "EdgewakeLakeFails", "EdgewakeLakeLost",
+    "EdgewakeSeveralVersions", "EdgewakeQueryRetries", "EdgewakeQuerySheds", "EdgewakeLakeFails",
+    "EdgewakeLakeLost",
     "EdgewakeLakeDamaged", "EdgewakeServerCertificateEndsSoon",
 }  # fmt: skip
 
@@ -83,7 +86,9 @@ def registry() -> CollectorRegistry:
 
 
 def names() -> set[str]:
-    """Metrics as Prometheus names them; those of the analysis, which needs Spark to be made, from its source."""
+    """Metrics as Prometheus names them; those of the analysis, which needs Spark to be made, from
+    its source.
+    """
     source = (DEPLOY.parent / "cloud" / "analysis" / "run.py").read_text()
     own = CollectorRegistry()
     process_metrics.register(own, "bridge", certificates=[Path("x.crt")])
@@ -102,22 +107,28 @@ def test_an_alarm_asks_for_metrics_that_exist(rule: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
-def test_an_alarm_says_how_bad_it_is_and_what_is_the_matter(rule: dict[str, dict[str, str]]) -> None:
+def test_an_alarm_says_how_bad_it_is_and_what_is_the_matter(
+    rule: dict[str, dict[str, str]],
+) -> None:
     assert rule["labels"]["severity"] in ("critical", "warning")
     assert len(rule["annotations"]["summary"]) > 30
 
 
 def test_there_is_an_alarm_for_each_thing_that_a_user_would_miss() -> None:
     wanted = {
-        "EdgewakePartDown", "EdgewakeDeviceSilent", "EdgewakeQueryFailed", "EdgewakeQueryLags", "EdgewakeQueryStandsStill",
-        "EdgewakeLakeStandsStill", "EdgewakePushFails", "EdgewakeCertificateEndsSoon", "EdgewakeNoAnalysis",
+        "EdgewakePartDown", "EdgewakeDeviceSilent", "EdgewakeQueryFailed", "EdgewakeQueryLags",
+        "EdgewakeQueryStandsStill",
+        "EdgewakeLakeStandsStill", "EdgewakePushFails", "EdgewakeCertificateEndsSoon",
+        "EdgewakeNoAnalysis",
     }  # fmt: skip
     assert wanted | OLD_RULES <= {rule["alert"] for rule in RULES}
 
 
 def promtool(*words: str, given: str = "") -> str:
     """What it says; AssertionError where it complains."""
-    done = subprocess.run(["promtool", *words], input=given, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["promtool", *words], input=given, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -125,12 +136,18 @@ def promtool(*words: str, given: str = "") -> str:
 def test_promtool_accepts_the_rules_and_each_rings_when_it_should() -> None:
     promtool("check", "rules", str(FILE))
     promtool("test", "rules", str(CASES))
-    tried = {one["alertname"] for case in yaml.safe_load(CASES.read_text())["tests"] for one in case["alert_rule_test"]}
+    tried = {
+        one["alertname"]
+        for case in yaml.safe_load(CASES.read_text())["tests"]
+        for one in case["alert_rule_test"]
+    }
     assert {rule["alert"] for rule in RULES} - PLAIN == tried
 
 
 def test_promtool_finds_no_fault_in_the_names_of_our_metrics() -> None:
-    """Counters end in _total and no gauge does, units are base units, every metric has a help text."""
+    """Counters end in _total and no gauge does, units are base units, every metric has a help
+    text.
+    """
     assert promtool("check", "metrics", given=generate_latest(registry()).decode()).strip() == ""
     named = names()
     assert not [name for name in named if name.endswith(("_per_s", "_per_second", "_ms"))]
@@ -151,17 +168,29 @@ def test_what_is_counted_is_a_counter() -> None:
         assert line in told
 
 
-def test_a_part_says_what_it_is_how_long_it_runs_and_when_its_certificates_end(tmp_path: Path) -> None:
+def test_a_part_says_what_it_is_how_long_it_runs_and_when_its_certificates_end(
+    tmp_path: Path,
+) -> None:
     done = certificates(tmp_path, "--bridge", "bridge-1", DAYS="10")
     assert done.returncode == 0, done.stderr
     (tmp_path / "broken.crt").write_text("no certificate")
     own = CollectorRegistry()
-    process_metrics.register(own, "bridge", certificates=[tmp_path / "bridges" / "bridge-1.crt", tmp_path / "broken.crt", None])
-    told = {(one.name, one.labels.get("file", "")): one for family in own.collect() for one in family.samples}
+    process_metrics.register(
+        own,
+        "bridge",
+        certificates=[tmp_path / "bridges" / "bridge-1.crt", tmp_path / "broken.crt", None],
+    )
+    told = {
+        (one.name, one.labels.get("file", "")): one
+        for family in own.collect()
+        for one in family.samples
+    }
     assert told["edgewake_build_info", ""].labels["part"] == "bridge"
     assert told["edgewake_uptime_seconds", ""].value >= 0
     assert told["edgewake_certificate_end_timestamp_seconds", "broken.crt"].value == 0
-    end = datetime.fromtimestamp(told["edgewake_certificate_end_timestamp_seconds", "bridge-1.crt"].value, UTC)
+    end = datetime.fromtimestamp(
+        told["edgewake_certificate_end_timestamp_seconds", "bridge-1.crt"].value, UTC
+    )
     assert timedelta(days=9) < end - datetime.now(UTC) < timedelta(days=11)
     assert "process_start_time_seconds" in {name for name, _ in told}
 
@@ -174,7 +203,10 @@ def test_a_lost_record_is_counted_under_the_outcome_that_the_alarm_asks_for() ->
 
 
 def test_the_disk_alarm_comes_before_the_bridges_stop() -> None:
-    """ew.up is kept by time alone; the bridges stop when half of that time waits. The disks must last longer than that."""
+    """ew.up is kept by time alone; the bridges stop when half of that time waits.
+
+    The disks must last longer than that.
+    """
     (up,) = [topic_admin.topic_settings(KafkaConfig(), topics.UP)]
     assert up["retention.bytes"] == "-1"
     (rule,) = [rule for rule in RULES if rule["alert"] == "EdgewakeKafkaDiskFills"]
@@ -182,5 +214,9 @@ def test_the_disk_alarm_comes_before_the_bridges_stop() -> None:
     assert int(hours) * 2 >= KafkaConfig().up_retention_hours
     (folder,) = re.findall(r'mountpoint="([^"]+)"', rule["expr"])
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    mounts = [one.partition(":")[2] for name in ("kafka-1", "kafka-2", "kafka-3") for one in compose["services"][name]["volumes"]]
+    mounts = [
+        one.partition(":")[2]
+        for name in ("kafka-1", "kafka-2", "kafka-3")
+        for one in compose["services"][name]["volumes"]
+    ]
     assert all(mount.startswith(folder) for mount in mounts)

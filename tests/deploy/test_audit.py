@@ -26,16 +26,35 @@ TODAY = date(2026, 11, 26)
 
 def run(tmp_path: Path, *words: str, osv: str = "") -> subprocess.CompletedProcess[str]:
     """The command, with a bill of materials of its own."""
-    command = [sys.executable, "-m", "edgewake.deploy.audit", "--root", str(ROOT), "--bill", str(tmp_path / "bill.json"), *words]
+    command = [
+        sys.executable,
+        "-m",
+        "edgewake.deploy.audit",
+        "--root",
+        str(ROOT),
+        "--bill",
+        str(tmp_path / "bill.json"),
+        *words,
+    ]
     where = {"EDGEWAKE_OSV": osv} if osv else {}
     return subprocess.run(
-        ["env", *(f"{key}={value}" for key, value in where.items()), *command], capture_output=True, text=True, check=False
+        ["env", *(f"{key}={value}" for key, value in where.items()), *command],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_every_lock_is_read() -> None:
     found = {one.key: one for one in locked.all_of(ROOT)}
-    assert {"pypi:click", "pypi:pyspark", "pypi:pytest", "npm:undici", "npm:leaflet", "maven:org.apache.kafka/kafka_2.13"} <= set(found)
+    assert {
+        "pypi:click",
+        "pypi:pyspark",
+        "pypi:pytest",
+        "npm:undici",
+        "npm:leaflet",
+        "maven:org.apache.kafka/kafka_2.13",
+    } <= set(found)
     assert found["pypi:click"].is_shipped
     assert not found["pypi:pytest"].is_shipped
     assert not found["npm:undici"].is_shipped
@@ -71,15 +90,32 @@ def test_a_service_that_cannot_be_reached_is_no_clean_bill_of_health() -> None:
     assert f"http://127.0.0.1:{port} cannot be asked" in told.not_asked[SNAKE.key]
 
 
-@pytest.mark.parametrize("answer", ["ERROR: no route to host", '{"dependencies":[{"name":"click","skip_reason":"not found"}]}', "{}"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "ERROR: no route to host",
+        '{"dependencies":[{"name":"click","skip_reason":"not found"}]}',
+        "{}",
+    ],
+)
 def test_what_pip_audit_skips_was_not_asked(answer: str) -> None:
     """pip-audit itself then ends with "No known vulnerabilities found"."""
     assert set(advisories.read_pip_audit(answer, [CLICK]).not_asked) == {CLICK.key}
 
 
 def test_an_advisory_of_each_service_is_found() -> None:
-    python = {"dependencies": [{"name": "click", "version": "8.3.1", "vulns": [{"id": "PYSEC-1", "description": "a hole\nmore"}]}]}
-    javascript = {"vulnerabilities": {"undici": {"via": [{"url": "x/GHSA-1", "title": "a hole"}, "another"]}}}
+    python = {
+        "dependencies": [
+            {
+                "name": "click",
+                "version": "8.3.1",
+                "vulns": [{"id": "PYSEC-1", "description": "a hole\nmore"}],
+            }
+        ]
+    }
+    javascript = {
+        "vulnerabilities": {"undici": {"via": [{"url": "x/GHSA-1", "title": "a hole"}, "another"]}}
+    }
     told = advisories.read_pip_audit(json.dumps(python), [CLICK])
     told.add(advisories.read_npm(json.dumps(javascript), [UNDICI]))
     told.add(advisories.read_osv({"results": [{"vulns": [{"id": "GHSA-2"}]}]}, [SNAKE]))
@@ -108,7 +144,9 @@ def test_what_is_accepted_is_accepted_until_its_day_and_must_still_be_there() ->
     warned = advisories.read_osv({"results": [{"vulns": [{"id": "GHSA-2"}]}]}, [SNAKE])
     nothing, unknown = advisories.Told(), advisories.Told(not_asked={SNAKE.key: "no route"})
     assert list(advisories.judge(warned, known, TODAY)) == []
-    assert ["look at it again" in one for one in advisories.judge(warned, known, date(2027, 1, 1))] == [True]
+    assert [
+        "look at it again" in one for one in advisories.judge(warned, known, date(2027, 1, 1))
+    ] == [True]
     assert ["remove it" in one for one in advisories.judge(nothing, known, TODAY)] == [True]
     assert list(advisories.judge(unknown, known, TODAY)) == []
 
@@ -131,4 +169,6 @@ def test_a_licence_is_judged_by_its_parts(expression: str, wrong: str) -> None:
 def test_a_licence_that_changed_is_looked_at_again() -> None:
     component = Component("maven", "com.google.re2j", "re2j", "1.8")
     assert licences.judge("", component, accepted.read()) == ""
-    assert "accepted.toml says BSD-3-Clause" in licences.judge("GPL-3.0-only", component, accepted.read())
+    assert "accepted.toml says BSD-3-Clause" in licences.judge(
+        "GPL-3.0-only", component, accepted.read()
+    )

@@ -14,8 +14,16 @@ from tests.bench.report import Figure
 
 
 def test_a_figure_is_read_from_a_benchmark_s_json() -> None:
-    row = {"name": "log", "value": 412_000, "unit": "readings/s", "floor": 300_000, "runs": [400_000, 412_000, 420_000]}
-    assert report.figure("log", row) == Figure("log", "log", 412_000.0, "readings/s", 300_000, None, [400_000, 412_000, 420_000])
+    row = {
+        "name": "log",
+        "value": 412_000,
+        "unit": "readings/s",
+        "floor": 300_000,
+        "runs": [400_000, 412_000, 420_000],
+    }
+    assert report.figure("log", row) == Figure(
+        "log", "log", 412_000.0, "readings/s", 300_000, None, [400_000, 412_000, 420_000]
+    )
 
 
 def test_a_floor_is_a_ceiling_where_less_is_better() -> None:
@@ -25,7 +33,10 @@ def test_a_floor_is_a_ceiling_where_less_is_better() -> None:
 
 
 def test_what_misses_its_floor_is_said_in_both_tables() -> None:
-    figures = [Figure("sse", "p99", 200.0, "ms", 150.0, "nchan 1", [190.0, 200.0, 210.0]), Figure("sse", "other", 12_345.6, "events/s")]
+    figures = [
+        Figure("sse", "p99", 200.0, "ms", 150.0, "nchan 1", [190.0, 200.0, 210.0]),
+        Figure("sse", "other", 12_345.6, "events/s"),
+    ]
     text = report.markdown(figures, {"CPU": "2 cores"}, {"sse": "2026-11-21 10:00 UTC"})
     assert "| p99 | 200.0 | ms | ≤ 150.0 | 190.0 – 210.0 | nchan 1 | missed |" in text
     assert "| other | 12,346 | events/s |  |  |  |  |" in text
@@ -35,7 +46,9 @@ def test_what_misses_its_floor_is_said_in_both_tables() -> None:
 
 
 def test_a_section_says_how_it_was_measured_and_what_limits_it() -> None:
-    text = report.markdown([Figure("push", "p99", 200.0, "ms")], {"CPU": "2 cores"}, {"push": "2026-11-21 10:00 UTC"})
+    text = report.markdown(
+        [Figure("push", "p99", 200.0, "ms")], {"CPU": "2 cores"}, {"push": "2026-11-21 10:00 UTC"}
+    )
     assert "each client must be woken exactly as its policy says" in text
     assert "python -m tests.bench.bench_push" not in text
     assert report.limits("push") in text
@@ -50,7 +63,9 @@ def test_the_machine_and_the_versions_are_named() -> None:
 
 def test_nothing_is_written_down_on_a_busy_machine() -> None:
     waited: list[float] = []
-    with pytest.raises(report.TooBusy, match=r"the load average is 5\.2, and was above 0\.5 for 600 s"):
+    with pytest.raises(
+        report.TooBusy, match=r"the load average is 5\.2, and was above 0\.5 for 600 s"
+    ):
         report.wait_for_quiet(lambda: 5.2, waited.append)
     assert sum(waited) == report.QUIET_S
 
@@ -66,7 +81,9 @@ def test_the_page_is_printed_whole_at_one_revision() -> None:
     assert report.why_not_written(every, "e3b7360") == ""
     assert "commit first" in report.why_not_written(every, "e3b7360-dirty")
     some = [figure for figure in every if figure.bench not in ("sse", "edge")]
-    assert report.why_not_written(some, "e3b7360").endswith("of e3b7360; not yet measured: edge, sse")
+    assert report.why_not_written(some, "e3b7360").endswith(
+        "of e3b7360; not yet measured: edge, sse"
+    )
 
 
 def test_figures_of_another_revision_are_not_kept(tmp_path: Path) -> None:
@@ -81,12 +98,20 @@ def test_figures_of_another_revision_are_not_kept(tmp_path: Path) -> None:
 def test_a_benchmark_that_lacks_something_says_so_in_a_sentence(tmp_path: Path) -> None:
     """Without nginx, and where nothing can be installed; it ended with a traceback."""
     program = (
-        "import sys, shutil, runpy\n"
-        "real = shutil.which\n"
-        "shutil.which = lambda name, **more: None if name in ('nginx', 'apt-get') else real(name, **more)\n"
-        "sys.argv = ['bench_sse', '--runs', '1']\n"
-        "runpy.run_module('tests.bench.bench_sse', run_name='__main__')"
+        "import sys, shutil, runpy\nreal = shutil.which\nshutil.which = lambda name, **more: None "
+        "if name in ('nginx', 'apt-get') else real(name, **more)\nsys.argv = ['bench_sse', "
+        "'--runs', '1']\nrunpy.run_module('tests.bench.bench_sse', run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=dict(os.environ))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ),
+    )
     assert done.returncode == 1
-    assert done.stderr == "bench_sse: nginx is missing; install it, on Debian or Ubuntu with: sudo apt-get install nginx-light\n"
+    assert (
+        done.stderr
+        == "bench_sse: nginx is missing; install it, on Debian or Ubuntu with: sudo apt-get "
+        "install nginx-light\n"
+    )

@@ -17,7 +17,10 @@ def test_a_port_in_use_is_named_with_its_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         me = rf"{psutil.Process().name()} \(pid {os.getpid()}\)"
-        with pytest.raises(LocalError, match=rf"^port {port} \(for ops\) is in use by {me}; stop it, or .* --port-base$"):
+        with pytest.raises(
+            LocalError,
+            match=rf"^port {port} \(for ops\) is in use by {me}; stop it, or .* --port-base$",
+        ):
             checks.ports({port: "ops"})
 
 

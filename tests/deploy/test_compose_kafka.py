@@ -1,4 +1,6 @@
-"""Kafka as the compose file has it: TLS, and a password for each part. A real broker with its settings, at other addresses."""
+"""Kafka as the compose file has it: TLS, and a password for each part. A real broker with its
+settings, at other addresses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tests.deploy.test_compose import PARTS, SERVICES, settings
 from tests.services import Process, free_ports, port_is_open, wait_until
 
 OF_THE_IMAGE = {"CLUSTER_ID", "KAFKA_OPTS", "KAFKA_HEAP_OPTS"}
-"""Read by the image's scripts; every other variable is a property: without KAFKA_, in small letters, `_` for `.`."""
+"""Read by the image's scripts; every other variable is a property: without KAFKA_, in small
+letters, `_` for `.`."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class Broker:
         given = kafka.security
         assert given.ca_file is not None
         assert given.password_file is not None
-        files = {"ca_file": folder / given.ca_file.name, "password_file": folder / given.password_file.name}
+        files = {
+            "ca_file": folder / given.ca_file.name,
+            "password_file": folder / given.password_file.name,
+        }
         return self.here(given.model_copy(update=files))
 
     def here(self, security: SecurityConfig) -> KafkaConfig:
@@ -50,7 +56,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     assert done.returncode == 0, done.stderr
     port, controller = free_ports(2)
     node = kafka_node.KafkaNode(
-        java=java.ensure(), jars=jars.ensure("kafka"), directory=folder / "kafka", port=port, controller_port=controller, host="localhost"
+        java=java.ensure(),
+        jars=jars.ensure("kafka"),
+        directory=folder / "kafka",
+        port=port,
+        controller_port=controller,
+        host="localhost",
     )
     secrets = {
         "/run/secrets/kafka.pem": "kafka-1.pem",
@@ -60,15 +71,26 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     environment = {name: str(value) for name, value in SERVICES["kafka-1"]["environment"].items()}
     for name in environment:
         for inside, file in secrets.items():
-            environment[name] = environment[name].replace(inside, str(folder / "certs" / "kafka" / file))
-    shipped = {name.removeprefix("KAFKA_").lower().replace("_", "."): environment[name] for name in environment.keys() - OF_THE_IMAGE}
+            environment[name] = environment[name].replace(
+                inside, str(folder / "certs" / "kafka" / file)
+            )
+    shipped = {
+        name.removeprefix("KAFKA_").lower().replace("_", "."): environment[name]
+        for name in environment.keys() - OF_THE_IMAGE
+    }
     alone = {
         "controller.quorum.voters": f"1@localhost:{controller}",
-        "listeners": shipped["listeners"].replace(":9092", f"localhost:{port}").replace(":9093", f"localhost:{controller}"),
+        "listeners": shipped["listeners"]
+        .replace(":9092", f"localhost:{port}")
+        .replace(":9093", f"localhost:{controller}"),
         "advertised.listeners": f"PARTS://localhost:{port}",
         "log.dirs": str(node.directory / "data"),
     }
-    single = {name: value for name, value in kafka_node.properties(node).items() if name.endswith(("factor", "isr", "num.partitions"))}
+    single = {
+        name: value
+        for name, value in kafka_node.properties(node).items()
+        if name.endswith(("factor", "isr", "num.partitions"))
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kafka_node, "properties", lambda _: shipped | alone | single)
         kafka_node.prepare(node)
@@ -85,7 +107,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def reach(config: KafkaConfig) -> None:
     """Make a topic, which needs broker and controller. Raises Unavailable."""
-    topic_admin.ensure_topics(config, [f"ew.s.{(config.security.username or 'nobody').replace('-', '_')}"])
+    topic_admin.ensure_topics(
+        config, [f"ew.s.{(config.security.username or 'nobody').replace('-', '_')}"]
+    )
 
 
 def test_every_part_is_known_by_its_own_name_and_password(broker: Broker) -> None:
@@ -103,7 +127,12 @@ def test_another_part_s_password_no_password_and_no_tls_are_refused(broker: Brok
         (access.model_copy(update={"password_file": ops.password_file}), "kafka.security.username"),
         (SecurityConfig(protocol=SecurityProtocol.SSL, ca_file=access.ca_file), "Kafka"),
         (SecurityConfig(), "Kafka"),
-        (access.model_copy(update={"ca_file": broker.certificates / "broker" / "devices-ca.crt"}), "kafka.security.ca_file"),
+        (
+            access.model_copy(
+                update={"ca_file": broker.certificates / "broker" / "devices-ca.crt"}
+            ),
+            "kafka.security.ca_file",
+        ),
     ):
         with pytest.raises(Unavailable, match=named):
             reach(broker.here(security))

@@ -39,12 +39,20 @@ def test_the_next_start_goes_on_from_a_folder_of_this_version(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("version", "whose"),
-    [(data_folder.VERSION + 1, "a newer Edgewake"), (data_folder.VERSION - 1, "an older Edgewake"), ("", "an older Edgewake")],
+    [
+        (data_folder.VERSION + 1, "a newer Edgewake"),
+        (data_folder.VERSION - 1, "an older Edgewake"),
+        ("", "an older Edgewake"),
+    ],
 )
-def test_a_folder_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, version: object, whose: str) -> None:
+def test_a_folder_of_another_version_is_refused_and_left_as_it_is(
+    tmp_path: Path, version: object, whose: str
+) -> None:
     (tmp_path / "version").write_text(f"{version}\n")
     refused = pytest.raises(
-        LocalError, match=rf"^{tmp_path} has version {version} and was written by {whose}; this one reads version \d+: .* --data$"
+        LocalError,
+        match=rf"^{tmp_path} has version {version} and was written by {whose}; this one reads "
+        r"version \d+: .* --data$",
     )
     with refused, data_folder.opened(tmp_path):
         pass
@@ -53,28 +61,44 @@ def test_a_folder_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path
 
 def test_a_folder_from_before_there_was_a_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
-    with pytest.raises(LocalError, match="written by an Edgewake that kept no version in it"), data_folder.opened(tmp_path):
+    with (
+        pytest.raises(LocalError, match="written by an Edgewake that kept no version in it"),
+        data_folder.opened(tmp_path),
+    ):
         pass
 
 
 def test_a_folder_of_somebody_else_keeps_its_mode_and_its_files(tmp_path: Path) -> None:
-    """`--data /home/me` must not close a home to its other users, nor put Kafka between the letters."""
+    """`--data /home/me` must not close a home to its other users, nor put Kafka between the
+    letters.
+    """
     (tmp_path / "letters").mkdir()
     tmp_path.chmod(0o755)
-    with pytest.raises(LocalError, match="holds other files and no data of Edgewake"), data_folder.opened(tmp_path):
+    with (
+        pytest.raises(LocalError, match="holds other files and no data of Edgewake"),
+        data_folder.opened(tmp_path),
+    ):
         pass
-    assert (tmp_path.stat().st_mode & 0o777, [path.name for path in tmp_path.iterdir()]) == (0o755, ["letters"])
+    assert (tmp_path.stat().st_mode & 0o777, [path.name for path in tmp_path.iterdir()]) == (
+        0o755,
+        ["letters"],
+    )
 
 
 def test_too_little_space_is_told_with_figures(tmp_path: Path) -> None:
-    refused = pytest.raises(LocalError, match=r"has 300 MiB free, 1024 MiB are needed; make room or .* --data$")
+    refused = pytest.raises(
+        LocalError, match=r"has 300 MiB free, 1024 MiB are needed; make room or .* --data$"
+    )
     with refused, data_folder.opened(tmp_path / "data", free=lambda _path: 300 << 20):
         pass
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    refused = pytest.raises(LocalError, match=r"file/data cannot be written: Not a directory; choose another folder with --data")
+    refused = pytest.raises(
+        LocalError,
+        match=r"file/data cannot be written: Not a directory; choose another folder with --data",
+    )
     with refused, data_folder.opened(tmp_path / "file" / "data"):
         pass
 
@@ -107,7 +131,9 @@ secret_files.ensure(Path(sys.argv[1]), "1 aa")
 
 
 def test_a_process_that_dies_while_it_writes_a_key_leaves_none(tmp_path: Path) -> None:
-    """Before, the name stood there with nothing in it, and every later start went on with an empty key."""
+    """Before, the name stood there with nothing in it, and every later start went on with an empty
+    key.
+    """
     path = tmp_path / "cursor.key"
     died = subprocess.run([sys.executable, "-c", DIES, str(path)], check=False)
     assert (died.returncode, path.exists()) == (-9, False)
@@ -116,7 +142,12 @@ def test_a_process_that_dies_while_it_writes_a_key_leaves_none(tmp_path: Path) -
 
 def test_two_that_make_a_key_at_once_read_the_same(tmp_path: Path) -> None:
     path = tmp_path / "cursor.key"
-    code = f"from pathlib import Path; from edgewake.deploy import secret_files as s; print(s.ensure(Path({str(path)!r}), s.cursor_key()))"
+    code = (
+        "from pathlib import Path; from edgewake.deploy import secret_files as s; "
+        f"print(s.ensure(Path({str(path)!r}), s.cursor_key()))"
+    )
     with ThreadPoolExecutor(4) as pool:
-        texts = set(pool.map(lambda _: subprocess.check_output([sys.executable, "-c", code]), range(4)))
+        texts = set(
+            pool.map(lambda _: subprocess.check_output([sys.executable, "-c", code]), range(4))
+        )
     assert len(texts) == 1

@@ -47,14 +47,19 @@ def part() -> Iterator[Part]:
 @pytest.fixture
 def init() -> Iterator[subprocess.Popen[bytes]]:
     """A first process with a child, which ends with it."""
-    first = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', 'import sys; sys.stdin.read()'], stdin=0).returncode)"
+    first = (
+        "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', 'import sys; "
+        "sys.stdin.read()'], stdin=0).returncode)"
+    )
     with subprocess.Popen([sys.executable, "-c", first], stdin=subprocess.PIPE) as process:
         wait_until(lambda: list(children(process.pid)) != [], "the part runs")
         yield process
         process.kill()
 
 
-def test_a_part_that_hangs_is_ended_after_some_looks(part: Part, init: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_a_part_that_hangs_is_ended_after_some_looks(
+    part: Part, init: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     def is_well(status: int) -> bool:
         part.status = status
         return look(str(part.server_port), tmp_path / "health", init=init.pid)
@@ -66,7 +71,9 @@ def test_a_part_that_hangs_is_ended_after_some_looks(part: Part, init: subproces
     wait_until(lambda: init.poll() is not None, "the container has ended")
 
 
-def test_a_part_that_was_never_well_is_left_to_start(init: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_a_part_that_was_never_well_is_left_to_start(
+    init: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     with HTTPServer(("127.0.0.1", 0), Handler) as unused:
         port = str(unused.server_port)
     for _ in range(2 * FAILURES_MAX):

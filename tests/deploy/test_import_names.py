@@ -1,4 +1,6 @@
-"""Our packages lie under `edgewake`, so distributions that own the names of our folders do not meet them."""
+"""Our packages lie under `edgewake`, so distributions that own the names of our folders do not meet
+them.
+"""
 
 from __future__ import annotations
 
@@ -44,17 +46,37 @@ def _foreign_wheel(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])
-def test_ours_works_beside_distributions_that_own_our_folders_names(wheel: Path, tmp_path: Path, ours_first: bool):
+def test_ours_works_beside_distributions_that_own_our_folders_names(
+    wheel: Path, tmp_path: Path, ours_first: bool
+):
     foreign = [_foreign_wheel(tmp_path, name) for name in FOLDERS]
     site = tmp_path / "site"
     uv = str(Path(sys.executable).with_name("uv"))
-    install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--no-index", "--link-mode=copy", "--target", str(site)]
+    install = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--offline",
+        "--no-deps",
+        "--no-index",
+        "--link-mode=copy",
+        "--target",
+        str(site),
+    ]
     for paths in [[wheel], foreign] if ours_first else [foreign, [wheel]]:
         subprocess.run([*install, *map(str, paths)], check=True, capture_output=True, text=True)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env={"PYTHONPATH": str(site)}, cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM],
+        env={"PYTHONPATH": str(site)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (done.returncode, done.stdout.strip()) == (0, str(site / "edgewake" / "__init__.py")), done.stderr
+    assert (done.returncode, done.stdout.strip()) == (0, str(site / "edgewake" / "__init__.py")), (
+        done.stderr
+    )
 
 
 def test_the_wheel_holds_nothing_at_the_top_but_edgewake(wheel: Path):

@@ -26,7 +26,14 @@ def running(data: Path, system: Installation) -> Iterator[None]:
 
 
 def command(data: Path, *arguments: str) -> list[str]:
-    return ["env", f"{installation.DATA_VARIABLE}={data}", sys.executable, "-m", "edgewake.deploy.cli", *arguments]
+    return [
+        "env",
+        f"{installation.DATA_VARIABLE}={data}",
+        sys.executable,
+        "-m",
+        "edgewake.deploy.cli",
+        *arguments,
+    ]
 
 
 def test_a_folder_counts_only_while_its_process_lives(tmp_path: Path) -> None:
@@ -41,11 +48,16 @@ def test_a_folder_counts_only_while_its_process_lives(tmp_path: Path) -> None:
 def test_tail_asks_the_access_servers_of_the_running_system(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     system = Installation(access=(f"http://127.0.0.1:{port}",))
-    with running(tmp_path, system), Process(command(tmp_path, "tail", "weather"), tmp_path / "log") as process:
+    with (
+        running(tmp_path, system),
+        Process(command(tmp_path, "tail", "weather"), tmp_path / "log") as process,
+    ):
         process.wait_for(f"edgewake tail: lost http://127.0.0.1:{port}")
 
 
-def test_replay_and_simulate_send_to_the_broker_of_the_running_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_and_simulate_send_to_the_broker_of_the_running_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("EDGEWAKE_MQTT", raising=False)
     monkeypatch.setenv(installation.DATA_VARIABLE, str(tmp_path))
     assert address(None, None) == ("127.0.0.1", 1883)
@@ -60,6 +72,11 @@ def test_replay_names_the_broker_that_is_away(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     (tmp_path / "drive.csv").write_text("t,speed\n2024-01-01T00:00:00Z,1\n")
     with running(tmp_path / "data", Installation(mqtt=f"127.0.0.1:{port}")):
-        replay = command(tmp_path / "data", "replay", str(tmp_path / "drive.csv"), "--patience", "1")
+        replay = command(
+            tmp_path / "data", "replay", str(tmp_path / "drive.csv"), "--patience", "1"
+        )
         done = subprocess.run(replay, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (done.returncode, f"does the broker at 127.0.0.1:{port} run" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, f"does the broker at 127.0.0.1:{port} run" in done.stderr) == (
+        1,
+        True,
+    ), done.stderr

@@ -65,9 +65,13 @@ def body(handler: BaseHTTPRequestHandler, declared: int, sent: bytes, status: in
 
 
 class Mirror:
-    """Serves the real jars; a request after the first `cut_after` bytes of a file finds the connection broken."""
+    """Serves the real jars; a request after the first `cut_after` bytes of a file finds the
+    connection broken.
+    """
 
-    def __init__(self, folder: Path, *, cut_after: int | None = None, knows_ranges: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, cut_after: int | None = None, knows_ranges: bool = True
+    ) -> None:
         self.files = {f"/{jar.path}": (folder / jar.filename).read_bytes() for jar in SPARK}
         self.cut_after = cut_after
         self.knows_ranges = knows_ranges
@@ -80,7 +84,12 @@ class Mirror:
             self.ranges.append(wanted)
             first = int(wanted.removeprefix("bytes=").removesuffix("-")) if self.knows_ranges else 0
         rest = data[first:]
-        body(handler, len(rest), rest if self.cut_after is None else rest[: self.cut_after], 206 if first else 200)
+        body(
+            handler,
+            len(rest),
+            rest if self.cut_after is None else rest[: self.cut_after],
+            206 if first else 200,
+        )
 
 
 def test_the_lock_names_what_the_classpaths_need() -> None:
@@ -92,11 +101,15 @@ def test_the_lock_names_what_the_classpaths_need() -> None:
         "scala-parallel-collections_2.13",
         "commons-pool2",
     }
-    assert {"kafka_2.13", "kafka-clients", "scala-library", "log4j-slf4j-impl"} <= {jar.artifact for jar in jars.read_lock()["kafka"]}
+    assert {"kafka_2.13", "kafka-clients", "scala-library", "log4j-slf4j-impl"} <= {
+        jar.artifact for jar in jars.read_lock()["kafka"]
+    }
 
 
 def test_a_folder_holds_exactly_the_locked_jars(spark_jars: Path) -> None:
-    assert sorted(path.name for path in spark_jars.iterdir()) == sorted(jar.filename for jar in SPARK)
+    assert sorted(path.name for path in spark_jars.iterdir()) == sorted(
+        jar.filename for jar in SPARK
+    )
 
 
 def test_what_is_there_is_not_downloaded_again(spark_jars: Path) -> None:
@@ -112,20 +125,40 @@ def test_a_mirror_serves_them_and_each_byte_is_told(tmp_path: Path, spark_jars: 
     assert max(seen) == (sum(jar.size for jar in SPARK),) * 2
 
 
-def test_the_command_fetches_from_the_mirror_that_the_environment_names(tmp_path: Path, spark_jars: Path) -> None:
+def test_the_command_fetches_from_the_mirror_that_the_environment_names(
+    tmp_path: Path, spark_jars: Path
+) -> None:
     with repository(Mirror(spark_jars)) as address:
-        environ = os.environ | {"EDGEWAKE_CACHE": str(tmp_path / "cache"), "EDGEWAKE_MAVEN": address + "/"}
-        command = [sys.executable, "-m", "edgewake.deploy.cli", "jars", "fetch", "spark", "--link", str(tmp_path / "link")]
+        environ = os.environ | {
+            "EDGEWAKE_CACHE": str(tmp_path / "cache"),
+            "EDGEWAKE_MAVEN": address + "/",
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "edgewake.deploy.cli",
+            "jars",
+            "fetch",
+            "spark",
+            "--link",
+            str(tmp_path / "link"),
+        ]
         for _ in range(2):
             done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-            assert (done.returncode, Path(done.stdout.strip()).parent) == (0, tmp_path / "cache"), done.stderr
+            assert (done.returncode, Path(done.stdout.strip()).parent) == (0, tmp_path / "cache"), (
+                done.stderr
+            )
     assert len(list((tmp_path / "link").glob("*.jar"))) == len(SPARK)
 
 
 def test_a_download_that_broke_off_goes_on_where_it_was(tmp_path: Path, spark_jars: Path) -> None:
     mirror = Mirror(spark_jars, cut_after=50_000)
     with repository(mirror) as address:
-        with pytest.raises(Unavailable, match=r"^the jars of spark could not be downloaded: the download broke off .*; try again$"):
+        with pytest.raises(
+            Unavailable,
+            match=r"^the jars of spark could not be downloaded: the download broke off .*; try "
+            r"again$",
+        ):
             ensure_from(address, tmp_path)
         assert left_behind(tmp_path) == []
         assert mirror.ranges == []
@@ -135,7 +168,9 @@ def test_a_download_that_broke_off_goes_on_where_it_was(tmp_path: Path, spark_ja
     assert set(mirror.ranges) == {"bytes=50000-"}
 
 
-def test_a_server_that_ignores_where_to_go_on_is_read_from_the_start(tmp_path: Path, spark_jars: Path) -> None:
+def test_a_server_that_ignores_where_to_go_on_is_read_from_the_start(
+    tmp_path: Path, spark_jars: Path
+) -> None:
     mirror = Mirror(spark_jars, cut_after=50_000, knows_ranges=False)
     with repository(mirror) as address:
         with pytest.raises(Unavailable):
@@ -146,7 +181,11 @@ def test_a_server_that_ignores_where_to_go_on_is_read_from_the_start(tmp_path: P
 
 def test_no_network_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    with pytest.raises(Unavailable, match=r"^the jars of spark could not be downloaded: no connection .* is this machine online\?$"):
+    with pytest.raises(
+        Unavailable,
+        match=r"^the jars of spark could not be downloaded: no connection .* is this machine "
+        r"online\?$",
+    ):
         ensure_from(f"http://127.0.0.1:{port}", tmp_path)
     assert left_behind(tmp_path) == []
 
@@ -159,23 +198,34 @@ def test_a_file_that_is_not_the_locked_one_is_refused(tmp_path: Path, size: int)
 
     with (
         repository(answer) as address,
-        pytest.raises(Unavailable, match=r"could not be downloaded: .*\.jar is not the file of the lock; try again"),
+        pytest.raises(
+            Unavailable,
+            match=r"could not be downloaded: .*\.jar is not the file of the lock; try again",
+        ),
     ):
         ensure_from(address, tmp_path)
     assert left_behind(tmp_path) == []
-    assert not any(path.stat().st_size > max(jar.size for jar in SPARK) for path in tmp_path.rglob("*.part"))
+    assert not any(
+        path.stat().st_size > max(jar.size for jar in SPARK) for path in tmp_path.rglob("*.part")
+    )
 
 
 def test_a_repository_without_the_file_is_named(tmp_path: Path) -> None:
     with (
         repository(lambda handler: handler.send_error(404)) as address,
-        pytest.raises(Unavailable, match=r"\.jar was answered with HTTP status 404; is a proxy in between\?"),
+        pytest.raises(
+            Unavailable, match=r"\.jar was answered with HTTP status 404; is a proxy in between\?"
+        ),
     ):
         ensure_from(address, tmp_path)
 
 
 def test_no_space_is_noticed_before_anything_is_downloaded(tmp_path: Path) -> None:
-    with pytest.raises(LocalError, match=r"^the jars of spark could not be downloaded to .*: 77 MiB are needed, 5 MiB are free$"):
+    with pytest.raises(
+        LocalError,
+        match=r"^the jars of spark could not be downloaded to .*: 77 MiB are needed, 5 MiB are "
+        r"free$",
+    ):
         jars.ensure("spark", root=tmp_path, free=lambda _path: 5 << 20)
 
 

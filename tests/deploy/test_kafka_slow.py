@@ -16,7 +16,9 @@ from tests.services import run_kafka
 
 
 class FreezesAfterListing(AdminClient):  # type: ignore[misc]
-    """Stops the broker's process at the one moment that matters: between the question and the order."""
+    """Stops the broker's process at the one moment that matters: between the question and the
+    order.
+    """
 
     freeze: Any
 
@@ -26,14 +28,18 @@ class FreezesAfterListing(AdminClient):  # type: ignore[misc]
         return answer
 
 
-def test_a_broker_that_does_not_answer_in_time_is_away_and_has_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_does_not_answer_in_time_is_away_and_has_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with run_kafka(tmp_path) as service:
         monkeypatch.setattr(topic_admin, "METADATA_TIMEOUT_S", 2.0)
         client = FreezesAfterListing({"bootstrap.servers": service.bootstrap})
         client.freeze = service.process.freeze
         try:
             with pytest.raises(Unavailable, match=r"topic ew\.s\.slow: "):
-                ensure_topics(KafkaConfig(bootstrap=service.bootstrap), ["ew.s.slow"], client=client)
+                ensure_topics(
+                    KafkaConfig(bootstrap=service.bootstrap), ["ew.s.slow"], client=client
+                )
         finally:
             service.process.thaw()
         del client

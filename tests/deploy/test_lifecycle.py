@@ -6,7 +6,17 @@ from itertools import product
 
 import pytest
 
-from edgewake.deploy.lifecycle import STEADY_S, TABLE, Event, State, after, ends_in_a_row, grace_s, is_given_up, restart_delay_s
+from edgewake.deploy.lifecycle import (
+    STEADY_S,
+    TABLE,
+    Event,
+    State,
+    after,
+    ends_in_a_row,
+    grace_s,
+    is_given_up,
+    restart_delay_s,
+)
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
@@ -25,7 +35,10 @@ def test_a_part_can_be_stopped_in_every_state() -> None:
 def test_the_quick_starts_follow_at_doubled_distance_and_the_slow_ones_for_ever() -> None:
     assert [restart_delay_s(ends, 1.0) for ends in (1, 2, 3, 4, 5)] == [0.25, 0.5, 1.0, 2.0, 4.0]
     assert [restart_delay_s(ends, 0.0) for ends in (1, 5)] == [0.125, 2.0]
-    assert [restart_delay_s(ends, jitter) for ends in (6, 1_000_000) for jitter in (0.0, 1.0)] == [30.0, 60.0] * 2
+    assert [restart_delay_s(ends, jitter) for ends in (6, 1_000_000) for jitter in (0.0, 1.0)] == [
+        30.0,
+        60.0,
+    ] * 2
 
 
 def test_ends_in_a_row_count_until_a_steady_life() -> None:
@@ -35,9 +48,13 @@ def test_ends_in_a_row_count_until_a_steady_life() -> None:
 
 
 def test_only_what_was_never_ready_is_given_up() -> None:
-    assert [is_given_up(ends, was_ready=False, dislikes_its_configuration=False) for ends in (1, 4, 5)] == [False, False, True]
+    assert [
+        is_given_up(ends, was_ready=False, dislikes_its_configuration=False) for ends in (1, 4, 5)
+    ] == [False, False, True]
     assert is_given_up(1, was_ready=False, dislikes_its_configuration=True)
-    assert not any(is_given_up(ends, was_ready=True, dislikes_its_configuration=True) for ends in (1, 5, 10**9))
+    assert not any(
+        is_given_up(ends, was_ready=True, dislikes_its_configuration=True) for ends in (1, 5, 10**9)
+    )
 
 
 def test_a_group_that_hangs_leaves_time_for_the_later_ones() -> None:

@@ -15,7 +15,9 @@ from edgewake.protocol.errors import ConfigError
 
 
 def said(time_ms: int, text: str, level: str = "info", **extras: object) -> bytes:
-    return json.dumps({"time": time_ms, "level": level, "part": "edgewake.bridge", "text": text, **extras}).encode()
+    return json.dumps(
+        {"time": time_ms, "level": level, "part": "edgewake.bridge", "text": text, **extras}
+    ).encode()
 
 
 def write(folder: Path, part: str, *lines: bytes, bytes_max: int = 8 << 20) -> PartLog:
@@ -43,15 +45,36 @@ def test_lines_of_all_parts_come_in_the_order_of_their_times(folder: Path) -> No
     write(folder, "bridge", said(1000, "first"), said(3000, "third", "warning", topic="ew.up"))
     write(folder, "kafka", b"plain before any time", said(2000, "second"), b"[plain] after it")
     rows = [json.loads(line) for line in shown(folder.parent, "--json")]
-    assert [row["text"] for row in rows] == ["plain before any time", "first", "second", "[plain] after it", "third"]
+    assert [row["text"] for row in rows] == [
+        "plain before any time",
+        "first",
+        "second",
+        "[plain] after it",
+        "third",
+    ]
     assert (rows[3]["time"], rows[3]["level"], rows[3]["part"]) == (2000, None, "kafka")
     assert rows[4]["topic"] == "ew.up"
-    assert [line.partition(": ")[2] for line in shown(folder.parent, "--level", "warning")] == ["third topic=ew.up"]
-    assert [line.partition(": ")[2] for line in shown(folder.parent, "bridge", "-n", "1")] == ["third topic=ew.up"]
+    assert [line.partition(": ")[2] for line in shown(folder.parent, "--level", "warning")] == [
+        "third topic=ew.up"
+    ]
+    assert [line.partition(": ")[2] for line in shown(folder.parent, "bridge", "-n", "1")] == [
+        "third topic=ew.up"
+    ]
     assert shown(folder.parent, "-n", "0") == []
 
 
-@pytest.mark.parametrize("hostile", [b"{", b"[]", b"null", b'{"time":"x","level":"info","text":1}', b"[" * 20_000, b"\xff\xfe", b"1e999"])
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b'{"time":"x","level":"info","text":1}',
+        b"[" * 20_000,
+        b"\xff\xfe",
+        b"1e999",
+    ],
+)
 def test_a_line_that_is_no_event_is_shown_as_it_is(folder: Path, hostile: bytes) -> None:
     write(folder, "bridge", said(5, "before"), hostile)
     (line,) = newest([Tail(folder / "bridge.log")], 1, "info")
@@ -64,9 +87,13 @@ def test_colours_and_titles_that_a_part_wrote_do_not_reach_the_terminal(folder: 
 
 
 def test_the_file_before_is_read_where_the_new_one_is_short(folder: Path) -> None:
-    write(folder, "bridge", *(said(n, "x" * 200) for n in range(400)), bytes_max=LINE_BYTES_MAX + 1000)
+    write(
+        folder, "bridge", *(said(n, "x" * 200) for n in range(400)), bytes_max=LINE_BYTES_MAX + 1000
+    )
     assert (folder / "bridge.log.1").exists()
-    assert [line.time_ms for line in newest([Tail(folder / "bridge.log")], 150, "info")] == list(range(250, 400))
+    assert [line.time_ms for line in newest([Tail(folder / "bridge.log")], 150, "info")] == list(
+        range(250, 400)
+    )
 
 
 def test_looking_back_is_bounded(folder: Path) -> None:
@@ -76,7 +103,9 @@ def test_looking_back_is_bounded(folder: Path) -> None:
     assert sum(len(line.text) for line in found) <= BACK_BYTES_MAX
 
 
-def test_following_goes_on_across_a_turn_of_the_file_and_in_the_middle_of_a_line(folder: Path) -> None:
+def test_following_goes_on_across_a_turn_of_the_file_and_in_the_middle_of_a_line(
+    folder: Path,
+) -> None:
     log = write(folder, "bridge", said(0, "old"), bytes_max=LINE_BYTES_MAX + 1000)
     tail = Tail(folder / "bridge.log")
     assert [line.time_ms for line in tail.last()] == [0]
@@ -100,5 +129,7 @@ def test_a_part_without_a_log_and_a_folder_that_is_none_are_named(folder: Path) 
     write(folder, "bridge", said(1, "x"))
     with pytest.raises(ConfigError, match=r"brigde has no log in .*; there are: bridge"):
         shown(folder.parent, "brigde")
-    with pytest.raises(ConfigError, match=r"nothing/logs: No such file or directory; --data names the data folder"):
+    with pytest.raises(
+        ConfigError, match=r"nothing/logs: No such file or directory; --data names the data folder"
+    ):
         shown(folder.parent / "nothing")

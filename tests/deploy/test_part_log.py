@@ -36,5 +36,7 @@ def test_a_disk_that_refuses_lines_stops_nobody_and_their_number_is_kept(tmp_pat
     (tmp_path / "gone").mkdir()
     log.write(b"three")
     log.close()
-    assert (tmp_path / "gone" / "part.log").read_text() == "[2 lines before this one could not be written]\nthree\n"
+    assert (
+        tmp_path / "gone" / "part.log"
+    ).read_text() == "[2 lines before this one could not be written]\nthree\n"
     assert log.last_line == "three"

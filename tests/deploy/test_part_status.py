@@ -46,13 +46,21 @@ def states(config: KafkaConfig) -> dict[str, dict[str, object]]:
     return found
 
 
-async def test_the_state_of_each_part_is_published_also_when_kafka_comes_late(tmp_path: Path, own_kafka: Kafka) -> None:
+async def test_the_state_of_each_part_is_published_also_when_kafka_comes_late(
+    tmp_path: Path, own_kafka: Kafka
+) -> None:
     config = KafkaConfig(bootstrap=own_kafka.bootstrap)
     topic_admin.ensure_topics(config, [topics.STREAMS])
     own_kafka.process.kill()
-    watched, stop, clock = supervisor(tmp_path, part("one"), part("two")), asyncio.Event(), SystemClock()
+    watched, stop, clock = (
+        supervisor(tmp_path, part("one"), part("two")),
+        asyncio.Event(),
+        SystemClock(),
+    )
     keepers = watched.keepers.values()
-    running = asyncio.create_task(watched.run(stop, alongside=[lambda: publish(keepers, own_kafka.bootstrap, clock)]))
+    running = asyncio.create_task(
+        watched.run(stop, alongside=[lambda: publish(keepers, own_kafka.bootstrap, clock)])
+    )
     await until(lambda: all(keeper.settled.is_set() for keeper in keepers), "both are ready")
     await asyncio.to_thread(own_kafka.start)
     client, found = clients.admin(config), dict[str, dict[str, object]]()
@@ -67,7 +75,10 @@ async def test_the_state_of_each_part_is_published_also_when_kafka_comes_late(tm
     await asyncio.to_thread(wait_until, is_published, "the state of both parts can be read")
     stop.set()
     await asyncio.wait_for(running, 20)
-    assert {name: reading["state"] for name, reading in found.items()} == {"one": "ready", "two": "ready"}
+    assert {name: reading["state"] for name, reading in found.items()} == {
+        "one": "ready",
+        "two": "ready",
+    }
     one = found["one"]
     assert one["restarts"] == 0
     assert isinstance(one["rss_mib"], float)
@@ -87,6 +98,15 @@ def declared(config: KafkaConfig) -> Stream:
 
 
 def test_a_line_has_the_declared_fields() -> None:
-    fields = {"part": "a", "state": "ready", "pid": 1, "restarts": 0, "rss_mib": 1.5, "cpu_percent": 0.0, "uptime_s": 2.0, "t": 5}
+    fields = {
+        "part": "a",
+        "state": "ready",
+        "pid": 1,
+        "restarts": 0,
+        "rss_mib": 1.5,
+        "cpu_percent": 0.0,
+        "uptime_s": 2.0,
+        "t": 5,
+    }
     frame = record.decode(record_of(fields, 7)).frame
     assert types_of(frame.fields) == {name: info.type for name, info in DECLARED.fields.items()}

@@ -1,4 +1,6 @@
-"""Mosquitto as Debian starts it with the production files, real certificates and real clients: a device touches its own topics only."""
+"""Mosquitto as Debian starts it with the production files, real certificates and real clients: a
+device touches its own topics only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import pytest
 from paho.mqtt import client as paho
 
 from edgewake.protocol import topics
-from tests.deploy.production import TLS_REFUSED, Client, Site, certificate, certificates, production_site
+from tests.deploy.production import (
+    TLS_REFUSED,
+    Client,
+    Site,
+    certificate,
+    certificates,
+    production_site,
+)
 from tests.services import wait_until
 
 SUCCESS, NO_SUBSCRIBER, NOT_AUTHORISED = 0x00, 0x10, 0x87
@@ -22,7 +31,9 @@ TAKEN = (SUCCESS, NO_SUBSCRIBER)
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with production_site("dev-a", "dev-b", "--bridge", "bridge-1", "--bridge", "bridge-17") as running:
+    with production_site(
+        "dev-a", "dev-b", "--bridge", "bridge-1", "--bridge", "bridge-17"
+    ) as running:
         yield running
 
 
@@ -63,7 +74,15 @@ def test_a_device_publishes_nowhere_else(site: Site, topic: str) -> None:
         assert device.publish(topic) == NOT_AUTHORISED
 
 
-@pytest.mark.parametrize("topic", ["ew/v1/dev-a/up/a/b", "ew/v1/dev-a/up/weather/", "/ew/v1/dev-a/up/weather", "ew/v1/dev-a/req/other"])
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "ew/v1/dev-a/up/a/b",
+        "ew/v1/dev-a/up/weather/",
+        "/ew/v1/dev-a/up/weather",
+        "ew/v1/dev-a/req/other",
+    ],
+)
 def test_a_wrong_topic_of_its_own_reaches_the_bridges_which_say_so(site: Site, topic: str) -> None:
     with Client(site, "dev-a") as device, Client(site, "bridge-1", "bridges") as bridge:
         for one in topics.BRIDGE_FILTERS:
@@ -74,7 +93,18 @@ def test_a_wrong_topic_of_its_own_reaches_the_bridges_which_say_so(site: Site, t
 
 def test_a_device_may_subscribe_to_what_is_its_own_and_to_nothing_else(site: Site) -> None:
     """Asked when it subscribes, not when something is delivered."""
-    own = ("ack", "acks", "down/+", "down/#", "down/command", "down/settings", "down/reply", "down/feed", "+", "#")
+    own = (
+        "ack",
+        "acks",
+        "down/+",
+        "down/#",
+        "down/command",
+        "down/settings",
+        "down/reply",
+        "down/feed",
+        "+",
+        "#",
+    )
     with Client(site, "dev-a") as device:
         for topic in own:
             assert device.subscribe(f"ew/v1/dev-a/{topic}") == [1], topic
@@ -93,7 +123,11 @@ def test_a_device_may_subscribe_to_what_is_its_own_and_to_nothing_else(site: Sit
 
 
 def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site: Site) -> None:
-    with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
+    with (
+        Client(site, "dev-a") as device,
+        Client(site, "dev-b") as other,
+        Client(site, "bridge-1", "bridges") as bridge,
+    ):
         for topic in (
             "#",
             "ew/v1/+/up/+",
@@ -116,9 +150,20 @@ def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site
     assert bridge.topics == ["ew/v1/dev-b/up/weather"]
 
 
-def test_a_device_reads_its_own_downlink_and_nobody_elses_and_only_bridges_write_it(site: Site) -> None:
-    with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
-        for topic in ("ew/v1/+/down/+", "ew/v1/dev-b/down/command", "$share/x/ew/v1/dev-b/down/+", "ew/v1/dev-a/down/+"):
+def test_a_device_reads_its_own_downlink_and_nobody_elses_and_only_bridges_write_it(
+    site: Site,
+) -> None:
+    with (
+        Client(site, "dev-a") as device,
+        Client(site, "dev-b") as other,
+        Client(site, "bridge-1", "bridges") as bridge,
+    ):
+        for topic in (
+            "ew/v1/+/down/+",
+            "ew/v1/dev-b/down/command",
+            "$share/x/ew/v1/dev-b/down/+",
+            "ew/v1/dev-a/down/+",
+        ):
             device.subscribe(topic)
         other.subscribe("ew/v1/dev-b/down/+")
         assert bridge.publish("ew/v1/dev-b/down/command") in TAKEN
@@ -130,9 +175,16 @@ def test_a_device_reads_its_own_downlink_and_nobody_elses_and_only_bridges_write
     assert set(other.topics) == {"ew/v1/dev-b/down/command"}
 
 
-def test_a_denied_publish_of_an_old_client_reaches_nobody_although_nothing_tells_it(site: Site) -> None:
-    """MQTT 3.1.1 has no answer for it, and 2.0 cannot refuse that version: the harm is the sender's own."""
-    with Client(site, "dev-a", protocol=paho.MQTTv311) as old, Client(site, "bridge-1", "bridges") as bridge:
+def test_a_denied_publish_of_an_old_client_reaches_nobody_although_nothing_tells_it(
+    site: Site,
+) -> None:
+    """MQTT 3.1.1 has no answer for it, and 2.0 cannot refuse that version: the harm is the sender's
+    own.
+    """
+    with (
+        Client(site, "dev-a", protocol=paho.MQTTv311) as old,
+        Client(site, "bridge-1", "bridges") as bridge,
+    ):
         bridge.subscribe("ew/v1/+/up/+")
         assert old.publish("ew/v1/dev-b/up/weather") == SUCCESS
         assert old.publish("ew/v1/dev-a/up/weather") == SUCCESS
@@ -152,11 +204,18 @@ def test_a_new_bridge_needs_no_change_of_the_rules(site: Site) -> None:
         assert device.publish("ew/v1/dev-a/up/weather") == SUCCESS
         assert device.publish("ew/v1/dev-a/req/feed") == SUCCESS
         assert bridge.publish("ew/v1/dev-a/ack") in TAKEN
-        wait_until(lambda: set(bridge.topics) == {"ew/v1/dev-a/up/weather", "ew/v1/dev-a/req/feed"}, "it hears the device")
+        wait_until(
+            lambda: set(bridge.topics) == {"ew/v1/dev-a/up/weather", "ew/v1/dev-a/req/feed"},
+            "it hears the device",
+        )
 
 
-def test_a_bridge_takes_over_the_session_of_another_and_hears_what_the_broker_confirmed_to_devices(site: Site) -> None:
-    """With its own certificate and the other's client id; no device can name that, for its client id is its certificate's name."""
+def test_a_bridge_takes_over_the_session_of_another_and_hears_what_the_broker_confirmed_to_devices(
+    site: Site,
+) -> None:
+    """With its own certificate and the other's client id; no device can name that, for its client
+    id is its certificate's name.
+    """
     dead = Client(site, "bridge-1", "bridges", client_id="bridge:dead", session_s=1000)
     with dead:
         dead.subscribe("$share/orphans/ew/v1/+/up/+")
@@ -174,7 +233,9 @@ def test_bridges_hear_each_others_beats(site: Site) -> None:
         wait_until(lambda: one.topics == ["ew/bridges/edgewake/bridge-17"], "a beat")
 
 
-def test_no_certificate_of_a_device_opens_the_door_of_the_bridges_nor_the_other_way_round(site: Site) -> None:
+def test_no_certificate_of_a_device_opens_the_door_of_the_bridges_nor_the_other_way_round(
+    site: Site,
+) -> None:
     device, bridge = site.context("devices", "dev-a"), site.context("bridges", "bridge-1")
     for context, listener in ((device, "bridges"), (bridge, "devices")):
         with pytest.raises(TLS_REFUSED):
@@ -199,12 +260,19 @@ def test_no_certificate_and_a_strangers_certificate_are_refused(site: Site, tmp_
             site.shake_hands(context)
 
 
-@pytest.mark.parametrize(("first", "last", "is_good"), [(-9, -1, False), (1, 9, False), (-1, 1, True)], ids=["past", "future", "now"])
-def test_a_certificate_is_good_only_in_its_time(site: Site, tmp_path: Path, first: int, last: int, is_good: bool) -> None:
+@pytest.mark.parametrize(
+    ("first", "last", "is_good"),
+    [(-9, -1, False), (1, 9, False), (-1, 1, True)],
+    ids=["past", "future", "now"],
+)
+def test_a_certificate_is_good_only_in_its_time(
+    site: Site, tmp_path: Path, first: int, last: int, is_good: bool
+) -> None:
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
     context = site.context()
     context.load_cert_chain(
-        certificate(site, tmp_path, "dev-a", now + first * day, now + last * day), site.certificates / "devices" / "dev-a.key"
+        certificate(site, tmp_path, "dev-a", now + first * day, now + last * day),
+        site.certificates / "devices" / "dev-a.key",
     )
     if is_good:
         site.shake_hands(context)
@@ -247,10 +315,15 @@ def _leave_a_session(site: Site) -> None:
 
 
 def test_a_flood_that_nobody_reads_is_bounded_and_the_broker_serves_on() -> None:
-    """Queues of clients that are away cannot fill the machine: their bound is one for the whole broker. Here it is 32 MiB."""
+    """Queues of clients that are away cannot fill the machine: their bound is one for the whole
+    broker. Here it is 32 MiB.
+    """
     with production_site("flood", "calm", "--bridge", "bridge-1") as site:
         site.process.stop()
-        site.edit(site.root / "etc/mosquitto/conf.d/edgewake.conf", {"memory_limit 1073741824": f"memory_limit {32 << 20}"})
+        site.edit(
+            site.root / "etc/mosquitto/conf.d/edgewake.conf",
+            {"memory_limit 1073741824": f"memory_limit {32 << 20}"},
+        )
         site.start()
         _leave_a_session(site)
         before = psutil.Process(site.process.pid).memory_info().rss
@@ -265,7 +338,9 @@ def test_a_flood_that_nobody_reads_is_bounded_and_the_broker_serves_on() -> None
 
 
 def test_keys_are_readable_by_their_owner_only(site: Site) -> None:
-    """Those of Kafka too: its image reads them as a user of its own, so their folder is what keeps others out."""
+    """Those of Kafka too: its image reads them as a user of its own, so their folder is what keeps
+    others out.
+    """
     kafka = site.certificates / "kafka"
     others = [path for path in site.certificates.rglob("*") if path.parent != kafka]
     assert kafka in others
@@ -278,32 +353,54 @@ def test_a_name_that_is_no_device_gets_no_certificate(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr.startswith("name ")) == (2, True), name
 
 
-@pytest.mark.parametrize("name", ["ca", "server", "ops", "cursor", "devices-ca", "keys", "authority"])
-def test_a_device_with_the_name_of_a_file_of_ours_gets_a_certificate_and_no_key_of_ours(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["ca", "server", "ops", "cursor", "devices-ca", "keys", "authority"]
+)
+def test_a_device_with_the_name_of_a_file_of_ours_gets_a_certificate_and_no_key_of_ours(
+    tmp_path: Path, name: str
+) -> None:
     assert certificates(tmp_path).returncode == 0
-    ours = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "subscriptions.json"}
+    ours = {
+        path: path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.is_file() and path.name != "subscriptions.json"
+    }
     assert certificates(tmp_path, name).returncode == 0
     assert {path: path.read_bytes() for path in ours} == ours
-    made = {path for path in tmp_path.rglob("*") if path.is_file() and path.name != "subscriptions.json"} - set(ours)
+    made = {
+        path for path in tmp_path.rglob("*") if path.is_file() and path.name != "subscriptions.json"
+    } - set(ours)
     assert made == {tmp_path / "devices" / f"{name}.crt", tmp_path / "devices" / f"{name}.key"}
 
 
 def test_no_device_has_the_session_of_a_part(tmp_path: Path) -> None:
     for arguments in (("bridge-1",), ("bridge",), ("supervisor",), ("--bridge", "dev-a")):
         done = certificates(tmp_path, *arguments)
-        assert (done.returncode, done.stderr.startswith(f"name {arguments[-1]}: expected")) == (2, True), arguments
+        assert (done.returncode, done.stderr.startswith(f"name {arguments[-1]}: expected")) == (
+            2,
+            True,
+        ), arguments
 
 
-def test_a_certificate_that_ends_soon_is_renewed_with_its_key_and_a_good_one_stays(tmp_path: Path) -> None:
+def test_a_certificate_that_ends_soon_is_renewed_with_its_key_and_a_good_one_stays(
+    tmp_path: Path,
+) -> None:
     certificate, key = tmp_path / "devices" / "dev-a.crt", tmp_path / "devices" / "dev-a.key"
     assert certificates(tmp_path, "dev-a", DAYS="20").returncode == 0
     old, old_key = certificate.read_bytes(), key.read_bytes()
     assert certificates(tmp_path, "dev-a").returncode == 0
     renewed = certificate.read_bytes()
     assert certificates(tmp_path, "dev-a").returncode == 0
-    assert (renewed != old, certificate.read_bytes() == renewed, key.read_bytes() == old_key) == (True, True, True)
+    assert (renewed != old, certificate.read_bytes() == renewed, key.read_bytes() == old_key) == (
+        True,
+        True,
+        True,
+    )
 
 
 def test_a_name_that_has_no_certificate_cannot_be_revoked(tmp_path: Path) -> None:
     done = certificates(tmp_path, "--revoke", "nobody")
-    assert (done.returncode, done.stderr) == (2, f"name nobody: no certificate of it is in {tmp_path}\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"name nobody: no certificate of it is in {tmp_path}\n",
+    )

@@ -37,21 +37,29 @@ def test_the_commands_for_certificates_do_what_the_page_says(tmp_path: Path) -> 
     for arguments in commands:
         done = certificates(tmp_path, *arguments)
         assert done.returncode == 0, (arguments, done.stderr)
-    named = set(re.findall(r"`certs/(\w+)/`", TEXT)) | set(re.findall(r"`certs/(\w+)/[\w.-]+`", TEXT))
+    named = set(re.findall(r"`certs/(\w+)/`", TEXT)) | set(
+        re.findall(r"`certs/(\w+)/[\w.-]+`", TEXT)
+    )
     assert named == {path.name for path in tmp_path.iterdir()}
     assert (tmp_path / "broker" / "devices-ca.crt").exists()
     assert not (tmp_path / "devices" / "car-07.crt").exists(), "it was revoked"
 
 
 def test_every_variable_it_names_is_read_by_something(tmp_path: Path) -> None:
-    sources = "\n".join(path.read_text("utf-8", "replace") for path in DEPLOY.rglob("*") if path.is_file() and path.suffix not in {".pyc"})
+    sources = "\n".join(
+        path.read_text("utf-8", "replace")
+        for path in DEPLOY.rglob("*")
+        if path.is_file() and path.suffix not in {".pyc"}
+    )
     variables = set(re.findall(r"\b(EDGEWAKE_[A-Z]+(?:_[A-Z]+)*|SERVER_NAMES)\b", TEXT))
     assert variables
     assert [name for name in variables if name not in sources] == []
 
 
 def test_the_extras_it_installs_exist() -> None:
-    declared = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    declared = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     assert set(re.findall(r"'\.\[(\w+)\]'", TEXT + README)) <= set(declared)
 
 
@@ -65,7 +73,11 @@ def test_prometheus_is_told_where_the_parts_answer() -> None:
     (example,) = blocks("yaml")
     targets = yaml.safe_load(example)["scrape_configs"][0]["static_configs"][0]["targets"]
     services: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    ports = {f"{name}:{one['environment']['HEALTH_PORT']}" for name, one in services.items() if one["image"].startswith("edgewake")}
+    ports = {
+        f"{name}:{one['environment']['HEALTH_PORT']}"
+        for name, one in services.items()
+        if one["image"].startswith("edgewake")
+    }
     assert set(targets) == ports
 
 
@@ -80,8 +92,14 @@ def test_the_readme_s_figures_are_the_code_s() -> None:
     from edgewake.deploy import java
     from edgewake.deploy.lifecycle import QUICK_MAX, SLOW_S
 
-    assert f"every {AnalysisConfig.model_fields['trigger_ms'].default} ms by default (`trigger_ms`)" in README
-    assert f"every {AnalysisConfig.model_fields['calm_trigger_ms'].default} ms (`calm_trigger_ms`)" in README
+    assert (
+        f"every {AnalysisConfig.model_fields['trigger_ms'].default} ms by default (`trigger_ms`)"
+        in README
+    )
+    assert (
+        f"every {AnalysisConfig.model_fields['calm_trigger_ms'].default} ms (`calm_trigger_ms`)"
+        in README
+    )
     assert f"Java {java.VERSION_MIN} to {java.VERSION_MAX}" in README
     assert (QUICK_MAX, SLOW_S) == (5, 30)
     assert "Five quick starts, then one every 30 to 60 s" in README

@@ -19,7 +19,10 @@ def test_kafka_makes_our_topics_and_none_by_itself(kafka: Kafka, kafka_config: K
     ensure_topics(kafka_config, ["ew.s.deploy_services"])
     client = admin(kafka_config)
     assert "ew.s.deploy_services" in client.list_topics(timeout=10).topics
-    assert client.list_topics("ew.s.deploy_misspelt", timeout=10).topics["ew.s.deploy_misspelt"].error is not None
+    assert (
+        client.list_topics("ew.s.deploy_misspelt", timeout=10).topics["ew.s.deploy_misspelt"].error
+        is not None
+    )
 
 
 def test_mosquitto_comes_back_on_the_same_port_after_kill_9(tmp_path: Path) -> None:
@@ -46,8 +49,12 @@ print("busy", flush=True)
 
 
 @pytest.mark.services
-def test_nothing_of_a_frozen_process_runs_and_the_signal_alone_does_not_say_that(tmp_path: Path) -> None:
-    """A Kafka on a busy machine answered after SIGSTOP: the thread that was to take it waited for a processor, others did not."""
+def test_nothing_of_a_frozen_process_runs_and_the_signal_alone_does_not_say_that(
+    tmp_path: Path,
+) -> None:
+    """A Kafka on a busy machine answered after SIGSTOP: the thread that was to take it waited for a
+    processor, others did not.
+    """
     runs_on = 0
     with Process([sys.executable, "-c", BUSY_THREADS], tmp_path / "log") as process:
         process.wait_for("busy")

@@ -1,4 +1,6 @@
-"""Signs of life: what a process gives, what /healthz tells of it, and what the broker's and Kafka's ports answer."""
+"""Signs of life: what a process gives, what /healthz tells of it, and what the broker's and Kafka's
+ports answer.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,12 @@ def test_the_agent_says_that_it_is_ready_when_it_is_and_not_before(tmp_path: Pat
             assert not any(b"READY=1" in sign for sign in received(listener))
         with agent:
             agent.wait_for('"event":"part.ready"')
-            wait_until(lambda: signs.extend(received(listener)) or any(b"READY=1" in sign for sign in signs), "READY=1")
+            wait_until(
+                lambda: (
+                    signs.extend(received(listener)) or any(b"READY=1" in sign for sign in signs)
+                ),
+                "READY=1",
+            )
 
 
 def test_a_listener_that_is_gone_or_full_harms_nobody(tmp_path: Path) -> None:
@@ -99,7 +106,12 @@ def test_a_listener_that_is_gone_or_full_harms_nobody(tmp_path: Path) -> None:
 def test_healthz_answers_as_long_as_the_loop_turns() -> None:
     clock, (port,) = FakeClock(), free_ports(1)
     heartbeat = Heartbeat(clock, {})
-    metrics_port.serve(port, lambda: [metrics.gauge("edgewake_test", "a figure", 7)], part="test", is_alive=heartbeat.is_alive)
+    metrics_port.serve(
+        port,
+        lambda: [metrics.gauge("edgewake_test", "a figure", 7)],
+        part="test",
+        is_alive=heartbeat.is_alive,
+    )
     healthz = f"http://127.0.0.1:{port}/healthz"
     assert httpx.get(healthz).status_code == 200
     clock.advance(SILENT_S)

@@ -12,7 +12,9 @@ STALLED_S = 120.0
 STEP_S = 5.0
 
 
-def hangs_after(*, work_per_s: float, every_words_s: float = 0.0, until_s: float = 4000.0) -> tuple[float, str]:
+def hangs_after(
+    *, work_per_s: float, every_words_s: float = 0.0, until_s: float = 4000.0
+) -> tuple[float, str]:
     """Seconds until it is given up, and why; `until_s` and "" where it is not."""
     watch, now_s, words = StartWatch(STALLED_S, 0.0), 0.0, 0
     while now_s < until_s:
@@ -38,7 +40,10 @@ def test_one_that_says_something_every_minute_goes_on_without_any_work() -> None
 
 
 def test_one_that_turns_round_and_round_without_a_word_ends() -> None:
-    assert hangs_after(work_per_s=1.0) == (SILENT_WORK_S + STEP_S, "not ready, and no word in 900 s of work")
+    assert hangs_after(work_per_s=1.0) == (
+        SILENT_WORK_S + STEP_S,
+        "not ready, and no word in 900 s of work",
+    )
 
 
 def test_a_machine_that_slept_is_no_reason() -> None:

@@ -1,4 +1,6 @@
-"""The unit of Kafka, with what deploy/kafka/install.sh writes: its own lines are run, on other ports, and a part talks to it."""
+"""The unit of Kafka, with what deploy/kafka/install.sh writes: its own lines are run, on other
+ports, and a part talks to it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ DEPLOY = Path(cli.__file__).parent
 UNIT = DEPLOY / "systemd" / "edgewake-kafka.service"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 OF_A_MACHINE = {
-    "node.id", "advertised.listeners", "controller.quorum.voters", "log.dirs", "ssl.keystore.location", "ssl.truststore.location",
+    "node.id", "advertised.listeners", "controller.quorum.voters", "log.dirs",
+    "ssl.keystore.location", "ssl.truststore.location",
 }  # fmt: skip
 
 
@@ -34,7 +37,12 @@ def install(root: Path, name: str, *, brokers: str) -> subprocess.CompletedProce
     """The script, below `root`."""
     made = certificates(root / "certs", KAFKA_BROKERS=brokers)
     assert made.returncode == 0, made.stderr
-    environment = os.environ | {"ROOT": str(root), "KAFKA_BROKERS": brokers, "KAFKA_USER": "root", "CLUSTER_ID": CLUSTER_ID}
+    environment = os.environ | {
+        "ROOT": str(root),
+        "KAFKA_BROKERS": brokers,
+        "KAFKA_USER": "root",
+        "CLUSTER_ID": CLUSTER_ID,
+    }
     command = ["sh", str(DEPLOY / "kafka" / "install.sh"), name, str(root / "certs")]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
@@ -65,7 +73,10 @@ def test_a_broker_is_set_up_as_in_the_compose_file(tmp_path: Path) -> None:
 
 def test_a_name_that_is_no_broker_and_a_missing_certificate_are_said(tmp_path: Path) -> None:
     done = install(tmp_path, "kafka-9", brokers="kafka-1")
-    assert (done.returncode, done.stderr) == (2, "kafka-9: expected one of KAFKA_BROKERS, which are: kafka-1\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "kafka-9: expected one of KAFKA_BROKERS, which are: kafka-1\n",
+    )
     (tmp_path / "certs" / "kafka" / "kafka-1.pem").unlink()
     command = ["sh", str(DEPLOY / "kafka" / "install.sh"), "kafka-1", str(tmp_path / "certs")]
     environment = os.environ | {"ROOT": str(tmp_path), "KAFKA_BROKERS": "kafka-1"}
@@ -84,7 +95,11 @@ class Installed:
     def line(self, key: str) -> list[list[str]]:
         """The unit's commands of a key, as words."""
         text = UNIT.read_text()
-        return [shlex.split(line.partition("=")[2]) for line in text.splitlines() if line.startswith(f"{key}=")]
+        return [
+            shlex.split(line.partition("=")[2])
+            for line in text.splitlines()
+            if line.startswith(f"{key}=")
+        ]
 
     def environment(self) -> dict[str, str]:
         """The unit's, with this test's places."""
@@ -100,7 +115,9 @@ class Installed:
     def prepare(self) -> None:
         """What runs before the broker."""
         for words in self.line("ExecStartPre"):
-            subprocess.run(words, check=True, capture_output=True, env=os.environ | self.environment())
+            subprocess.run(
+                words, check=True, capture_output=True, env=os.environ | self.environment()
+            )
 
     def config(self, user: str, of: str) -> KafkaConfig:
         """How a part reaches it, with the password of another one."""
@@ -131,11 +148,19 @@ def test_the_unit_s_own_lines_run_a_broker_that_knows_the_parts(installed: Insta
     (start,) = installed.line("ExecStart")
     for turn in range(2):  # the second start finds a storage that is there already
         installed.prepare()
-        with Process(start, installed.root / f"kafka-{turn}.log", env=installed.environment()) as process:
-            wait_until(lambda: port_is_open(installed.port) or not process.is_running(), "Kafka serves")
+        with Process(
+            start, installed.root / f"kafka-{turn}.log", env=installed.environment()
+        ) as process:
+            wait_until(
+                lambda: port_is_open(installed.port) or not process.is_running(), "Kafka serves"
+            )
             assert process.is_running(), process.output()[-3000:]
-            topic_admin.ensure_topics(installed.config("sequencer", of="sequencer"), [f"ew.s.turn_{turn}"])
+            topic_admin.ensure_topics(
+                installed.config("sequencer", of="sequencer"), [f"ew.s.turn_{turn}"]
+            )
             with pytest.raises(Unavailable, match=r"kafka\.security\.username"):
-                topic_admin.ensure_topics(installed.config("sequencer", of="ops"), ["ew.s.stranger"])
+                topic_admin.ensure_topics(
+                    installed.config("sequencer", of="ops"), ["ew.s.stranger"]
+                )
             process.signal(signal.SIGTERM)
             wait_until(lambda: not process.is_running(), "it ended")

@@ -33,12 +33,24 @@ def port_base() -> int:
 
 def command(data: Path, base: int, *more: str) -> list[str]:
     """The arguments of one `edgewake up`."""
-    return [sys.executable, "-m", "edgewake.deploy.cli", "up", "--data", str(data), "--port-base", str(base), *more]
+    return [
+        sys.executable,
+        "-m",
+        "edgewake.deploy.cli",
+        "up",
+        "--data",
+        str(data),
+        "--port-base",
+        str(base),
+        *more,
+    ]
 
 
 def run(data: Path, base: int, *more: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
-    return subprocess.run(command(data, base, *more), capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(
+        command(data, base, *more), capture_output=True, text=True, timeout=400, check=False
+    )
 
 
 @contextmanager
@@ -63,13 +75,23 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def identity(data: Path) -> tuple[str, str, str]:
-    """What a data folder must not change: Kafka's cluster, the cursors' key, the operations' key."""
-    found = re.search("^cluster.id=.*", (data / "kafka" / "data" / "meta.properties").read_text(), re.MULTILINE)
+    """What a data folder must not change: Kafka's cluster, the cursors' key, the operations'
+    key.
+    """
+    found = re.search(
+        "^cluster.id=.*", (data / "kafka" / "data" / "meta.properties").read_text(), re.MULTILINE
+    )
     assert found
-    return found[0], (data / "secrets" / "cursor.key").read_text(), (data / "secrets" / "ops.key").read_text()
+    return (
+        found[0],
+        (data / "secrets" / "cursor.key").read_text(),
+        (data / "secrets" / "ops.key").read_text(),
+    )
 
 
-def test_ctrl_c_ends_everything_the_next_start_goes_on_and_kill_9_leaves_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_ends_everything_the_next_start_goes_on_and_kill_9_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     """In one data folder, because each start of Kafka takes seconds."""
     base, data, log = port_base(), tmp_path / "data", tmp_path / "log"
     both = ("--only", "mosquitto", "--only", "kafka")
@@ -99,15 +121,22 @@ def test_a_data_folder_of_another_version_stops_the_start_with_one_sentence(tmp_
     (tmp_path / "version").write_text("1000\n")
     done = run(tmp_path, port_base(), "--only", "mosquitto", "--for", "0.1")
     assert done.returncode == 1
-    assert re.fullmatch(r"edgewake: .* has version 1000 and was written by a newer Edgewake; .* --data\n", done.stderr)
+    assert re.fullmatch(
+        r"edgewake: .* has version 1000 and was written by a newer Edgewake; .* --data\n",
+        done.stderr,
+    )
 
 
-def test_a_second_instance_on_the_same_folder_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_instance_on_the_same_folder_is_refused_and_the_first_goes_on(
+    tmp_path: Path,
+) -> None:
     base = port_base()
     with running(tmp_path / "data", base, "--only", "mosquitto", log=tmp_path / "log") as process:
         second = run(tmp_path / "data", port_base(), "--only", "mosquitto", "--for", "0.1")
         assert second.returncode == 1
-        assert f"edgewake up already runs on {tmp_path / 'data'} (pid {process.pid})" in second.stderr
+        assert (
+            f"edgewake up already runs on {tmp_path / 'data'} (pid {process.pid})" in second.stderr
+        )
         assert port_is_open(base + MQTT)
 
 
@@ -117,7 +146,9 @@ def test_a_port_in_use_is_named_with_its_process_and_nothing_is_left(tmp_path: P
         done = run(tmp_path, base, "--only", "mosquitto", "--only", "kafka", "--for", "0.1")
     assert done.returncode == 1
     assert re.fullmatch(
-        rf"edgewake: port {base + KAFKA} \(for kafka\) is in use by \S+ \(pid {os.getpid()}\); stop it, .*\n", done.stderr
+        rf"edgewake: port {base + KAFKA} \(for kafka\) is in use by \S+ \(pid {os.getpid()}\); "
+        r"stop it, .*\n",
+        done.stderr,
     ), done.stderr
     assert not port_is_open(base + MQTT)
 
@@ -132,7 +163,9 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run(tmp_path / "file" / "data", port_base(), "--only", "mosquitto")
     assert done.returncode == 1
-    assert re.fullmatch(r"edgewake: .*/file/data cannot be written: Not a directory; .*\n", done.stderr)
+    assert re.fullmatch(
+        r"edgewake: .*/file/data cannot be written: Not a directory; .*\n", done.stderr
+    )
 
 
 def test_a_part_that_is_killed_comes_back(tmp_path: Path) -> None:
@@ -145,9 +178,14 @@ def test_a_part_that_is_killed_comes_back(tmp_path: Path) -> None:
 
 
 def events(url: str, count: int) -> Iterator[dict[str, object]]:
-    """The first readings or results of an SSE stream; events with a name of their own (progress, gap) are something else."""
+    """The first readings or results of an SSE stream; events with a name of their own (progress,
+    gap) are something else.
+    """
     name = ""
-    wait_until(lambda: urlsplit(url).path.split("/")[3] in httpx.get(urljoin(url, "/v1/streams")).text, f"{url} is known")
+    wait_until(
+        lambda: urlsplit(url).path.split("/")[3] in httpx.get(urljoin(url, "/v1/streams")).text,
+        f"{url} is known",
+    )
     with httpx.stream("GET", url, timeout=httpx.Timeout(120.0)) as response:
         assert response.status_code == 200, response.read()
         for line in response.iter_lines():
@@ -163,24 +201,36 @@ def events(url: str, count: int) -> Iterator[dict[str, object]]:
 
 
 def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
-    """The demo as `make demo` runs it: page, raw readings, windowed results, a query added, the operations API behind its key."""
+    """The demo as `make demo` runs it: page, raw readings, windowed results, a query added, the
+    operations API behind its key.
+    """
     base = port_base()
     page, ops = f"http://127.0.0.1:{base}", f"http://127.0.0.1:{base + 2}"
     with Process(command(tmp_path / "data", base), tmp_path / "log") as process:
         process.wait_for("Edgewake is running.", timeout_s=300)
         assert "<html" in httpx.get(f"{page}/").text
-        assert {"device", "cpu_percent"} <= set(next(events(f"{page}/v1/streams/host_metrics/events", 1)))
+        assert {"device", "cpu_percent"} <= set(
+            next(events(f"{page}/v1/streams/host_metrics/events", 1))
+        )
         assert next(events(f"{page}/v1/streams/vehicle_position/events", 1))["street"]
         window = next(events(f"{page}/v1/streams/host_10s/events", 1))
         assert {"device", "metric", "mean", "window_start", "revision"} <= set(window)
-        states = {event["part"]: event["state"] for event in events(f"{page}/v1/streams/part_status/events", 20)}
+        states = {
+            event["part"]: event["state"]
+            for event in events(f"{page}/v1/streams/part_status/events", 20)
+        }
         assert states == dict.fromkeys(Plan(data=tmp_path, ports=Ports(base)).names, "ready")
         key = (tmp_path / "data" / "secrets" / "ops.key").read_text().strip()
         assert key not in process.output()
         assert httpx.get(f"{ops}/v1/devices").status_code == 401
-        assert httpx.get(f"{ops}/v1/devices", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+        assert (
+            httpx.get(f"{ops}/v1/devices", headers={"Authorization": f"Bearer {key}"}).status_code
+            == 200
+        )
         add_example(ops, key)
-        assert {"device", "times", "fastest"} <= set(next(events(f"{page}/v1/streams/fast_vehicles/events", 1)))
+        assert {"device", "times", "fastest"} <= set(
+            next(events(f"{page}/v1/streams/fast_vehicles/events", 1))
+        )
         below = descendants(process.pid)
         process.signal(signal.SIGTERM)
         wait_until(lambda: not process.is_running(), "it ended")
@@ -190,7 +240,20 @@ def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
 
 def add_example(ops: str, key: str) -> None:
     """The query of the README, beside the built-in ones."""
-    command = [sys.executable, "-m", "edgewake.deploy.cli", "query", "--ops", ops, "--key", key, "add", "deploy/examples/fast_vehicles.sql"]
+    command = [
+        sys.executable,
+        "-m",
+        "edgewake.deploy.cli",
+        "query",
+        "--ops",
+        ops,
+        "--key",
+        key,
+        "add",
+        "deploy/examples/fast_vehicles.sql",
+    ]
     command += ["--wait", str(int(PATIENCE_S))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,9 @@
-"""What is installed from a wheel, in an environment outside the checkout: every module, every command, every part, and one reading that
-goes through all of them. The wheel that an sdist gives is the same.
+"""What is installed from a wheel, in an environment outside the checkout: every module, every
+command, every part, and one reading that goes through all of them. The wheel that an sdist gives is
+the same.
 
-The environments borrow the libraries of this one, and nothing of ours: their own Edgewake comes from the wheel.
+The environments borrow the libraries of this one, and nothing of ours: their own Edgewake comes
+from the wheel.
 """
 
 from __future__ import annotations
@@ -57,19 +59,33 @@ class Installed:
         """A program of the environment."""
         return str(self.folder / "bin" / name)
 
-    def run(self, *words: str, data: Path | None = None, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, data: Path | None = None, code: int | None = 0
+    ) -> subprocess.CompletedProcess[str]:
         """Call a program from outside the checkout, and see how it ends."""
         command = [self.program(words[0]), *words[1:]]
         done = subprocess.run(
-            command, cwd=self.folder, env=environment(data), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command,
+            cwd=self.folder,
+            env=environment(data),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
-        assert code in (None, done.returncode), f"{' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        assert code in (None, done.returncode), (
+            f"{' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        )
         return done
 
 
 def environment(data: Path | None) -> dict[str, str]:
     """Nothing of the checkout is found by it."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
     return kept | ({"EDGEWAKE_DATA": str(data)} if data else {})
 
 
@@ -87,11 +103,25 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     wheel = build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
     folder = tmp_path_factory.mktemp("outside") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
-    # Behind its own packages, and without what the lines of .pth files there would add: an editable install of ours, above all.
+    site = Path(
+        sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)})
+    )
+    # Behind its own packages, and without what the lines of .pth files there would add: an editable
+    # install of ours, above all.
     (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     uv = Path(sys.executable).with_name("uv")
-    install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--no-index", "--python", folder / "bin" / "python", wheel]
+    install = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--offline",
+        "--no-deps",
+        "--no-index",
+        "--python",
+        folder / "bin" / "python",
+        wheel,
+    ]
     subprocess.run(install, check=True, capture_output=True)
     return Installed(folder, wheel)
 
@@ -99,7 +129,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def contents(wheel: Path) -> dict[str, bytes]:
     """Each file of a wheel but the list of its own hashes."""
     with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("RECORD")}
+        return {
+            name: archive.read(name) for name in archive.namelist() if not name.endswith("RECORD")
+        }
 
 
 def test_an_sdist_gives_the_same_wheel(installed: Installed, tmp_path: Path) -> None:
@@ -114,13 +146,17 @@ def test_an_sdist_gives_the_same_wheel(installed: Installed, tmp_path: Path) -> 
 
 
 def test_every_file_of_the_five_folders_is_in_the_wheel(installed: Installed) -> None:
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", *FOLDERS], capture_output=True, check=True).stdout.decode()
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", *FOLDERS], capture_output=True, check=True
+    ).stdout.decode()
     files = {name for name in listed.split("\0") if (ROOT / name).is_file()}
     assert len(files) > 300
     assert {f"edgewake/{name}" for name in files} - set(contents(installed.wheel)) == set()
 
 
-def test_every_module_can_be_imported_and_none_asks_for_our_folders_by_their_bare_names(installed: Installed) -> None:
+def test_every_module_can_be_imported_and_none_asks_for_our_folders_by_their_bare_names(
+    installed: Installed,
+) -> None:
     names = installed.run("python", "-P", "-c", EVERYTHING).stdout.split()
     in_the_wheel = {
         name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -159,7 +195,14 @@ class System:
 @pytest.fixture(scope="module")
 def system(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     folder, base = tmp_path_factory.mktemp("system"), port_base()
-    command = [installed.program("edgewake"), "up", "--data", str(folder / "data"), "--port-base", str(base)]
+    command = [
+        installed.program("edgewake"),
+        "up",
+        "--data",
+        str(folder / "data"),
+        "--port-base",
+        str(base),
+    ]
     with Process(command, folder / "log", env=environment(None), cwd=installed.folder) as process:
         process.wait_for("Edgewake is running.", timeout_s=2 * PATIENCE_S)
         yield System(installed, folder / "data", f"http://127.0.0.1:{base}")
@@ -167,8 +210,10 @@ def system(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.mark.services
 def test_every_part_runs_from_the_wheel(system: System) -> None:
-    assert {part["part"] for part in json.loads(system.ask("status", "--json", code=None))["parts"]} >= {
-        "mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "lake", "access-1", "push-1", "ops", "agent", "simulators",
+    assert {part["part"] for part in json.loads(system.ask("status", "--json",
+        code=None))["parts"]} >= {
+        "mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "lake", "access-1", "push-1",
+        "ops", "agent", "simulators",
     }  # fmt: skip
     code = "import os, sys; print(*(os.readlink(f'/proc/{pid}/cwd') for pid in sys.argv[1:]))"
     assert system.installed.run("python", "-P", "-c", code).returncode == 0
@@ -176,7 +221,12 @@ def test_every_part_runs_from_the_wheel(system: System) -> None:
 
 @pytest.mark.services
 def test_the_page_its_libraries_and_the_documentation_come_out_of_the_wheel(system: System) -> None:
-    for path, says in (("/", "<html"), ("/page/app.js", "import"), ("/page/vendor/uplot/uPlot.iife.min.js", "uPlot"), ("/docs", "swagger")):
+    for path, says in (
+        ("/", "<html"),
+        ("/page/app.js", "import"),
+        ("/page/vendor/uplot/uPlot.iife.min.js", "uPlot"),
+        ("/docs", "swagger"),
+    ):
         answer = system.get(path)
         assert (answer.status_code, says in answer.text) == (200, True), path
 
@@ -190,8 +240,8 @@ def test_one_reading_goes_through_all_of_it(system: System, tmp_path: Path) -> N
     assert system.ask("ack", token)
     query = tmp_path / f"{QUERY}.sql"
     query.write_text(
-        f"-- name: {QUERY}\nSELECT device, COUNT(*) AS times, MAX(temperature) AS warmest FROM {STREAM} "
-        "GROUP BY window(event_time, '10 seconds'), device"
+        f"-- name: {QUERY}\nSELECT device, COUNT(*) AS times, MAX(temperature) AS warmest FROM "
+        f"{STREAM} GROUP BY window(event_time, '10 seconds'), device"
     )
     system.ask("query", "add", str(query), "--wait", str(int(PATIENCE_S)))
     lease = httpx.post(f"{system.page}/v1/leases", json={})
@@ -200,7 +250,9 @@ def test_one_reading_goes_through_all_of_it(system: System, tmp_path: Path) -> N
     result = json.loads(system.ask("tail", QUERY, "--from", "earliest", "--count", "1"))
     assert result["device"] == "room-1"
     wait_until(
-        lambda: "room-1" in system.ask("sql", f"SELECT device, temperature FROM {STREAM}", code=None),
+        lambda: (
+            "room-1" in system.ask("sql", f"SELECT device, temperature FROM {STREAM}", code=None)
+        ),
         "SQL finds it",
     )
 
@@ -218,20 +270,31 @@ def test_one_reading_goes_through_all_of_it(system: System, tmp_path: Path) -> N
         ("stat", "status"),
     ],
 )
-def test_the_shell_completes_the_names_that_there_are(system: System, words: str, wanted: str) -> None:
+def test_the_shell_completes_the_names_that_there_are(
+    system: System, words: str, wanted: str
+) -> None:
     told = environment(system.data) | {
         "_EDGEWAKE_COMPLETE": "bash_complete",
         "COMP_WORDS": f"edgewake {words}",
         "COMP_CWORD": str(len(words.split())),
     }
     program = system.installed.program("edgewake")
-    done = subprocess.run([program], env=told, cwd=system.installed.folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program],
+        env=told,
+        cwd=system.installed.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert f"plain,{wanted}" in done.stdout.split(), done.stderr
 
 
 COMMANDS: Sequence[Sequence[str]] = (
-    ("devices", "list"), ("streams", "list"), ("dead-letters", "list"), ("leases",), ("requests",), ("query", "list"), ("summary",),
-    ("logs", "-n", "1"), ("login",), ("config", "get", "room-1"), ("doctor",), ("status",), ("simulate", "town"),
+    ("devices", "list"), ("streams", "list"), ("dead-letters", "list"), ("leases",), ("requests",),
+    ("query", "list"), ("summary",),
+    ("logs", "-n", "1"), ("login",), ("config", "get", "room-1"), ("doctor",), ("status",),
+    ("simulate", "town"),
 )  # fmt: skip
 """Those that ask, each in its shortest form."""
 

@@ -1,7 +1,9 @@
-"""A bad wire: a network of its own for a broker, reached through a wire that loses packets, is slow, is long, or is cut without a word.
+"""A bad wire: a network of its own for a broker, reached through a wire that loses packets, is
+slow, is long, or is cut without a word.
 
-Two TUN devices, one of them in a network namespace, and a thread that carries real IP packets between them as it is told; so it is the
-kernel's TCP that meets the loss, whatever queueing disciplines the kernel was built with. Needs root.
+Two TUN devices, one of them in a network namespace, and a thread that carries real IP packets
+between them as it is told; so it is the kernel's TCP that meets the loss, whatever queueing
+disciplines the kernel was built with. Needs root.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ MTU = 1400
 QUEUE_BYTES = 16_000
 """What a router of the way holds at most; what comes then is lost, too."""
 
-needs_network = pytest.mark.skipif(os.geteuid() != 0 or not TUN.exists(), reason="a network of its own needs root and /dev/net/tun")
+needs_network = pytest.mark.skipif(
+    os.geteuid() != 0 or not TUN.exists(), reason="a network of its own needs root and /dev/net/tun"
+)
 
 T = TypeVar("T")
 
@@ -56,12 +60,17 @@ class Wire:
     rng: random.Random = field(default_factory=lambda: random.Random(1))
 
     def due_s(self, size: int, now_s: float, free_s: float) -> float | None:
-        """When a packet has left the wire; None where it never does. `free_s`: when the one before it has. Pure but for the counts."""
+        """When a packet has left the wire; None where it never does.
+
+        `free_s`: when the one before it has. Pure but for the counts.
+        """
         if self.is_cut:
             self.swallowed += 1
             return None
         rate = self.bytes_per_s
-        if self.rng.random() < self.loss or (rate is not None and (free_s - now_s) * rate > QUEUE_BYTES):
+        if self.rng.random() < self.loss or (
+            rate is not None and (free_s - now_s) * rate > QUEUE_BYTES
+        ):
             self.lost += 1
             return None
         self.carried += 1
@@ -82,7 +91,11 @@ class Carrier(threading.Thread):
 
     def run(self) -> None:
         while not self._is_over:
-            wait_s = 0.1 if not self._flying else max(0.0, min(0.1, self._flying[0][0] - time.monotonic()))
+            wait_s = (
+                0.1
+                if not self._flying
+                else max(0.0, min(0.1, self._flying[0][0] - time.monotonic()))
+            )
             for end in select.select(list(self._to), [], [], wait_s)[0]:
                 self._take(end, os.read(end, PACKET_BYTES))
             while self._flying and self._flying[0][0] <= time.monotonic():
@@ -94,7 +107,9 @@ class Carrier(threading.Thread):
         due_s = self._wire.due_s(len(packet), now_s, self._free_s[end])
         if due_s is not None:
             self._free_s[end], self._count = due_s, self._count + 1
-            heapq.heappush(self._flying, (due_s + self._wire.delay_s, self._count, self._to[end], packet))
+            heapq.heappush(
+                self._flying, (due_s + self._wire.delay_s, self._count, self._to[end], packet)
+            )
 
     def stop(self) -> None:
         """And wait for its end."""
@@ -113,11 +128,16 @@ class FarBroker:
 
     def socket_beside(self) -> socket.socket:
         """A connection to it from its own network, where the wire does nothing. Raises OSError."""
-        return in_namespace(self.namespace, lambda: socket.create_connection((self.host, self.port)))
+        return in_namespace(
+            self.namespace, lambda: socket.create_connection((self.host, self.port))
+        )
 
 
 def in_namespace(name: str, make: Callable[[], T]) -> T:
-    """What a function makes in a network namespace: a socket stays there, whoever uses it. Raises what it raises."""
+    """What a function makes in a network namespace: a socket stays there, whoever uses it.
+
+    Raises what it raises.
+    """
     made: list[T | OSError] = []
 
     def enter() -> None:
@@ -153,14 +173,20 @@ def tun(name: str) -> int:
 def far_broker(directory: Path) -> Iterator[FarBroker]:
     """A Mosquitto in a network of its own, and the wire to it."""
     name = f"ew{os.getpid()}"
-    near, far = f"198.18.{os.getpid() % 250}.1", f"198.18.{os.getpid() % 250}.2"  # RFC 2544: for tests of networks
+    near, far = (
+        f"198.18.{os.getpid() % 250}.1",
+        f"198.18.{os.getpid() % 250}.2",
+    )  # RFC 2544: for tests of networks
     ip("netns", "add", name)
     ends: list[int] = []
     try:
         ends += [tun(f"{name}a"), tun(f"{name}b")]
         ip("link", "set", f"{name}b", "netns", name)
         ip("-n", name, "link", "set", "lo", "up")
-        for where, device, own, other in (([], f"{name}a", near, far), (["-n", name], f"{name}b", far, near)):
+        for where, device, own, other in (
+            ([], f"{name}a", near, far),
+            (["-n", name], f"{name}b", far, near),
+        ):
             ip(*where, "address", "add", own, "peer", other, "dev", device)
             ip(*where, "link", "set", device, "mtu", str(MTU), "up")
         wire = Wire()
@@ -183,7 +209,9 @@ def _mosquitto(directory: Path, namespace: str, host: str) -> Iterator[int]:
     directory.mkdir(parents=True, exist_ok=True)
     broker = mosquitto.Broker(program=mosquitto.ensure(), directory=directory, port=port, host=host)
     mosquitto.prepare(broker)
-    with Process(["ip", "netns", "exec", namespace, *mosquitto.command(broker)], directory / "mosquitto.log") as process:
+    with Process(
+        ["ip", "netns", "exec", namespace, *mosquitto.command(broker)], directory / "mosquitto.log"
+    ) as process:
 
         def is_open() -> bool:
             assert process.is_running(), process.output()[-1000:]

@@ -1,4 +1,6 @@
-"""A reader of frames that uses none of our code: as docs/protocol.md has them, read as any other cloud would."""
+"""A reader of frames that uses none of our code: as docs/protocol.md has them, read as any other
+cloud would.
+"""
 
 from __future__ import annotations
 
@@ -59,14 +61,28 @@ def opened(packet: mqtt5.PublishPacket) -> ForeignMessage:
     if packet.content_type != COMPACT:
         sent_at = dict(packet.user_properties).get("sent_at")
         answer, number = packet.response_topic, None if sent_at is None else int(sent_at)
-        return ForeignMessage(packet.content_type, packet.payload, answer, packet.correlation_data, number)
-    assert (packet.response_topic, packet.correlation_data, packet.user_properties) == (None, None, [])
+        return ForeignMessage(
+            packet.content_type, packet.payload, answer, packet.correlation_data, number
+        )
+    assert (packet.response_topic, packet.correlation_data, packet.user_properties) == (
+        None,
+        None,
+        [],
+    )
     bits = _Bytes(packet.payload)
-    sent_at, begins, form, epoch, frame = bits.number(), bits.at, bits.take(1)[0], bits.number(), bits.number()
+    sent_at, begins, form, epoch, frame = (
+        bits.number(),
+        bits.at,
+        bits.take(1)[0],
+        bits.number(),
+        bits.number(),
+    )
     body = packet.payload[begins if form == 2 else bits.at :]
     _, _, device, _, stream = packet.topic.split("/")
     name = f"{stream}|{epoch}|{frame}".encode()
-    return ForeignMessage((PLAIN, COMPRESSED, PACKED)[form], body, f"ew/v1/{device}/acks", name, sent_at)
+    return ForeignMessage(
+        (PLAIN, COMPRESSED, PACKED)[form], body, f"ew/v1/{device}/acks", name, sent_at
+    )
 
 
 def inflate(payload: bytes, content_type: str | None) -> bytes:
@@ -85,12 +101,21 @@ def parse(text: bytes) -> ForeignFrame:
     numbers = (found["epoch"], found["frame"], found["seq"])
     assert all(type(number) is int and number > 0 for number in numbers), numbers
     gap = found.get("gap")
-    assert set(found) <= {"epoch", "frame", "first_frame", "seq", "t", "fields", "gap"}, found.keys()
+    assert set(found) <= {"epoch", "frame", "first_frame", "seq", "t", "fields", "gap"}, (
+        found.keys()
+    )
     t, fields = found.get("t", []), found.get("fields", {})
     assert (gap is None) is ("t" in found), "columns or a gap, and not both"
     assert all(len(column) == len(t) for column in fields.values()), "columns of different lengths"
     first = found.get("first_frame", found["frame"])
-    return ForeignFrame(*numbers[:2], first, numbers[2], t, fields, None if gap is None else ForeignGap(gap["reason"], gap["count"]))
+    return ForeignFrame(
+        *numbers[:2],
+        first,
+        numbers[2],
+        t,
+        fields,
+        None if gap is None else ForeignGap(gap["reason"], gap["count"]),
+    )
 
 
 def _no_constant(name: str) -> None:
@@ -99,7 +124,9 @@ def _no_constant(name: str) -> None:
 
 @cache
 def _dictionary() -> bytes:
-    found = re.search(r"<!-- generated: names -->\n```text\n(.*?)```", PROTOCOL.read_text("utf-8"), re.DOTALL)
+    found = re.search(
+        r"<!-- generated: names -->\n```text\n(.*?)```", PROTOCOL.read_text("utf-8"), re.DOTALL
+    )
     assert found is not None
     return found[1].replace("\n", "").encode()
 
@@ -155,14 +182,25 @@ class _Bytes:
         numbers = self.integers(count)
         if form < 16:
             return numbers if digits == 0 else [number / 10**digits for number in numbers]
-        return [number // 10**digits if number % 10**digits == 0 else number / 10**digits for number in numbers]
+        return [
+            number // 10**digits if number % 10**digits == 0 else number / 10**digits
+            for number in numbers
+        ]
 
 
 def _unpacked(payload: bytes) -> dict[str, Any]:
     bits = _Bytes(payload)
-    form, epoch, frame, seq, count = bits.take(1)[0], bits.number(), bits.number(), bits.number(), bits.number()
+    form, epoch, frame, seq, count = (
+        bits.take(1)[0],
+        bits.number(),
+        bits.number(),
+        bits.number(),
+        bits.number(),
+    )
     assert form == 2
-    names = zlib.decompressobj(-15, zdict=_dictionary()).decompress(bits.take(bits.number())).decode()
+    names = (
+        zlib.decompressobj(-15, zdict=_dictionary()).decompress(bits.take(bits.number())).decode()
+    )
     t = bits.integers(count)
     fields = {name: bits.column(count) for name in names.split(",") if name}
     assert bits.at == len(payload)

@@ -1,4 +1,6 @@
-"""A broker that does what a real one rarely does: confirms nothing, takes QoS 0 only, disconnects, answers any reason code."""
+"""A broker that does what a real one rarely does: confirms nothing, takes QoS 0 only, disconnects,
+answers any reason code.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Answer: TypeAlias = mqtt5.PubAckReasonCode | mqtt5.DisconnectReasonCode | None
 
 @dataclass
 class OddBroker:
-    """Broker and cloud in one: what it confirms with success, the cloud acknowledges, if `acknowledges`."""
+    """Broker and cloud in one: what it confirms with success, the cloud acknowledges, if
+    `acknowledges`.
+    """
 
     answer: Callable[[mqtt5.PublishPacket], Answer] = lambda _: mqtt5.PubAckReasonCode.SUCCESS
     connack: dict[str, Any] = field(default_factory=dict)
@@ -38,7 +42,9 @@ class OddBroker:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     transports: set[asyncio.Transport] = field(default_factory=set)
 
-    async def until(self, condition: Callable[[], object], *, timeout_s: float = PATIENCE_S) -> None:
+    async def until(
+        self, condition: Callable[[], object], *, timeout_s: float = PATIENCE_S
+    ) -> None:
         """Wait for a condition over what came."""
         async with asyncio.timeout(timeout_s):
             while not condition():
@@ -48,7 +54,8 @@ class OddBroker:
     def send(self, topic: str, payload: bytes, packet_id: int, *, expires_s: int = 60) -> None:
         """Publish to whoever is connected, with QoS 1."""
         packet = mqtt5.PublishPacket(
-            topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id, message_expiry_interval=expires_s
+            topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id,
+            message_expiry_interval=expires_s
         )  # fmt: skip
         for transport in self.transports:
             transport.write(packet.write())
@@ -85,12 +92,20 @@ class _Connection(asyncio.Protocol):
             case mqtt5.ConnectPacket():
                 broker.connects.append(packet)
                 if broker.refuses_will_qos and packet.will is not None and int(packet.will.qos) > 0:
-                    self._write(mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.QUALITY_NOT_SUPPORTED))
+                    self._write(
+                        mqtt5.ConnAckPacket(
+                            reason_code=mqtt5.ConnAckReasonCode.QUALITY_NOT_SUPPORTED
+                        )
+                    )
                     self._transport.close()
                 else:
                     self._write(mqtt5.ConnAckPacket(**broker.connack))
             case mqtt5.SubscribePacket():
-                granted = [] if len(broker.connects) <= broker.empty_subacks else [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_MOST_ONCE]
+                granted = (
+                    []
+                    if len(broker.connects) <= broker.empty_subacks
+                    else [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_MOST_ONCE]
+                )
                 self._write(mqtt5.SubAckPacket(packet.packet_id, granted))
             case mqtt5.PingReqPacket():
                 broker.pings += 1
@@ -112,9 +127,15 @@ class _Connection(asyncio.Protocol):
         if packet.packet_id is not None:
             self._write(mqtt5.PubAckPacket(packet.packet_id, reason_code=says))
         message = opened(packet)
-        if says == mqtt5.PubAckReasonCode.SUCCESS and self._broker.acknowledges and message.response_topic is not None:
+        if (
+            says == mqtt5.PubAckReasonCode.SUCCESS
+            and self._broker.acknowledges
+            and message.response_topic is not None
+        ):
             self._offset += 1
-            for payload in joined([(message.correlation_data or b"", Ack(AckToken(0, self._offset)))]):
+            for payload in joined(
+                [(message.correlation_data or b"", Ack(AckToken(0, self._offset)))]
+            ):
                 self._write(mqtt5.PublishPacket(message.response_topic, payload))
 
     def _write(self, packet: Any) -> None:
@@ -125,7 +146,9 @@ class _Connection(asyncio.Protocol):
 async def odd_broker(**how: Any) -> AsyncIterator[OddBroker]:
     """A running one, on a free port."""
     broker = OddBroker(**how)
-    server = await asyncio.get_running_loop().create_server(lambda: _Connection(broker), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _Connection(broker), "127.0.0.1", 0
+    )
     broker.port = server.sockets[0].getsockname()[1]
     try:
         yield broker

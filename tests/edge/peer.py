@@ -1,4 +1,6 @@
-"""A tiny cloud for the agent's tests: takes every up message, keeps it, and acknowledges it as a bridge would, when it is told to."""
+"""A tiny cloud for the agent's tests: takes every up message, keeps it, and acknowledges it as a
+bridge would, when it is told to.
+"""
 
 from __future__ import annotations
 
@@ -39,37 +41,61 @@ class Taken:
 
 @dataclass
 class Kept:
-    """What a sequencer would have made of the messages: each frame once, in order, per (device, epoch, stream)."""
+    """What a sequencer would have made of the messages: each frame once, in order, per (device,
+    epoch, stream).
+    """
 
-    frames: dict[tuple[str, int, str], dict[int, ForeignFrame]] = field(default_factory=lambda: defaultdict(dict))
+    frames: dict[tuple[str, int, str], dict[int, ForeignFrame]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
 
     def add(self, taken: Taken) -> None:
         """Keep a frame the first time it comes; a later one of its number must be the same."""
         found = taken.frame
         of = self.frames[taken.device, found.epoch, taken.stream]
-        assert of.setdefault(found.frame, found) == found, f"frame {found.frame} came with two contents"
+        assert of.setdefault(found.frame, found) == found, (
+            f"frame {found.frame} came with two contents"
+        )
 
     def readings(self, device: str, stream: str) -> list[dict[str, object]]:
         """All readings in order; asserts that frames and seqs have no holes."""
         rows: list[dict[str, object]] = []
-        for (_, epoch, _), of in sorted(item for item in self.frames.items() if item[0][0] == device and item[0][2] == stream):
-            assert sorted(of) == list(range(1, len(of) + 1)), f"frames of epoch {epoch} have holes: {sorted(of)[:20]}"
+        for (_, epoch, _), of in sorted(
+            item for item in self.frames.items() if item[0][0] == device and item[0][2] == stream
+        ):
+            assert sorted(of) == list(range(1, len(of) + 1)), (
+                f"frames of epoch {epoch} have holes: {sorted(of)[:20]}"
+            )
             seq = 1
             for number in sorted(of):
                 each = of[number]
                 assert each.seq == seq, f"frame {number}: seq {each.seq}, expected {seq}"
                 seq += each.gap.count if each.gap else len(each.t)
-                rows += [{name: column[i] for name, column in each.fields.items()} for i in range(len(each.t))]
+                rows += [
+                    {name: column[i] for name, column in each.fields.items()}
+                    for i in range(len(each.t))
+                ]
         return rows
 
     def gaps(self, device: str, stream: str) -> list[tuple[str, int]]:
         """(reason, count) of the gap frames in order."""
-        of = [item for key, item in sorted(self.frames.items()) if key[0] == device and key[2] == stream]
-        return [(each.gap.reason, each.gap.count) for numbered in of for _, each in sorted(numbered.items()) if each.gap]
+        of = [
+            item
+            for key, item in sorted(self.frames.items())
+            if key[0] == device and key[2] == stream
+        ]
+        return [
+            (each.gap.reason, each.gap.count)
+            for numbered in of
+            for _, each in sorted(numbered.items())
+            if each.gap
+        ]
 
 
 class Peer(asyncio.Protocol):
-    """The peer. `answer` decides what is answered to a message: an Ack, Later, or None for silence."""
+    """The peer. `answer` decides what is answered to a message: an Ack, Later, or None for
+    silence.
+    """
 
     def __init__(
         self,
@@ -100,7 +126,11 @@ class Peer(asyncio.Protocol):
         return Ack(AckToken(0, self._offset))
 
     async def __aenter__(self) -> Peer:
-        where = {"host": "127.0.0.1", "port": self.port} if self._connection is None else {"sock": self._connection}
+        where = (
+            {"host": "127.0.0.1", "port": self.port}
+            if self._connection is None
+            else {"sock": self._connection}
+        )
         await asyncio.get_running_loop().create_connection(lambda: self, **where)  # type: ignore[arg-type]
         await asyncio.wait_for(self._ready.wait(), 10)
         return self
@@ -110,7 +140,9 @@ class Peer(asyncio.Protocol):
         self._transport.close()
         await asyncio.wait_for(self.closed.wait(), 10)
 
-    async def until(self, condition: Callable[[], object], *, timeout_s: float = PATIENCE_S) -> None:
+    async def until(
+        self, condition: Callable[[], object], *, timeout_s: float = PATIENCE_S
+    ) -> None:
         """Wait for a condition over what came."""
         async with asyncio.timeout(timeout_s):
             while not condition():
@@ -129,8 +161,20 @@ class Peer(asyncio.Protocol):
         for packet in self._reader.feed(data):
             match packet:
                 case mqtt5.ConnAckPacket():
-                    filters = [topics.UP_FILTER, topics.STATUS_FILTER] if self._subscribe else [topics.STATUS_FILTER]
-                    self._write(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(name, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for name in filters]))
+                    filters = (
+                        [topics.UP_FILTER, topics.STATUS_FILTER]
+                        if self._subscribe
+                        else [topics.STATUS_FILTER]
+                    )
+                    self._write(
+                        mqtt5.SubscribePacket(
+                            1,
+                            [
+                                mqtt5.TopicFilter(name, max_qos=mqtt5.QoS.AT_LEAST_ONCE)
+                                for name in filters
+                            ],
+                        )
+                    )
                 case mqtt5.SubAckPacket():
                     self._ready.set()
                 case mqtt5.PublishPacket():
@@ -158,8 +202,18 @@ class Peer(asyncio.Protocol):
             for payload in joined([(message.correlation_data or b"", ack)]):
                 self._write(mqtt5.PublishPacket(message.response_topic, payload))
         else:
-            self._write(mqtt5.PublishPacket(message.response_topic, ack.encode(), correlation_data=message.correlation_data))
+            self._write(
+                mqtt5.PublishPacket(
+                    message.response_topic, ack.encode(), correlation_data=message.correlation_data
+                )
+            )
 
-    def _write(self, packet: mqtt5.ConnectPacket | mqtt5.SubscribePacket | mqtt5.PubAckPacket | mqtt5.PublishPacket) -> None:
+    def _write(
+        self,
+        packet: mqtt5.ConnectPacket
+        | mqtt5.SubscribePacket
+        | mqtt5.PubAckPacket
+        | mqtt5.PublishPacket,
+    ) -> None:
         assert self._transport is not None
         self._transport.write(packet.write())

@@ -34,7 +34,9 @@ class Running:
             on_frames=lambda frames: self.uplink.hand_over(frames),
         )
         status = DeviceStatus(device=config.device, state=DeviceState.ONLINE)
-        self.uplink = Uplink(config, self.events, clock=SystemClock(), rng=random.Random(1), status=lambda: status)
+        self.uplink = Uplink(
+            config, self.events, clock=SystemClock(), rng=random.Random(1), status=lambda: status
+        )
         self.log = self.events.stream("speed")
 
     async def put(self, numbers: range) -> None:
@@ -44,9 +46,20 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    directory: Path, port: int, device: str, *, mqtt: BrokerConfig | None = None, fallback: tuple[BrokerConfig, ...] = (), **uplink: float
+    directory: Path,
+    port: int,
+    device: str,
+    *,
+    mqtt: BrokerConfig | None = None,
+    fallback: tuple[BrokerConfig, ...] = (),
+    **uplink: float,
 ) -> AsyncIterator[Running]:
-    settings = {"frame_readings_max": 10, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "drain_s": 2.0} | uplink
+    settings = {
+        "frame_readings_max": 10,
+        "backoff_min_s": 0.05,
+        "backoff_max_s": 0.2,
+        "drain_s": 2.0,
+    } | uplink
     config = AgentConfig(
         device=device,
         data_dir=directory,

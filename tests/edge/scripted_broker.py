@@ -22,7 +22,9 @@ class Broker:
 
     def send(self, *packets: object) -> None:
         """Packets, or bytes as they are; one write."""
-        self._writer.write(b"".join(each if isinstance(each, bytes) else each.write() for each in packets))  # type: ignore[attr-defined]
+        self._writer.write(
+            b"".join(each if isinstance(each, bytes) else each.write() for each in packets)
+        )  # type: ignore[attr-defined]
 
     async def hears(self, kind: type, count: int = 1) -> list[object]:
         """Until so many of a kind came."""

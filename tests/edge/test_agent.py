@@ -20,17 +20,31 @@ from edgewake.edge.status import read_log
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
-from tests.services import PATIENCE_S, Mosquitto, Process, free_ports, part, run_mosquitto, wait_until
+from tests.services import (
+    PATIENCE_S,
+    Mosquitto,
+    Process,
+    free_ports,
+    part,
+    run_mosquitto,
+    wait_until,
+)
 
 READY = '"event":"part.ready"'
 RESIDENT_MIB_MAX = 34
 """Against something heavy that is imported by mistake."""
 
 
-def config(directory: Path, port: int, device: str, sources: str = "", *, status_interval_s: float = 0.2) -> Path:
+def config(
+    directory: Path, port: int, device: str, sources: str = "", *, status_interval_s: float = 0.2
+) -> Path:
     path = directory / "agent.toml"
     uplink = f"[uplink]\nstatus_interval_s = {status_interval_s}\n"
-    path.write_text(f'device = "{device}"\ndata_dir = "{directory}/data"\n[mqtt]\nport = {port}\n{uplink}{sources}', "utf-8")
+    path.write_text(
+        f'device = "{device}"\ndata_dir = "{directory}/data"\n[mqtt]\nport = '
+        f"{port}\n{uplink}{sources}",
+        "utf-8",
+    )
     return path
 
 
@@ -40,7 +54,10 @@ STDIN = '[[source]]\ntype = "json_lines"\nstream = "lines"\n'
 
 def edgewake(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "edgewake.deploy.cli", "agent", *arguments], capture_output=True, text=True, timeout=PATIENCE_S
+        [sys.executable, "-m", "edgewake.deploy.cli", "agent", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
 
 
@@ -49,7 +66,9 @@ def resident_mib(pid: int) -> float:
     return pages * 4096 / (1 << 20)
 
 
-async def test_an_agent_measures_sends_says_how_it_is_and_stops_when_asked(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_an_agent_measures_sends_says_how_it_is_and_stops_when_asked(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     path = config(tmp_path, mosquitto.port, "agent-1", HOST.format(stream="agent_1"))
     async with Peer(mosquitto.port) as peer:
         with part("agent", path, tmp_path / "out") as agent:
@@ -57,7 +76,11 @@ async def test_an_agent_measures_sends_says_how_it_is_and_stops_when_asked(tmp_p
             await peer.until(lambda: len(peer.kept.readings("agent-1", "agent_1")) >= 20)
             assert resident_mib(agent.pid) <= RESIDENT_MIB_MAX
             said = json_of(edgewake("status", "--config", path, "--json").stdout)
-            assert (said["running"], said["connection"], said["device"]) == (True, "streaming", "agent-1")
+            assert (said["running"], said["connection"], said["device"]) == (
+                True,
+                "streaming",
+                "agent-1",
+            )
             table = edgewake("status", "--config", path).stdout
             assert f"running, pid {agent.pid}" in table
             assert agent.stop() == 0
@@ -67,7 +90,9 @@ async def test_an_agent_measures_sends_says_how_it_is_and_stops_when_asked(tmp_p
 
 
 def test_its_status_knows_at_once_whether_it_is_connected(tmp_path: Path) -> None:
-    """Otherwise it is written every `status_interval_s`: here it would be old for longer than the test waits."""
+    """Otherwise it is written every `status_interval_s`: here it would be old for longer than the
+    test waits.
+    """
     with run_mosquitto(tmp_path / "mosquitto") as broker:
         path = config(tmp_path, broker.port, "agent-6", status_interval_s=10 * PATIENCE_S)
 
@@ -78,18 +103,26 @@ def test_its_status_knows_at_once_whether_it_is_connected(tmp_path: Path) -> Non
             agent.wait_for(READY)
             wait_until(lambda: connection() == "streaming", "its status has the connection")
             broker.process.kill()
-            wait_until(lambda: connection() != "streaming", "its status has the end of the connection")
+            wait_until(
+                lambda: connection() != "streaming", "its status has the end of the connection"
+            )
             assert agent.stop() == 0
 
 
-async def test_a_killed_agent_goes_on_with_what_it_had_accepted(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    """kill -9 while the cloud is silent; after the restart everything arrives, numbered without holes."""
+async def test_a_killed_agent_goes_on_with_what_it_had_accepted(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """kill -9 while the cloud is silent; after the restart everything arrives, numbered without
+    holes.
+    """
     path = config(tmp_path, mosquitto.port, "agent-2", HOST.format(stream="agent_2"))
     async with Peer(mosquitto.port, answer=lambda _taken: None) as peer:
         agent = part("agent", path, tmp_path / "out").start()
         await peer.until(lambda: len(peer.taken) >= 20)
         agent.kill()
-        waiting = json_of(edgewake("status", "--config", path, "--json").stdout)["log"]["backlog_readings"]  # type: ignore[index]
+        waiting = json_of(edgewake("status", "--config", path, "--json").stdout)["log"][
+            "backlog_readings"
+        ]  # type: ignore[index]
         assert waiting >= 20
         assert '"kind":"frame"' in edgewake("log", "--config", path).stdout
         sent = [taken.message.body for taken in peer.taken]
@@ -99,16 +132,22 @@ async def test_a_killed_agent_goes_on_with_what_it_had_accepted(tmp_path: Path, 
         assert [taken.message.body for taken in peer.taken][: len(sent)] == sent
 
 
-async def test_json_lines_on_standard_input_are_a_source(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_json_lines_on_standard_input_are_a_source(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     path = config(tmp_path, mosquitto.port, "agent-3", STDIN)
     async with Peer(mosquitto.port) as peer:
         agent = subprocess.Popen(
-            [sys.executable, "-m", "edgewake.deploy.cli", "agent", "--config", path], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "edgewake.deploy.cli", "agent", "--config", path],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         assert agent.stdin is not None
         agent.stdin.write(b'{"n": 1}\nbad\n{"n": 2}\n')
         agent.stdin.flush()
-        await peer.until(lambda: [row["n"] for row in peer.kept.readings("agent-3", "lines")] == [1, 2])
+        await peer.until(
+            lambda: [row["n"] for row in peer.kept.readings("agent-3", "lines")] == [1, 2]
+        )
         agent.stdin.close()
         agent.terminate()
         assert agent.wait(PATIENCE_S) == 0
@@ -130,12 +169,16 @@ def test_without_a_broker_it_accepts_and_waits(tmp_path: Path) -> None:
         assert agent.is_running()
 
 
-async def test_sources_that_fail_or_block_harm_neither_the_others_nor_the_stop(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_sources_that_fail_or_block_harm_neither_the_others_nor_the_stop(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     """A FIFO that nobody writes to, and a disk that is not there, beside a healthy source."""
     os.mkfifo(tmp_path / "in.fifo")
     sources = (
         f'[[source]]\ntype = "file_tail"\nstream = "fifo"\npath = "{tmp_path}/in.fifo"\n'
-        + HOST.format(stream="usb").replace("interval_s", 'disk_path = "/mnt/not-there"\ninterval_s')
+        + HOST.format(stream="usb").replace(
+            "interval_s", 'disk_path = "/mnt/not-there"\ninterval_s'
+        )
         + HOST.format(stream="agent_5")
     )
     path = config(tmp_path, mosquitto.port, "agent-5", sources)
@@ -151,7 +194,9 @@ async def test_sources_that_fail_or_block_harm_neither_the_others_nor_the_stop(t
 
 
 def test_a_stop_while_connecting_is_obeyed_at_once(tmp_path: Path) -> None:
-    """A broker that takes the connection and says nothing: the answer would be awaited for ten seconds."""
+    """A broker that takes the connection and says nothing: the answer would be awaited for ten
+    seconds.
+    """
     with socket.create_server(("127.0.0.1", 0)) as silent:
         path = config(tmp_path, silent.getsockname()[1], "agent-6")
         with part("agent", path, tmp_path / "out") as agent:
@@ -165,7 +210,9 @@ def test_a_stop_while_connecting_is_obeyed_at_once(tmp_path: Path) -> None:
 
 
 def _seconds_between(output: str, first: str, second: str) -> float:
-    times: dict[object, int] = {line["event"]: line["time"] for line in map(json_of, output.splitlines()) if "event" in line}  # type: ignore[misc]
+    times: dict[object, int] = {
+        line["event"]: line["time"] for line in map(json_of, output.splitlines()) if "event" in line
+    }  # type: ignore[misc]
     return (times[second] - times[first]) / 1000
 
 
@@ -178,7 +225,9 @@ def _seconds_between(output: str, first: str, second: str) -> float:
     ],
 )
 @pytest.mark.parametrize("command", [[], ["check"], ["status"], ["log"]])
-def test_a_wrong_configuration_ends_in_one_sentence_and_exit_2(tmp_path: Path, text: str, says: str, command: list[str]) -> None:
+def test_a_wrong_configuration_ends_in_one_sentence_and_exit_2(
+    tmp_path: Path, text: str, says: str, command: list[str]
+) -> None:
     path = tmp_path / "agent.toml"
     path.write_text(text)
     done = CliRunner().invoke(agent_command, [*command, "--config", str(path)])
@@ -202,7 +251,9 @@ def test_status_of_an_agent_that_never_ran_says_so(tmp_path: Path) -> None:
 def test_status_of_an_agent_that_is_just_making_its_log_says_so(tmp_path: Path) -> None:
     """It has tables before it has an epoch; who asked in between was told of a NoneType."""
     open_for_writing(tmp_path / LOG_NAME).close()
-    with pytest.raises(LocalError, match="no epoch yet; an agent that is just starting writes it, ask again"):
+    with pytest.raises(
+        LocalError, match="no epoch yet; an agent that is just starting writes it, ask again"
+    ):
         read_log(tmp_path, now_ms=0)
 
 
@@ -221,13 +272,26 @@ def test_a_log_that_is_no_database_is_set_aside_and_the_agent_measures_on(tmp_pa
     (tmp_path / "data" / "events.db").write_bytes(b"this is not SQLite " * 100)
     with part("agent", path, tmp_path / "out") as agent:
         agent.wait_for(READY)
-        wait_until(lambda: read_log(tmp_path / "data", now_ms=0)["backlog_readings"] >= 3, "it measures")
+        wait_until(
+            lambda: read_log(tmp_path / "data", now_ms=0)["backlog_readings"] >= 3, "it measures"
+        )
         assert agent.stop() == 0
     assert (tmp_path / "data" / "events.db.foreign-1").read_bytes() == b"this is not SQLite " * 100
 
 
 UV = Path(sys.executable).with_name("uv")
-FOREIGN = ("pyspark", "confluent_kafka", "fastapi", "starlette", "uvicorn", "sqlite_utils", "httpx", "pandas", "numpy", "edgewake.cloud")
+FOREIGN = (
+    "pyspark",
+    "confluent_kafka",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "sqlite_utils",
+    "httpx",
+    "pandas",
+    "numpy",
+    "edgewake.cloud",
+)
 START_ONLY = (
     "annotated_types",
     "click",
@@ -255,40 +319,81 @@ RARELY = (
     "edgewake.edge.program",
     "edgewake.edge.sketches.kinds",
 )
-"""What an agent without settings from the cloud, chains, rules, actions and sketches has no use for."""
+"""What an agent without settings from the cloud, chains, rules, actions and sketches has no use
+for."""
 
 
 def test_what_runs_has_nothing_of_what_only_its_start_needs() -> None:
     code = (
-        "import sys, edgewake.edge.run, edgewake.edge.sources.host_metrics, edgewake.edge.sources.json_lines\n"
+        "import sys, edgewake.edge.run, edgewake.edge.sources.host_metrics, "
+        "edgewake.edge.sources.json_lines\n"
         f"print(sorted(set(sys.modules) & set({START_ONLY + RARELY!r})))"
     )
-    assert all(find_spec(name) for name in START_ONLY + RARELY), "control: these are the names of modules"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert all(find_spec(name) for name in START_ONLY + RARELY), (
+        "control: these are the names of modules"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_running_it_imports_nothing_of_the_cloud() -> None:
     code = (
-        "import sys\nfrom edgewake.edge import agent, status\nfrom edgewake.edge.commands import cli\n"
-        "from edgewake.edge.sources import file_tail, host_metrics, json_lines\n"
-        f"print(sorted(set(sys.modules) & set({FOREIGN!r})))"
+        "import sys\nfrom edgewake.edge import agent, status\nfrom edgewake.edge.commands import "
+        "cli\nfrom edgewake.edge.sources import file_tail, host_metrics, "
+        f"json_lines\nprint(sorted(set(sys.modules) & set({FOREIGN!r})))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
-async def test_edgewake_edge_alone_installs_and_runs_in_a_fresh_environment(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    """The wheel with its `edge` extra only: no Spark, no Kafka, no web framework, and an agent that sends."""
-    subprocess.run([UV, "build", "--wheel", "--out-dir", tmp_path / "dist"], check=True, capture_output=True)
+async def test_edgewake_edge_alone_installs_and_runs_in_a_fresh_environment(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """The wheel with its `edge` extra only: no Spark, no Kafka, no web framework, and an agent that
+    sends.
+    """
+    subprocess.run(
+        [UV, "build", "--wheel", "--out-dir", tmp_path / "dist"], check=True, capture_output=True
+    )
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([UV, "venv", "--python", sys.executable, tmp_path / "venv"], check=True, capture_output=True)
     subprocess.run(
-        [UV, "pip", "install", "--compile-bytecode", "--python", python, f"edgewake[edge] @ file://{wheel}"],
+        [UV, "venv", "--python", sys.executable, tmp_path / "venv"], check=True, capture_output=True
+    )
+    subprocess.run(
+        [
+            UV,
+            "pip",
+            "install",
+            "--compile-bytecode",
+            "--python",
+            python,
+            f"edgewake[edge] @ file://{wheel}",
+        ],
         check=True,
         capture_output=True,
     )
-    installed = subprocess.run([UV, "pip", "list", "--python", python], check=True, capture_output=True, text=True).stdout
-    for name in ("pyspark", "confluent-kafka", "fastapi", "starlette", "uvicorn", "httpx", "aiomqtt", "paho-mqtt"):
+    installed = subprocess.run(
+        [UV, "pip", "list", "--python", python], check=True, capture_output=True, text=True
+    ).stdout
+    for name in (
+        "pyspark",
+        "confluent-kafka",
+        "fastapi",
+        "starlette",
+        "uvicorn",
+        "httpx",
+        "aiomqtt",
+        "paho-mqtt",
+    ):
         assert name not in installed
     path = config(tmp_path, mosquitto.port, "agent-5", HOST.format(stream="agent_5"))
     command = [str(python.with_name("edgewake")), "agent", "--config", str(path)]
@@ -298,7 +403,11 @@ async def test_edgewake_edge_alone_installs_and_runs_in_a_fresh_environment(tmp_
             await peer.until(lambda: len(peer.kept.readings("agent-5", "agent_5")) >= 10)
             assert resident_mib(agent.pid) <= RESIDENT_MIB_MAX
             said = subprocess.run(
-                [*command[:2], "status", "--config", path], capture_output=True, text=True, check=True, cwd=tmp_path
+                [*command[:2], "status", "--config", path],
+                capture_output=True,
+                text=True,
+                check=True,
+                cwd=tmp_path,
             ).stdout
             assert "streaming" in said
             assert agent.stop() == 0

@@ -1,4 +1,6 @@
-"""Many objects at once: what is taken, refused, counted and said is to the reading what it is one by one."""
+"""Many objects at once: what is taken, refused, counted and said is to the reading what it is one
+by one.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ from edgewake.protocol.frame import READING_BYTES_MAX, STRING_CHARS_MAX, TIME_MS
 from tests.edge.test_intake import NOW_MS, TEXTS, VALUES, Memory, intake
 
 ODD: tuple[Any, ...] = (
-    float("nan"), float("inf"), -float("inf"), 1.7e308, -0.0, 2**63, 2**64, 2**64 - 1, -(2**63) - 1, 10**400, True, None, "\x00", "ä\ud800",
-    "x" * STRING_CHARS_MAX, "x" * (STRING_CHARS_MAX + 1), {}, {"x": 1}, [1], object(), TIME_MS_MAX, TIME_MS_MAX + 1, -1, 1.0,
+    float("nan"), float("inf"), -float("inf"), 1.7e308, -0.0, 2**63, 2**64, 2**64 - 1, -(2**63) - 1,
+    10**400, True, None, "\x00", "ä\ud800",
+    "x" * STRING_CHARS_MAX, "x" * (STRING_CHARS_MAX + 1), {}, {"x": 1}, [1], object(), TIME_MS_MAX,
+    TIME_MS_MAX + 1, -1, 1.0,
 )  # fmt: skip
 COLUMNS = (
     st.integers(-(2**63), 2**64 - 1) | st.none(),
@@ -36,12 +40,22 @@ COLUMNS = (
 @st.composite
 def bodies(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Objects that are alike, but for a few."""
-    columns = {name: draw(st.sampled_from(COLUMNS)) for name in draw(st.sets(st.sampled_from(["a", "b", "c", "d"]), min_size=1))}
+    columns = {
+        name: draw(st.sampled_from(COLUMNS))
+        for name in draw(st.sets(st.sampled_from(["a", "b", "c", "d"]), min_size=1))
+    }
     if draw(st.booleans()):
         columns["t"] = st.integers(0, TIME_MS_MAX)
-    found = draw(st.lists(st.fixed_dictionaries(columns), min_size=BUNDLE_MIN - 1, max_size=BUNDLE_MIN + 4))
+    found = draw(
+        st.lists(st.fixed_dictionaries(columns), min_size=BUNDLE_MIN - 1, max_size=BUNDLE_MIN + 4)
+    )
     for at in draw(st.lists(st.integers(0, len(found) - 1), max_size=2)):
-        found[at] = {**found[at], draw(st.sampled_from([*columns, "t", "e", "c d"])): draw(st.sampled_from(ODD) | VALUES | TEXTS)}
+        found[at] = {
+            **found[at],
+            draw(st.sampled_from([*columns, "t", "e", "c d"])): draw(
+                st.sampled_from(ODD) | VALUES | TEXTS
+            ),
+        }
         if draw(st.booleans()):
             del found[at][draw(st.sampled_from([*found[at]]))]
     return found
@@ -49,13 +63,18 @@ def bodies(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 def exactly(readings: Any) -> list[tuple[Any, list[tuple[str, type, str]]]]:
     """Readings with their types and in full: 1, 1.0 and True are equal."""
-    return [(t, [(name, type(value), repr(value)) for name, value in sorted(fields.items())]) for t, fields in readings]
+    return [
+        (t, [(name, type(value), repr(value)) for name, value in sorted(fields.items())])
+        for t, fields in readings
+    ]
 
 
 def check_both(found: list[dict[str, Any]]) -> None:
     at_once, one_by_one = Memory(), Memory()
     many, one = intake(at_once), intake(one_by_one)
-    assert exactly(many.check_all(found)) == exactly(reading for body in found if (reading := one.check(body)) is not None)
+    assert exactly(many.check_all(found)) == exactly(
+        reading for body in found if (reading := one.check(body)) is not None
+    )
     assert (many.refused, at_once.lost) == (one.refused, one_by_one.lost)
 
 
@@ -78,7 +97,9 @@ def test_many_lines_are_what_they_are_one_by_one(found: list[dict[str, Any]]) ->
     """NaN and numbers past 64 bits as orjson writes them, or the line is no JSON at all."""
     lines = [_line(body) for body in found]
     many, one = intake(), intake()
-    assert exactly(many.check_lines(lines)) == exactly(reading for line in lines if (reading := one.check_line(line)) is not None)
+    assert exactly(many.check_lines(lines)) == exactly(
+        reading for line in lines if (reading := one.check_line(line)) is not None
+    )
     assert many.refused == one.refused
 
 
@@ -90,7 +111,10 @@ def _line(body: dict[str, Any]) -> bytes:
 
 
 def alike(**fields: Any) -> list[dict[str, Any]]:
-    return [{"t": NOW_MS + n, "n": n, "speed": n * 0.5, "name": f"line {n}", **fields} for n in range(20)]
+    return [
+        {"t": NOW_MS + n, "n": n, "speed": n * 0.5, "name": f"line {n}", **fields}
+        for n in range(20)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +122,11 @@ def alike(**fields: Any) -> list[dict[str, Any]]:
     [
         alike(),
         alike(on=True, none=None, rest=2**64 - 1),
-        [{name: body[name] for name in (names if n % 2 else reversed(names))} for n, body in enumerate(alike()) if (names := [*body])],
+        [
+            {name: body[name] for name in (names if n % 2 else reversed(names))}
+            for n, body in enumerate(alike())
+            if (names := [*body])
+        ],
         [{"v": n} for n in range(20)],
         [*alike(v=None)[:10], *alike(v=2.5)[:10]],
     ],
@@ -110,7 +138,9 @@ def test_objects_that_are_alike_are_a_bundle(found: list[dict[str, Any]]) -> Non
 
 
 def test_one_clock_for_a_bundle_without_times() -> None:
-    readings = Intake("test", Memory(), Policy.BLOCK, FakeClock(TIME_MS_MAX + 5)).check_all([{"v": n} for n in range(20)])
+    readings = Intake("test", Memory(), Policy.BLOCK, FakeClock(TIME_MS_MAX + 5)).check_all(
+        [{"v": n} for n in range(20)]
+    )
     assert [t for t, _ in readings] == [TIME_MS_MAX] * 20
 
 
@@ -128,6 +158,8 @@ async def test_a_document_is_taken_in_slices_and_not_beyond_its_bound() -> None:
     items: list[Any] = [{"n": n} for n in range(ITEMS_MAX + 5)]
     items[700], items[2_000] = "odd", {"n": float("nan")}
     await one.put(await checked(one, items))
-    assert [fields["n"] for _, fields in sink.readings] == [n for n in range(ITEMS_MAX) if n not in (700, 2_000)]
+    assert [fields["n"] for _, fields in sink.readings] == [
+        n for n in range(ITEMS_MAX) if n not in (700, 2_000)
+    ]
     assert one.refused == Counter(shape=1, json=1, oversize=5)
     assert one.taken == ITEMS_MAX - 2

@@ -1,4 +1,6 @@
-"""Calls that may block: whoever waits gets an answer, whatever the call does, and who waits no more is forgotten."""
+"""Calls that may block: whoever waits gets an answer, whatever the call does, and who waits no more
+is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,14 @@ def raises(error: BaseException) -> Callable[[], Any]:
         pytest.param(raises(OSError("gone")), OSError, "gone", id="an error comes as it is"),
         pytest.param(nothing_left, RuntimeError, "StopIteration", id="an iterator that has ended"),
         pytest.param(lambda: sys.exit(3), RuntimeError, "SystemExit: 3", id="a driver that exits"),
-        pytest.param(raises(KeyboardInterrupt()), RuntimeError, "KeyboardInterrupt", id="an interrupt"),
+        pytest.param(
+            raises(KeyboardInterrupt()), RuntimeError, "KeyboardInterrupt", id="an interrupt"
+        ),
     ],
 )
-async def test_whoever_waits_hears_what_went_wrong(call: Callable[[], Any], kind: type[Exception], says: str) -> None:
+async def test_whoever_waits_hears_what_went_wrong(
+    call: Callable[[], Any], kind: type[Exception], says: str
+) -> None:
     async with asyncio.timeout(PATIENCE_S):
         with DaemonThread("test") as thread:
             with pytest.raises(kind, match=says):
@@ -79,7 +85,9 @@ async def test_a_single_call_has_a_thread_of_its_own() -> None:
         await in_daemon_thread(raises(OSError("gone")), name="single")
 
 
-async def test_what_nobody_waits_for_is_logged_and_the_thread_lives_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_nobody_waits_for_is_logged_and_the_thread_lives_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.ERROR), DaemonThread("test") as thread:
         thread.soon(raises(OSError("cannot be closed")))
         assert await asyncio.wait_for(thread.call(lambda: 5), PATIENCE_S) == 5

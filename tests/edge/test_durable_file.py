@@ -14,7 +14,9 @@ from edgewake.edge.durable_file import NEW_SUFFIX, check, replace, sync_director
 
 @pytest.mark.parametrize("before", [None, b"old", b"a much longer one than the new one"])
 @pytest.mark.parametrize("data", [b"", b"new", b"x" * 1_000_000])
-def test_it_is_the_new_one_for_its_owner_alone(tmp_path: Path, before: bytes | None, data: bytes) -> None:
+def test_it_is_the_new_one_for_its_owner_alone(
+    tmp_path: Path, before: bytes | None, data: bytes
+) -> None:
     path = tmp_path / "file.json"
     if before is not None:
         path.write_bytes(before)
@@ -26,7 +28,9 @@ def test_it_is_the_new_one_for_its_owner_alone(tmp_path: Path, before: bytes | N
 
 def test_what_a_crash_left_beside_it_is_written_over(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
-    (tmp_path / f"file.json{NEW_SUFFIX}").write_bytes(b"half of a longer one, from before the crash")
+    (tmp_path / f"file.json{NEW_SUFFIX}").write_bytes(
+        b"half of a longer one, from before the crash"
+    )
     replace(path, b"new")
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"new", [path])
 
@@ -51,7 +55,9 @@ def test_where_the_disk_fails_it_is_as_it_was_and_nothing_is_left_beside_it(
     assert (failed, path.read_bytes(), list(tmp_path.iterdir())) == ([call], b"old", [path])
 
 
-def test_the_bytes_are_durable_before_the_name_and_the_name_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_are_durable_before_the_name_and_the_name_before_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The order of the steps is all that makes it whole after a power cut."""
     path = tmp_path / "file.json"
     steps: list[tuple[str, str]] = []
@@ -70,7 +76,11 @@ def test_the_bytes_are_durable_before_the_name_and_the_name_before_it_returns(tm
     monkeypatch.setattr(durable_file.os, "fsync", fsync)
     monkeypatch.setattr(Path, "replace", rename)
     replace(path, b"new")
-    assert steps == [("fsync", "file.json.new"), ("rename", "file.json.new"), ("fsync", tmp_path.name)]
+    assert steps == [
+        ("fsync", "file.json.new"),
+        ("rename", "file.json.new"),
+        ("fsync", tmp_path.name),
+    ]
     assert sizes[0] == len(b"new"), "no byte is left in a buffer of ours"
 
 

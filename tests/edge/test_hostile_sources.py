@@ -65,35 +65,84 @@ class Acting:
 
 
 def supervised(
-    *acts: Callable[[], Any], clock: FakeClock | None = None, lasts_s: float = 0.0, policy: Policy | None = None
+    *acts: Callable[[], Any],
+    clock: FakeClock | None = None,
+    lasts_s: float = 0.0,
+    policy: Policy | None = None,
 ) -> tuple[Supervisor, list[Reading], Intake]:
     taken: list[Reading] = []
     clock = clock or FakeClock()
     intake = Intake("source", OneWaySink(taken.extend, lose), Policy.BLOCK, clock)
     backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1))
-    return Supervisor("source", lambda: Acting(clock, *acts, lasts_s=lasts_s), intake, clock, backoff, policy=policy), taken, intake
+    return (
+        Supervisor(
+            "source",
+            lambda: Acting(clock, *acts, lasts_s=lasts_s),
+            intake,
+            clock,
+            backoff,
+            policy=policy,
+        ),
+        taken,
+        intake,
+    )
 
 
 @pytest.mark.parametrize(
     ("act", "says"),
     [
-        pytest.param(raises(OSError("the stick is gone")), "OSError: the stick is gone", id="it fails"),
-        pytest.param(raises(Mute()), "Mute: it cannot be shown", id="its error cannot say what it is"),
-        pytest.param(raises(NotEvenThat()), "NotEvenThat: it cannot be shown", id="its error says what is not a text"),
-        pytest.param(raises(ValueError("caf\udce9")), "ValueError: caf\\udce9", id="its error is not UTF-8"),
-        pytest.param(exits, "RuntimeError: it asked the program to exit: 3", id="it asks the program to exit"),
-        pytest.param(raises(asyncio.CancelledError()), "RuntimeError: it cancelled itself", id="it cancels itself"),
-        pytest.param(raises(StopIteration()), "RuntimeError: coroutine raised StopIteration", id="it stops an iteration"),
-        pytest.param(raises(ExceptionGroup("two", [OSError(), ValueError()])), "ExceptionGroup: two (2 sub-exceptions)", id="two at once"),
-        pytest.param(raises(RecursionError("too deep")), "RecursionError: too deep", id="it goes round in circles"),
+        pytest.param(
+            raises(OSError("the stick is gone")), "OSError: the stick is gone", id="it fails"
+        ),
+        pytest.param(
+            raises(Mute()), "Mute: it cannot be shown", id="its error cannot say what it is"
+        ),
+        pytest.param(
+            raises(NotEvenThat()),
+            "NotEvenThat: it cannot be shown",
+            id="its error says what is not a text",
+        ),
+        pytest.param(
+            raises(ValueError("caf\udce9")), "ValueError: caf\\udce9", id="its error is not UTF-8"
+        ),
+        pytest.param(
+            exits, "RuntimeError: it asked the program to exit: 3", id="it asks the program to exit"
+        ),
+        pytest.param(
+            raises(asyncio.CancelledError()),
+            "RuntimeError: it cancelled itself",
+            id="it cancels itself",
+        ),
+        pytest.param(
+            raises(StopIteration()),
+            "RuntimeError: coroutine raised StopIteration",
+            id="it stops an iteration",
+        ),
+        pytest.param(
+            raises(ExceptionGroup("two", [OSError(), ValueError()])),
+            "ExceptionGroup: two (2 sub-exceptions)",
+            id="two at once",
+        ),
+        pytest.param(
+            raises(RecursionError("too deep")),
+            "RecursionError: too deep",
+            id="it goes round in circles",
+        ),
         pytest.param(raises(MemoryError()), "MemoryError: ", id="it wants too much"),
     ],
 )
-async def test_whatever_it_does_it_is_said_and_started_again(act: Callable[[], Any], says: str) -> None:
+async def test_whatever_it_does_it_is_said_and_started_again(
+    act: Callable[[], Any], says: str
+) -> None:
     one, taken, _ = supervised(act)
     async with asyncio.timeout(60):
         await one.run()
-    assert (one.state, one.failures, one.error, taken) == (SourceState.ENDED, 1, says, [(1, {"n": 1})])
+    assert (one.state, one.failures, one.error, taken) == (
+        SourceState.ENDED,
+        1,
+        says,
+        [(1, {"n": 1})],
+    )
     assert orjson.loads(orjson.dumps(one.counts()))["error"] == says, "the status can be written"
 
 
@@ -134,9 +183,13 @@ async def test_a_stop_is_no_failure_even_for_one_that_turns_it_into_one() -> Non
 
 
 @pytest.mark.parametrize(
-    ("lasts_s", "waits_grow"), [(SETTLED_S - 0.1, True), (SETTLED_S, False)], ids=["which fails too soon", "which lasted"]
+    ("lasts_s", "waits_grow"),
+    [(SETTLED_S - 0.1, True), (SETTLED_S, False)],
+    ids=["which fails too soon", "which lasted"],
 )
-async def test_each_life_that_lasted_is_forgiven_what_was_before(lasts_s: float, waits_grow: bool) -> None:
+async def test_each_life_that_lasted_is_forgiven_what_was_before(
+    lasts_s: float, waits_grow: bool
+) -> None:
     clock = FakeClock()
     failing = [raises(OSError("again"))] * 8
     one, _, _ = supervised(*failing, clock=clock, lasts_s=lasts_s)
@@ -148,9 +201,15 @@ async def test_each_life_that_lasted_is_forgiven_what_was_before(lasts_s: float,
 @pytest.mark.parametrize(
     ("asked_s", "least_s", "most_s"),
     [(0.0, 0.5, 1.0), (0.7, 0.7, 1.0), (30.0, 30.0, 30.0)],
-    ids=["nothing said: the back-off", "less than the back-off at most", "longer than the back-off"],
+    ids=[
+        "nothing said: the back-off",
+        "less than the back-off at most",
+        "longer than the back-off",
+    ],
 )
-async def test_the_other_side_may_ask_for_a_longer_wait_and_for_no_shorter_one(asked_s: float, least_s: float, most_s: float) -> None:
+async def test_the_other_side_may_ask_for_a_longer_wait_and_for_no_shorter_one(
+    asked_s: float, least_s: float, most_s: float
+) -> None:
     clock = FakeClock()
     one, _, _ = supervised(raises(Unavailable("503", retry_after_s=asked_s)), clock=clock)
     await one.run()
@@ -162,7 +221,9 @@ async def test_the_other_side_may_ask_for_a_longer_wait_and_for_no_shorter_one(a
     [(None, Policy.BLOCK), (Policy.DROP_NEWEST, Policy.DROP_NEWEST)],
     ids=["the source's own", "as the configuration says"],
 )
-async def test_the_policy_is_the_configurations_and_else_the_sources_own(said: Policy | None, used: Policy) -> None:
+async def test_the_policy_is_the_configurations_and_else_the_sources_own(
+    said: Policy | None, used: Policy
+) -> None:
     one, _, intake = supervised(policy=said)
     intake.policy = Policy.DROP_NEWEST if used is Policy.BLOCK else Policy.BLOCK
     await one.run()
@@ -180,7 +241,9 @@ async def test_while_it_waits_for_its_next_life_it_is_said_to_wait() -> None:
     one, _, _ = supervised(raises(OSError("x")), clock=Looking())
     assert one.counts()["state"] == "running"
     await one.run()
-    assert [(counts["state"], counts["failures"], counts["error"]) for counts in seen] == [("waiting", 1, "OSError: x")]
+    assert [(counts["state"], counts["failures"], counts["error"]) for counts in seen] == [
+        ("waiting", 1, "OSError: x")
+    ]
     assert (one.counts()["state"], one.counts()["taken"]) == ("ended", 1)
 
 
@@ -188,7 +251,9 @@ async def test_in_its_next_life_it_is_said_to_run_and_what_it_failed_of_is_still
     seen: list[dict[str, Any]] = []
     one, _, _ = supervised(raises(OSError("x")), lambda: seen.append(one.counts()))
     await one.run()
-    assert [(counts["state"], counts["failures"], counts["error"]) for counts in seen] == [("running", 1, "OSError: x")]
+    assert [(counts["state"], counts["failures"], counts["error"]) for counts in seen] == [
+        ("running", 1, "OSError: x")
+    ]
 
 
 def test_a_document_in_an_error_is_cut() -> None:

@@ -48,7 +48,9 @@ class Memory:
     def lose(self, count: int, reason: LossReason) -> None:
         self.lost[reason] += count
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
         if self.full:
             raise LogBusyError
         self.readings += readings
@@ -92,7 +94,9 @@ def test_a_wrong_line_is_refused_with_its_reason_and_counted(line: bytes, reason
     assert one.check_line(b'{"v": 1}') == (NOW_MS, {"v": 1})
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**64, -(2**63) - 1, object(), {1, 2}, "\ud800"])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), 2**64, -(2**63) - 1, object(), {1, 2}, "\ud800"]
+)
 def test_a_value_that_json_cannot_carry_is_refused(value: object) -> None:
     one = intake()
     assert one.check({"v": value}) is None
@@ -125,7 +129,11 @@ def test_what_is_refused_is_what_the_bridge_would_refuse(line: bytes) -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from(["a", "b", "t", "c d"]), st.none() | st.booleans() | st.integers() | st.floats() | TEXTS, min_size=1)
+    st.dictionaries(
+        st.sampled_from(["a", "b", "t", "c d"]),
+        st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+        min_size=1,
+    )
 )
 def test_the_short_way_for_flat_values_takes_what_the_rules_take(body: dict[str, Any]) -> None:
     try:
@@ -180,5 +188,9 @@ def test_a_named_field_is_the_time_in_whichever_way_readings_come() -> None:
     lines = [orjson.dumps(body) for body in bodies]
     alone = [one.check_line(line) for line in lines]
     assert list(many.check_lines(lines)) == alone
-    assert [reading[0] for reading in alone if reading][6:9] == [1_790_000_006_000, NOW_MS, 1_790_000_008_000]
+    assert [reading[0] for reading in alone if reading][6:9] == [
+        1_790_000_006_000,
+        NOW_MS,
+        1_790_000_008_000,
+    ]
     assert one.remarks == many.remarks == {"no time in tst": 1}

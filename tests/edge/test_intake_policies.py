@@ -1,4 +1,6 @@
-"""What becomes of readings at a full queue, at the stop of an agent and at each bound; and that every one of them is counted."""
+"""What becomes of readings at a full queue, at the stop of an agent and at each bound; and that
+every one of them is counted.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Queue:
         await self._room.wait()
         self._room.clear()
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
         if len(readings) > self.left:
             raise LogBusyError
         self.left -= len(readings)
@@ -86,14 +90,18 @@ async def test_one_that_blocks_loses_nothing_however_long_it_waits() -> None:
         [AT],
         {"rotated": 3},
     )
-    assert queue.steps[-2:] == ["put", "kept"], "the source goes on when its mode of logging lets it"
+    assert queue.steps[-2:] == ["put", "kept"], (
+        "the source goes on when its mode of logging lets it"
+    )
 
 
 async def test_one_that_drops_goes_on_and_says_what_was_lost_with_it() -> None:
     queue = Queue(0)
     one = intake(queue, Policy.DROP_NEWEST)
     assert await one.put([ONE, ONE], position=AT, lost={"rotated": 3}) is False
-    assert await one.put([], position=AT, lost={"rotated": 4}) is True, "a position alone needs no room"
+    assert await one.put([], position=AT, lost={"rotated": 4}) is True, (
+        "a position alone needs no room"
+    )
     assert (one.dropped, queue.lost, queue.positions) == (2, {"queue_full": 2, "rotated": 7}, [AT])
     queue.drain(1)
     assert await one.put([ONE]) is True
@@ -109,12 +117,23 @@ async def test_nothing_without_a_position_is_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("room", "position", "taken", "dropped", "lost"),
     [
-        pytest.param(0, None, 0, 2, {"stopped": 2}, id="nobody reads them again: they are lost, and said to be"),
+        pytest.param(
+            0,
+            None,
+            0,
+            2,
+            {"stopped": 2},
+            id="nobody reads them again: they are lost, and said to be",
+        ),
         pytest.param(2, None, 2, 0, {}, id="nobody reads them again, and just now there is room"),
-        pytest.param(0, AT, 0, 0, {}, id="with a position they are read again after the next start"),
+        pytest.param(
+            0, AT, 0, 0, {}, id="with a position they are read again after the next start"
+        ),
     ],
 )
-async def test_a_stop_amid_a_wait(room: int, position: tuple[str, str] | None, taken: int, dropped: int, lost: dict[str, int]) -> None:
+async def test_a_stop_amid_a_wait(
+    room: int, position: tuple[str, str] | None, taken: int, dropped: int, lost: dict[str, int]
+) -> None:
     queue = Queue(0)
     one = intake(queue)
     putting = asyncio.create_task(one.put([ONE, ONE], position=position))
@@ -131,7 +150,9 @@ async def test_a_stop_amid_a_wait(room: int, position: tuple[str, str] | None, t
     [(2, [ONE, ONE], 2, 0, {}), (1, [ONE, ONE], 0, 2, {"stopped": 2}), (0, [], 0, 0, {})],
     ids=["there is room", "there is too little", "there is nothing"],
 )
-def test_what_was_read_when_a_source_ends(room: int, readings: list[Reading], taken: int, dropped: int, lost: dict[str, int]) -> None:
+def test_what_was_read_when_a_source_ends(
+    room: int, readings: list[Reading], taken: int, dropped: int, lost: dict[str, int]
+) -> None:
     queue = Queue(room)
     one = intake(queue)
     one.put_last(readings)
@@ -181,20 +202,31 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> int:
     return sum(getattr(record, "event", "") == event for record in caplog.records)
 
 
-@pytest.mark.parametrize(("counts", "times"), [([1] * 999, 1), ([1] * 1000, 2), ([1, 5000], 2), ([5000], 1), ([600, 600, 600], 2)])
-def test_a_flood_of_refusals_is_no_flood_of_words(caplog: pytest.LogCaptureFixture, counts: list[int], times: int) -> None:
+@pytest.mark.parametrize(
+    ("counts", "times"),
+    [([1] * 999, 1), ([1] * 1000, 2), ([1, 5000], 2), ([5000], 1), ([600, 600, 600], 2)],
+)
+def test_a_flood_of_refusals_is_no_flood_of_words(
+    caplog: pytest.LogCaptureFixture, counts: list[int], times: int
+) -> None:
     queue = Queue(0)
     one = intake(queue)
     with caplog.at_level(logging.WARNING):
         for count in counts:
             one.refuse(RejectReason.JSON, "not JSON", count)
-    assert (one.refused["json"], queue.lost["refused"], said(caplog, "intake.refused")) == (sum(counts), sum(counts), times)
+    assert (one.refused["json"], queue.lost["refused"], said(caplog, "intake.refused")) == (
+        sum(counts),
+        sum(counts),
+        times,
+    )
     with caplog.at_level(logging.WARNING):
         one.refuse(RejectReason.TIME, "another reason is said at once")
     assert said(caplog, "intake.refused") == times + 1
 
 
-async def test_a_flood_that_is_dropped_is_said_once_and_at_every_thousand(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_flood_that_is_dropped_is_said_once_and_at_every_thousand(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     one = intake(Queue(0), Policy.DROP_NEWEST)
     with caplog.at_level(logging.ERROR):
         for _ in range(2 * SAY_EVERY + 1):
@@ -209,7 +241,9 @@ async def test_a_flood_that_is_dropped_is_said_once_and_at_every_thousand(caplog
     ("line", "reason"),
     [
         pytest.param(b'{"v": "' + b"x" * STRING_CHARS_MAX + b'"}', None, id="the longest text"),
-        pytest.param(b'{"v": "' + b"x" * (STRING_CHARS_MAX + 1) + b'"}', "oversize", id="one character more"),
+        pytest.param(
+            b'{"v": "' + b"x" * (STRING_CHARS_MAX + 1) + b'"}', "oversize", id="one character more"
+        ),
         pytest.param(b'{"v": 1}' + b" " * (READING_BYTES_MAX - 8), None, id="the longest line"),
         pytest.param(b'{"v": 1}' + b" " * (READING_BYTES_MAX - 7), "oversize", id="one byte more"),
         pytest.param(b'{"t": 0, "v": 1}', None, id="the first moment"),
@@ -222,15 +256,30 @@ async def test_a_flood_that_is_dropped_is_said_once_and_at_every_thousand(caplog
         pytest.param(b'"text"', "shape", id="a text"),
         pytest.param(b"", "json", id="an empty line"),
         pytest.param(b"\xef\xbb\xbf{}", "json", id="the mark of an editor"),
-        pytest.param("{" + ",".join(f'"f{n}":1' for n in range(FIELDS_MAX)) + "}", None, id="the most fields"),
-        pytest.param("{" + ",".join(f'"f{n}":1' for n in range(FIELDS_MAX + 1)) + "}", "oversize", id="one field more"),
-        pytest.param("{" + ",".join(f'"f{n}":"{"x" * 8000}"' for n in range(8)) + "}", None, id="eight long texts"),
+        pytest.param(
+            "{" + ",".join(f'"f{n}":1' for n in range(FIELDS_MAX)) + "}", None, id="the most fields"
+        ),
+        pytest.param(
+            "{" + ",".join(f'"f{n}":1' for n in range(FIELDS_MAX + 1)) + "}",
+            "oversize",
+            id="one field more",
+        ),
+        pytest.param(
+            "{" + ",".join(f'"f{n}":"{"x" * 8000}"' for n in range(8)) + "}",
+            None,
+            id="eight long texts",
+        ),
     ],
 )
-def test_each_bound_lets_its_last_in_and_its_first_out_not(line: bytes | str, reason: str | None) -> None:
+def test_each_bound_lets_its_last_in_and_its_first_out_not(
+    line: bytes | str, reason: str | None
+) -> None:
     one = intake(Queue(0))
     found = one.check_line(line.encode() if isinstance(line, str) else line)
-    assert (found is None, dict(one.refused)) == (reason is not None, {} if reason is None else {reason: 1})
+    assert (found is None, dict(one.refused)) == (
+        reason is not None,
+        {} if reason is None else {reason: 1},
+    )
 
 
 def test_texts_that_are_too_much_together_are_refused() -> None:
@@ -253,7 +302,10 @@ def test_few_or_many_at_once_are_the_same_readings(count: int) -> None:
     bodies = [{"t": n, "v": n} for n in range(count)]
     expected = [(n, {"v": n}) for n in range(count)]
     assert list(intake(Queue(0)).check_all(bodies)) == expected
-    assert list(intake(Queue(0)).check_lines([b'{"t":%d,"v":%d}' % (n, n) for n in range(count)])) == expected
+    assert (
+        list(intake(Queue(0)).check_lines([b'{"t":%d,"v":%d}' % (n, n) for n in range(count)]))
+        == expected
+    )
 
 
 @pytest.mark.parametrize("odd", [b"{", b"[]", b'{"v": NaN', b'{"v": 1, "t": -1}'])

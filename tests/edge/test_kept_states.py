@@ -1,4 +1,6 @@
-"""What was kept and comes back damaged: it is read, or is nothing, or is refused by the error that is said; never another."""
+"""What was kept and comes back damaged: it is read, or is nothing, or is refused by the error that
+is said; never another.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from edgewake.protocol.errors import ConfigError
 from tests.edge.processors.helpers import at, chain
 
 WORDS = (
-    "begun counts active since_ms good trial failed is_begun why id version text files since_ns log epoch commit page_size digest states "
+    "begun counts active since_ms good trial failed is_begun why id version text files since_ns "
+    "log epoch commit page_size digest states "
     "remarks in out done unknown"
 )
 NAMES = st.sampled_from(WORDS.split())
@@ -81,7 +84,9 @@ def test_a_sidecar_is_ours_or_is_none(kept: bytes | list[dict[str, Any]]) -> Non
 
 
 @given(JSON)
-def test_settings_that_cannot_be_read_are_set_aside_and_the_device_starts_by_its_own(kept: bytes) -> None:
+def test_settings_that_cannot_be_read_are_set_aside_and_the_device_starts_by_its_own(
+    kept: bytes,
+) -> None:
     with TemporaryDirectory() as folder:
         file = SettingsFile({"device": "d", "data_dir": folder}, Path(folder))
         (Path(folder) / FILE_NAME).write_bytes(kept)

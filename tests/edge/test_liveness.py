@@ -8,9 +8,14 @@ from edgewake.edge.liveness import Liveness, Outgoing
 
 
 def dies_at(
-    counters: Callable[[int], tuple[int, int]], *, hears: Callable[[int], bool] = lambda _: False, publish: int | None = None
+    counters: Callable[[int], tuple[int, int]],
+    *,
+    hears: Callable[[int], bool] = lambda _: False,
+    publish: int | None = None,
 ) -> int:
-    """The second at which a connection with a keepalive of 10 s is given up, looked at each second; 1000 where it lives."""
+    """The second at which a connection with a keepalive of 10 s is given up, looked at each second;
+    1000 where it lives.
+    """
     liveness = Liveness(10, now_s=0)
     for now_s in range(1, 1000):
         if hears(now_s):
@@ -30,7 +35,10 @@ def test_a_broker_that_answers_lives() -> None:
 
 def test_a_slow_link_lives_while_bytes_move() -> None:
     """A frame of 190 KB at 8 KB/s takes 24 s, in which nothing comes in."""
-    assert dies_at(lambda now_s: (min(8_000 * now_s, 190_000), max(0, 190_000 - 8_000 * now_s))) == 23 + 16
+    assert (
+        dies_at(lambda now_s: (min(8_000 * now_s, 190_000), max(0, 190_000 - 8_000 * now_s)))
+        == 23 + 16
+    )
 
 
 def test_a_link_on_which_nothing_moves_is_dead_however_much_waits() -> None:

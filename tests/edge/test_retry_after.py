@@ -34,8 +34,12 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         pytest.param("9" * 400, 3600.0, id="longer than a float"),
         pytest.param("Sun, 06 Nov 1994 08:50:37 GMT", 60.0, id="a date"),
         pytest.param("Sunday, 06-Nov-94 08:50:37 GMT", 60.0, id="a date as of RFC 850"),
-        pytest.param("Sun Nov  6 08:50:37 1994", 60.0, id="a date as of asctime, which names no zone"),
-        pytest.param("Sun, 06 Nov 1994 08:50:37 -0000", 60.0, id="a date of a zone that is not known"),
+        pytest.param(
+            "Sun Nov  6 08:50:37 1994", 60.0, id="a date as of asctime, which names no zone"
+        ),
+        pytest.param(
+            "Sun, 06 Nov 1994 08:50:37 -0000", 60.0, id="a date of a zone that is not known"
+        ),
         pytest.param("Sun, 06 Nov 1994 09:50:37 +0100", 60.0, id="a date of another zone"),
         pytest.param("Sun, 06 Nov 1994 08:49:36 GMT", 0.0, id="a moment ago"),
         pytest.param("Sun, 06 Nov 2094 08:49:37 GMT", 3600.0, id="in a hundred years"),

@@ -1,4 +1,7 @@
-"""What never answers holds up nobody's stop: a name server, a disk. What waits for them is forgotten when it is cancelled."""
+"""What never answers holds up nobody's stop: a name server, a disk.
+
+What waits for them is forgotten when it is cancelled.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,12 @@ async def look_for_home() -> None:
 
 
 async def ask_a_modbus_device() -> None:
-    values = {"type": "modbus_tcp", "stream": "s", "host": "plc.example", "point": [{"name": "a", "address": 0}]}
+    values = {
+        "type": "modbus_tcp",
+        "stream": "s",
+        "host": "plc.example",
+        "point": [{"name": "a", "address": 0}],
+    }
     await ModbusTcp(ModbusTcpConfig.checked(values), context()).run(intake_of(MemorySink()))
 
 
@@ -93,7 +101,9 @@ async def ask_a_web_server() -> None:
 
 
 @pytest.mark.parametrize("life", [look_for_home, ask_a_modbus_device, ask_a_web_server])
-def test_a_name_server_that_is_silent_holds_up_no_stop(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_server_that_is_silent_holds_up_no_stop(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
     silent = Silent()
     monkeypatch.setattr(socket, "getaddrinfo", silent)
     assert stops(life, silent)
@@ -109,11 +119,15 @@ def test_the_control_asyncios_own_look_up_holds_it_up(monkeypatch: pytest.Monkey
 FRAME = OutFrame(FrameKey("speed", 7, 1), b"{}", "type", 3, None)
 
 
-def refused(session: UplinkSession, directory: Path, events: Any, quarantine: Quarantine | None = None) -> Refused:
+def refused(
+    session: UplinkSession, directory: Path, events: Any, quarantine: Quarantine | None = None
+) -> Refused:
     return Refused(session, events, quarantine or Quarantine(directory), SystemClock())
 
 
-def test_a_disk_that_does_not_answer_holds_up_no_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_does_not_answer_holds_up_no_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     silent = Silent()
     monkeypatch.setattr(Quarantine, "keep", silent)
     with opened(tmp_path) as events:
@@ -131,7 +145,13 @@ class Freed:
 
     def free(self, key: FrameKey, reason: RejectReason) -> None:
         folder = self.directory / "quarantine"
-        self.told.append((key.frame, reason.value, sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []))
+        self.told.append(
+            (
+                key.frame,
+                reason.value,
+                sorted(each.name for each in folder.iterdir()) if folder.is_dir() else [],
+            )
+        )
 
 
 async def test_the_bytes_are_kept_before_the_log_puts_a_gap_in_their_place(tmp_path: Path) -> None:

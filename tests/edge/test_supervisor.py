@@ -48,16 +48,28 @@ class Failing:
 
 def supervised(make: Source | type[Source], taken: list[Reading], clock: FakeClock) -> Supervisor:
     intake = Intake("source", OneWaySink(taken.extend, lose), Policy.BLOCK, clock)
-    return Supervisor("source", lambda: make, intake, clock, Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1)))  # type: ignore[arg-type, return-value]
+    return Supervisor(
+        "source",
+        lambda: make,
+        intake,
+        clock,
+        Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1)),
+    )  # type: ignore[arg-type, return-value]
 
 
-async def test_a_source_that_fails_is_started_again_later_each_time_and_goes_on_when_it_can() -> None:
+async def test_a_source_that_fails_is_started_again_later_each_time_and_goes_on_when_it_can() -> (
+    None
+):
     taken: list[Reading] = []
     clock = FakeClock()
     one = supervised(Failing(8), taken, clock)
     await one.run()
     assert taken == [(1, {"n": 1})]
-    assert (one.state, one.failures, one.error) == (SourceState.ENDED, 8, "OSError: the stick is gone")
+    assert (one.state, one.failures, one.error) == (
+        SourceState.ENDED,
+        8,
+        "OSError: the stick is gone",
+    )
     assert 60 < clock.monotonic_s() < 8 * RESTART_MAX_S, "1 + 2 + 4 + … s, jittered"
 
 
@@ -80,7 +92,9 @@ async def test_a_source_that_cannot_be_made_is_asked_again() -> None:
         return Failing(0)
 
     intake = Intake("source", OneWaySink(taken.extend, lose), Policy.BLOCK, clock)
-    one = Supervisor("source", make, intake, clock, Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1)))
+    one = Supervisor(
+        "source", make, intake, clock, Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1))
+    )
     await one.run()
     assert (asked, len(taken), one.failures) == (3, 1, 2)
     assert intake.policy is Policy.DROP_NEWEST

@@ -1,4 +1,6 @@
-"""The commands on terminals, pipes and files of every kind: what can be shown is shown, and no traceback is."""
+"""The commands on terminals, pipes and files of every kind: what can be shown is shown, and no
+traceback is.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def config(tmp_path: Path) -> Path:
     """Of an agent whose log holds many readings."""
     path = tmp_path / "agent.toml"
     source = '[[source]]\ntype = "host_metrics"\nstream = "host"\n'
-    path.write_text(f'device = "d1"\ndata_dir = "{tmp_path}/d\N{LATIN SMALL LETTER E WITH ACUTE}"\n{source}', "utf-8")
+    path.write_text(
+        f'device = "d1"\ndata_dir = "{tmp_path}/d\N{LATIN SMALL LETTER E WITH ACUTE}"\n{source}',
+        "utf-8",
+    )
     with opened(tmp_path / "dé") as events:
         put(events, range(3_000))
     return path
@@ -38,7 +43,9 @@ def config(tmp_path: Path) -> Path:
         ("cp1251", "/d\\xe9, sources: host_metrics \\u2192"),
     ],
 )
-def test_what_a_terminal_has_no_character_for_is_said_by_its_number(config: Path, charset: str, shown: str) -> None:
+def test_what_a_terminal_has_no_character_for_is_said_by_its_number(
+    config: Path, charset: str, shown: str
+) -> None:
     done = CliRunner(charset=charset).invoke(agent, ["check", "--config", str(config)])
     assert (done.exit_code, done.exception) == (0, None)
     assert shown in done.output
@@ -54,8 +61,12 @@ def closed_pipe() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("words", ["log export", "log show --limit 10000", "log stats", "status", "check"])
-def test_who_has_read_enough_is_told_nothing_more(config: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["log export", "log show --limit 10000", "log stats", "status", "check"]
+)
+def test_who_has_read_enough_is_told_nothing_more(
+    config: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
     with closed_pipe(), pytest.raises(SystemExit) as ended:
         agent.main([*words.split(), "--config", str(config)], prog_name="edgewake-agent")
     assert (ended.value.code, capsys.readouterr()) == (1, ("", ""))
@@ -77,12 +88,20 @@ def test_a_full_disk_behind_the_output_is_said(
 def test_one_object_a_line_for_programs_and_a_table_for_people(config: Path) -> None:
     asked = CliRunner().invoke(agent, ["status", "--json", "--config", str(config)])
     found = json.loads(asked.output)
-    assert (found["running"], found["log"]["backlog_readings"], found["log"]["streams"]["speed"]["waiting"]) == (False, 3_000, 3_000)
+    assert (
+        found["running"],
+        found["log"]["backlog_readings"],
+        found["log"]["streams"]["speed"]["waiting"],
+    ) == (False, 3_000, 3_000)
     rows = CliRunner().invoke(agent, ["status", "--config", str(config)]).output.splitlines()
     assert rows[0].split() == ["agent", "not", "running"]
-    assert len({row.index(row.split("  ")[-1].strip()) for row in rows if "  " in row}) == 1, "the second column is one"
+    assert len({row.index(row.split("  ")[-1].strip()) for row in rows if "  " in row}) == 1, (
+        "the second column is one"
+    )
     for words in ("log export", "log stats", "log show"):
-        lines = CliRunner().invoke(agent, [*words.split(), "--config", str(config)]).output.splitlines()
+        lines = (
+            CliRunner().invoke(agent, [*words.split(), "--config", str(config)]).output.splitlines()
+        )
         assert lines
         assert all(isinstance(json.loads(line), dict) for line in lines)
 
@@ -104,7 +123,9 @@ def test_one_object_a_line_for_programs_and_a_table_for_people(config: Path) -> 
         ("status --josn", "No such option"),
     ],
 )
-def test_a_command_that_is_wrong_ends_with_exit_code_2_and_a_word_about_it(words: str, says: str) -> None:
+def test_a_command_that_is_wrong_ends_with_exit_code_2_and_a_word_about_it(
+    words: str, says: str
+) -> None:
     done = CliRunner().invoke(agent, words.split())
     assert done.exit_code == 2
     assert isinstance(done.exception, SystemExit)
@@ -112,10 +133,22 @@ def test_a_command_that_is_wrong_ends_with_exit_code_2_and_a_word_about_it(words
 
 
 @pytest.mark.parametrize(
-    "place", [["--config", "FILE", "status"], ["status", "--config", "FILE"], ["--config", "/nothing", "status", "--config", "FILE"]]
+    "place",
+    [
+        ["--config", "FILE", "status"],
+        ["status", "--config", "FILE"],
+        ["--config", "/nothing", "status", "--config", "FILE"],
+    ],
 )
-def test_the_configuration_may_stand_before_or_after_the_command_and_the_last_one_counts(config: Path, place: list[str]) -> None:
-    assert CliRunner().invoke(agent, [str(config) if word == "FILE" else word for word in place]).exit_code == 0
+def test_the_configuration_may_stand_before_or_after_the_command_and_the_last_one_counts(
+    config: Path, place: list[str]
+) -> None:
+    assert (
+        CliRunner()
+        .invoke(agent, [str(config) if word == "FILE" else word for word in place])
+        .exit_code
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +163,9 @@ def test_the_configuration_may_stand_before_or_after_the_command_and_the_last_on
     ],
     ids=lambda found: str(found) if isinstance(found, int) else type(found).__name__,
 )
-def test_an_error_of_ours_is_one_sentence_and_an_exit_code(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_ours_is_one_sentence_and_an_exit_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     @exits
     def fails() -> None:
         raise error

@@ -1,4 +1,7 @@
-"""What is done to a part or a service of a running system, for how long, and how it is undone. Each proves that it happened."""
+"""What is done to a part or a service of a running system, for how long, and how it is undone.
+
+Each proves that it happened.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ PIECE = b"\0" * (1 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A row of the table: a part, a fault, and for how many seconds it lasts (0 of a kill: it is started again at once)."""
+    """A row of the table: a part, a fault, and for how many seconds it lasts (0 of a kill: it is
+    started again at once).
+    """
 
     part: str
     fault: str
@@ -38,7 +43,10 @@ class Cell:
 
 
 async def happen(world: World, cell: Cell) -> None:
-    """Do it, wait, undo it. When this returns the part may work again, or is being started again."""
+    """Do it, wait, undo it.
+
+    When this returns the part may work again, or is being started again.
+    """
     if cell.fault == CONTROL:
         return
     if cell.fault == KILLED:
@@ -56,7 +64,10 @@ async def _frozen(world: World, part: str) -> AsyncIterator[None]:
     pid = world.pid(part)
     os.killpg(pid, signal.SIGSTOP)
     try:
-        await world.until(lambda: all(thread_states(one) == {"T"} for one in group_of(pid)), f"{part} stands still")
+        await world.until(
+            lambda: all(thread_states(one) == {"T"} for one in group_of(pid)),
+            f"{part} stands still",
+        )
         yield
     finally:
         os.killpg(pid, signal.SIGCONT)

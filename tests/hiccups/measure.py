@@ -27,7 +27,8 @@ GROUP BY window(event_time, '2 seconds'), device
 """
 PER_SECOND = 20.0
 PATIENCE_S = 120.0
-"""What each cell is given at least, besides ten times the outage: a part that starts again needs it on a busy machine."""
+"""What each cell is given at least, besides ten times the outage: a part that starts again needs it
+on a busy machine."""
 TIMES = 10
 """Nothing may be stuck after so many times the outage."""
 TOLD_S = 6.0
@@ -92,16 +93,23 @@ class Measure:
     def __init__(self, world: World) -> None:
         self.world = world
         self.seen = Seen()
-        self._client = Follower("client", world.servers, [STREAM, QUERY], self.seen.on_event, start="latest")
+        self._client = Follower(
+            "client", world.servers, [STREAM, QUERY], self.seen.on_event, start="latest"
+        )
         self.ledger = Ledger()
-        self._feeder = Feeder(self.ledger, {agent: world.input_file(agent) for agent in AGENTS}, per_second=PER_SECOND)
+        self._feeder = Feeder(
+            self.ledger, {agent: world.input_file(agent) for agent in AGENTS}, per_second=PER_SECOND
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
         """Start everything, and wait until windows are final."""
         self.world.register(QUERY, SQL)
         await self.world.start_all()
-        self._tasks = [asyncio.create_task(self._feeder.run()), asyncio.create_task(self.world.supervise())]
+        self._tasks = [
+            asyncio.create_task(self._feeder.run()),
+            asyncio.create_task(self.world.supervise()),
+        ]
         self._client.wake()
         self.seen.mark()
         await self.world.until(lambda: self.seen.final_s, "windows are final", timeout_s=240)
@@ -132,7 +140,11 @@ class Measure:
             while row.is_stuck and time.monotonic() < until_s:
                 await self._look(row, client, healed_s)
                 await asyncio.sleep(EVERY_S)
-        row.ended = {name: count - ended.get(name, 0) for name, count in self.world.ended.items() if count > ended.get(name, 0)}
+        row.ended = {
+            name: count - ended.get(name, 0)
+            for name, count in self.world.ended.items()
+            if count > ended.get(name, 0)
+        }
         return row
 
     async def _look_while(self, row: Row, client: httpx.AsyncClient) -> None:
@@ -161,12 +173,28 @@ class Measure:
             row.detail = str(found["detail"])
 
     def lost_and_twice(self) -> tuple[int, int]:
-        """Of what the client was to be shown since its first reading: readings that it did not get, and that it got twice."""
-        first = {device: min((n for one, n in self.seen.delivered if one == device), default=0) for device in AGENTS}
-        wanted = {(one.device, one.n) for one in self.ledger.readings.values() if one.n >= first[one.device]}
-        return len(wanted - set(self.seen.delivered)), sum(1 for count in self.seen.delivered.values() if count > 1)
+        """Of what the client was to be shown since its first reading: readings that it did not get,
+        and that it got twice.
+        """
+        first = {
+            device: min((n for one, n in self.seen.delivered if one == device), default=0)
+            for device in AGENTS
+        }
+        wanted = {
+            (one.device, one.n)
+            for one in self.ledger.readings.values()
+            if one.n >= first[one.device]
+        }
+        return len(wanted - set(self.seen.delivered)), sum(
+            1 for count in self.seen.delivered.values() if count > 1
+        )
 
     async def until_all_came(self) -> None:
         """Stop writing, and wait until the client has everything."""
         self._feeder.stop()
-        await self.world.until(lambda: self.lost_and_twice()[0] == 0, "every reading came", timeout_s=PATIENCE_S, every_s=0.5)
+        await self.world.until(
+            lambda: self.lost_and_twice()[0] == 0,
+            "every reading came",
+            timeout_s=PATIENCE_S,
+            every_s=0.5,
+        )

@@ -1,9 +1,11 @@
-"""`make hiccups`: how long readings, final windows and health take to come back after each fault of each part and service.
+"""`make hiccups`: how long readings, final windows and health take to come back after each fault of
+each part and service.
 
     python -m tests.hiccups.table [--cells WORD …] [--seconds 1 5 20]
 
-One system under live load; one fault after another, each undone before the next. Prints a line for each as it is found, and at the end what
-did not come back within ten times the outage (two minutes at least), and what was lost or shown twice.
+One system under live load; one fault after another, each undone before the next. Prints a line for
+each as it is found, and at the end what did not come back within ten times the outage (two minutes
+at least), and what was lost or shown twice.
 """
 
 from __future__ import annotations
@@ -18,7 +20,18 @@ from pathlib import Path
 
 from tests.hiccups.faults import CONTROL, CUT, FENCED, FROZEN, FULL, KILLED, Cell
 from tests.hiccups.measure import Measure, Row
-from tests.hiccups.world import ACCESS, ANALYSIS, BRIDGE, DISKS_MIB, LAKE, OPS, PUSH, SEQUENCER, World, may_mount
+from tests.hiccups.world import (
+    ACCESS,
+    ANALYSIS,
+    BRIDGE,
+    DISKS_MIB,
+    LAKE,
+    OPS,
+    PUSH,
+    SEQUENCER,
+    World,
+    may_mount,
+)
 
 WHO = ("mosquitto", "kafka", BRIDGE, SEQUENCER, ANALYSIS, ACCESS, PUSH, OPS, LAKE)
 FREEZES_S = (1.0, 5.0, 20.0, 60.0)
@@ -41,14 +54,20 @@ def cells(freezes_s: Sequence[float], cuts_s: Sequence[float]) -> list[Cell]:
 
 def line(row: Row) -> str:
     """For the table."""
-    times = [("stuck" if found is None else f"{found:.1f}").rjust(9) for found in (row.readings_s, row.final_s, row.health_s)]
+    times = [
+        ("stuck" if found is None else f"{found:.1f}").rjust(9)
+        for found in (row.readings_s, row.final_s, row.health_s)
+    ]
     said = "; ".join(f"{part}: {why}" for part, why in sorted(row.said.items()))
     told = [f"query: {row.detail}"] if row.detail else []
     ended = [f"started again: {', '.join(sorted(row.ended))}"] if row.ended else []
     return f"{row.cell!s:28}{''.join(times)}  {' | '.join([said, *told, *ended])[:240]}"
 
 
-HEADING = f"{'fault':28}{'readings':>9}{'final':>9}{'health':>9}  what was said meanwhile (seconds after the fault was over)"
+HEADING = (
+    f"{'fault':28}{'readings':>9}{'final':>9}{'health':>9}  what was said meanwhile (seconds "
+    "after the fault was over)"
+)
 
 
 async def run(wanted: Sequence[Cell], folder: Path) -> list[Row]:
@@ -65,19 +84,39 @@ async def run(wanted: Sequence[Cell], folder: Path) -> list[Row]:
             await measure.until_all_came()
         finally:
             lost, twice = measure.lost_and_twice()
-            print(f"{lost} readings lost, {twice} shown twice, of {len(measure.ledger.readings)}", flush=True)
+            print(
+                f"{lost} readings lost, {twice} shown twice, of {len(measure.ledger.readings)}",
+                flush=True,
+            )
             await measure.end()
     return rows
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", nargs="*", default=[], help="only those whose name has one of these words, e.g. 'kafka frozen'")
-    parser.add_argument("--seconds", nargs="*", type=float, default=None, help="how long freezes and cuts last, instead of all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cells",
+        nargs="*",
+        default=[],
+        help="only those whose name has one of these words, e.g. 'kafka frozen'",
+    )
+    parser.add_argument(
+        "--seconds",
+        nargs="*",
+        type=float,
+        default=None,
+        help="how long freezes and cuts last, instead of all",
+    )
     asked = parser.parse_args()
     found = cells(asked.seconds or FREEZES_S, asked.seconds or CUTS_S)
-    wanted = [cell for cell in found if not asked.cells or any(words in str(cell) for words in asked.cells)]
+    wanted = [
+        cell
+        for cell in found
+        if not asked.cells or any(words in str(cell) for words in asked.cells)
+    ]
     with tempfile.TemporaryDirectory(prefix="hiccups-") as folder:
         rows = asyncio.run(run(wanted, Path(folder)))
     stuck = [str(row.cell) for row in rows if row.is_stuck]

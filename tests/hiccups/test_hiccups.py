@@ -1,4 +1,6 @@
-"""Some cells of the table of `make hiccups`, on the whole system under load: all comes back, nothing is lost, and what stands says why."""
+"""Some cells of the table of `make hiccups`, on the whole system under load: all comes back,
+nothing is lost, and what stands says why.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ CELLS = (
 )
 
 
-async def test_all_comes_back_after_hiccups_and_what_stands_meanwhile_says_why(tmp_path: Path) -> None:
+async def test_all_comes_back_after_hiccups_and_what_stands_meanwhile_says_why(
+    tmp_path: Path,
+) -> None:
     rows: dict[str, Row] = {}
     async with World(tmp_path) as world:
         measure = Measure(world)

@@ -1,4 +1,6 @@
-"""The whole system under live load, each part behind gates of its own, with a supervisor that starts what ended, and eyes on its health."""
+"""The whole system under live load, each part behind gates of its own, with a supervisor that
+starts what ended, and eyes on its health.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,15 @@ from tests.story.system import OPS_KEY, System
 
 AGENTS = ("agent-a", "agent-b")
 STREAM = "hiccups"
-BRIDGE, SEQUENCER, ANALYSIS, ACCESS, PUSH, OPS, LAKE = "bridge-1", "sequencer", "analysis", "access-1", "push", "ops", "lake"
+BRIDGE, SEQUENCER, ANALYSIS, ACCESS, PUSH, OPS, LAKE = (
+    "bridge-1",
+    "sequencer",
+    "analysis",
+    "access-1",
+    "push",
+    "ops",
+    "lake",
+)
 PARTS = (BRIDGE, SEQUENCER, ANALYSIS, ACCESS, PUSH, OPS, LAKE)
 SERVICES = ("mosquitto", "kafka")
 DISKS_MIB = {"kafka": 2048, ANALYSIS: 512, OPS: 256, LAKE: 256}
@@ -36,8 +46,17 @@ class World(System):
     """As `System`, and each part can be cut off."""
 
     def __init__(self, directory: Path, *, with_disks: bool = False) -> None:
-        """`with_disks`: give what keeps something a file system of its own, that can be filled; needs root."""
-        super().__init__(directory, agents=AGENTS, stream=STREAM, bridges=1, servers=1, analysis="calm_trigger_ms = 500\n")
+        """`with_disks`: give what keeps something a file system of its own, that can be filled;
+        needs root.
+        """
+        super().__init__(
+            directory,
+            agents=AGENTS,
+            stream=STREAM,
+            bridges=1,
+            servers=1,
+            analysis="calm_trigger_ms = 500\n",
+        )
         self._with_disks = with_disks
         self._to_kafka: dict[str, Gate] = {}
         self._to_broker: dict[str, Gate] = {}
@@ -48,7 +67,7 @@ class World(System):
         """Part → how often it ended."""
         self._asked: AdminClient
 
-    # --- gates --------------------------------------------------------------------------------------------------------------------------
+    # --- gates ------------------------------------------------------------------------------------
 
     def gates_of(self, part: str) -> list[Gate]:
         """Those on all its ways."""
@@ -70,8 +89,15 @@ class World(System):
         own = [f"PLAINTEXT://{node.host}:{node.port}"]
         listeners = [*own, f"CONTROLLER://{node.host}:{node.controller_port}"]
         listeners += [f"{names[part]}://{node.host}:{port}" for part, port in ports.items()]
-        advertised = [*own, *(f"{names[part]}://{node.host}:{one.port}" for part, one in self._to_kafka.items())]
-        protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", *(f"{name}:PLAINTEXT" for name in names.values())]
+        advertised = [
+            *own,
+            *(f"{names[part]}://{node.host}:{one.port}" for part, one in self._to_kafka.items()),
+        ]
+        protocols = [
+            "PLAINTEXT:PLAINTEXT",
+            "CONTROLLER:PLAINTEXT",
+            *(f"{name}:PLAINTEXT" for name in names.values()),
+        ]
         more = (
             f"controller.quorum.voters=1@{node.host}:{self.controller.port}",
             f"listeners={','.join(listeners)}",
@@ -80,8 +106,12 @@ class World(System):
             "num.network.threads=1",
         )
         kafka = stack.enter_context(running_kafka(node, more))
-        self._to_broker = {part: stack.enter_context(gate(self._broker.port)) for part in (BRIDGE, *AGENTS)}
-        self._asked = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "error_cb": lambda _: None})
+        self._to_broker = {
+            part: stack.enter_context(gate(self._broker.port)) for part in (BRIDGE, *AGENTS)
+        }
+        self._asked = AdminClient(
+            {"bootstrap.servers": kafka.bootstrap, "log_level": 0, "error_cb": lambda _: None}
+        )
         return kafka
 
     def _bootstrap_of(self, name: str) -> str:
@@ -94,7 +124,11 @@ class World(System):
         return f"metrics_port = {self._ports_of[name]}\n"
 
     def _make_parts(self) -> dict[str, Process]:
-        lake = f'data_dir = "{self.directory}/lake"\nevery_s = 2\n' + self._metrics_of(LAKE) + self._kafka_table(LAKE)
+        lake = (
+            f'data_dir = "{self.directory}/lake"\nevery_s = 2\n'
+            + self._metrics_of(LAKE)
+            + self._kafka_table(LAKE)
+        )
         return {**super()._make_parts(), LAKE: self._part("lake", LAKE, lake)}
 
     def disk(self, part: str) -> Path:
@@ -103,12 +137,14 @@ class World(System):
 
     def brokers(self) -> dict[int, object]:
         """Those that Kafka tells of."""
-        fresh = AdminClient({"bootstrap.servers": self._kafka.bootstrap, "log_level": 0, "error_cb": lambda _: None})
+        fresh = AdminClient(
+            {"bootstrap.servers": self._kafka.bootstrap, "log_level": 0, "error_cb": lambda _: None}
+        )
         with suppress(KafkaException):
             return dict(fresh.list_topics(timeout=ASK_S).brokers)
         return {}
 
-    # --- the supervisor -----------------------------------------------------------------------------------------------------------------
+    # --- the supervisor ---------------------------------------------------------------------------
 
     async def start_all(self) -> None:
         """Everything, and wait until it is ready."""
@@ -116,7 +152,10 @@ class World(System):
         self._wanted.clear()  # from now on what ends is started again, and no failure
 
     async def supervise(self) -> None:
-        """Start again what ended, after as long as `edgewake up` waits. A part of which a kill was not noticed by somebody else is."""
+        """Start again what ended, after as long as `edgewake up` waits.
+
+        A part of which a kill was not noticed by somebody else is.
+        """
         ends: dict[str, int] = {}
         started: dict[str, float] = dict.fromkeys(self._parts, time.monotonic())
         due: dict[str, float] = {}
@@ -135,7 +174,7 @@ class World(System):
                     process.start()
             await asyncio.sleep(PAUSE_S)
 
-    # --- health -------------------------------------------------------------------------------------------------------------------------
+    # --- health -----------------------------------------------------------------------------------
 
     def _ready_urls(self) -> dict[str, str]:
         urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports_of.items()}
@@ -150,7 +189,9 @@ class World(System):
                 answer = await client.get(f"{url}/readyz", timeout=ASK_S)
             except httpx.HTTPError as error:
                 return name, f"({type(error).__name__})"
-            return name, "" if answer.status_code == 200 else str(answer.json().get("detail", answer.text))
+            return name, "" if answer.status_code == 200 else str(
+                answer.json().get("detail", answer.text)
+            )
 
         found = await asyncio.gather(*(ask(name, url) for name, url in self._ready_urls().items()))
         return {name: why for name, why in found if why}
@@ -167,7 +208,9 @@ class World(System):
 @contextmanager
 def _file_system(folder: Path, mib: int) -> Iterator[None]:
     folder.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "hiccups", str(folder)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "hiccups", str(folder)], check=True
+    )
     try:
         yield
     finally:

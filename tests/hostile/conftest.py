@@ -13,7 +13,10 @@ from tests.services import run_kafka
 @pytest.fixture(scope="package")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("hostile")
-    with run_kafka(folder / "kafka") as node, world(node, folder, "attacker", "spammer", "thief", "liar", "replayer", "revoked") as made:
+    with (
+        run_kafka(folder / "kafka") as node,
+        world(node, folder, "attacker", "spammer", "thief", "liar", "replayer", "revoked") as made,
+    ):
         yield made
 
 

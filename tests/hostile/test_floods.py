@@ -1,4 +1,6 @@
-"""A device that sends too much of something: messages, fields, streams, dead letters, subscriptions. It waits, and nobody else does."""
+"""A device that sends too much of something: messages, fields, streams, dead letters,
+subscriptions. It waits, and nobody else does.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from tests.services import wait_until
 MANY_FIELDS = b"{" + b",".join(b'"f%d":1' % i for i in range(90_000)) + b"}"
 """A megabyte that a bridge refuses, and whose names it must not look at one by one."""
 ODD_FIELDS = b"{" + b",".join(b'"f%d" :NaN' % i for i in range(70_000)) + b"}"
-"""Another one: its names cannot be counted at a glance, and a slower parser reads it. What it costs is what its device has to wait for."""
+"""Another one: its names cannot be counted at a glance, and a slower parser reads it. What it costs
+is what its device has to wait for."""
 NOTHING_BOUNDED = (
-    "messages_per_s = 1e9", "bytes_per_s = 1e12", "busy_share = 1", "burst_s = 3600", "letters_burst = 1e9", "letter_bytes_per_day = 1e12",
+    "messages_per_s = 1e9", "bytes_per_s = 1e12", "busy_share = 1", "burst_s = 3600",
+    "letters_burst = 1e9", "letter_bytes_per_day = 1e12",
 )  # fmt: skip
 """A table [device] that lets everybody do everything."""
 
@@ -34,30 +38,41 @@ def _every(pause_s: float, send: Callable[[], object]) -> Callable[[], None]:
 
 def _fields(attacker: Client, payload: bytes, every_s: float = 0.1) -> Callable[[], None]:
     """Ten megabytes a second."""
-    return _every(every_s, lambda: attacker.mqtt.publish(topics.up("attacker", "wide"), payload, qos=1))
+    return _every(
+        every_s, lambda: attacker.mqtt.publish(topics.up("attacker", "wide"), payload, qos=1)
+    )
 
 
 @pytest.mark.parametrize("payload", [MANY_FIELDS, ODD_FIELDS], ids=["many", "odd"])
 def test_fields(here: World, victim: Victim, payload: bytes) -> None:
     with here.device("attacker") as attacker:
         # A device may be dear for some seconds (burst_s); this is what it may cost for good.
-        unharmed(victim, _fields(attacker, payload), head_start=10 if payload is MANY_FIELDS else 60)
+        unharmed(
+            victim, _fields(attacker, payload), head_start=10 if payload is MANY_FIELDS else 60
+        )
         letters = here.letters("attacker")
         assert {letter.reason for letter, _ in letters} <= {"oversize", "quota"}
         assert any(letter.reason == "oversize" for letter, _ in letters), "they came"
 
 
-def test_control_without_bounds_the_same_fields_delay_the_victim(here: World, victim: Victim) -> None:
+def test_control_without_bounds_the_same_fields_delay_the_victim(
+    here: World, victim: Victim
+) -> None:
     with here.bridges_with(*NOTHING_BOUNDED), here.device("attacker") as attacker:
         send = _fields(attacker, ODD_FIELDS, 0.0)
 
         def attack() -> None:
-            """As much as the broker takes: what is waited for must be seen on a fast machine, too."""
+            """As much as the broker takes: what is waited for must be seen on a fast machine,
+            too.
+            """
             for _ in range(10):
                 send()
 
         before, beside = beside_attack(victim, attack, count=1, head_start=12)
-        assert beside.median_s > SLOWER_MAX * before.median_s + JITTER_S, (before.median_s, beside.median_s)
+        assert beside.median_s > SLOWER_MAX * before.median_s + JITTER_S, (
+            before.median_s,
+            beside.median_s,
+        )
 
 
 def test_messages(here: World, victim: Victim) -> None:
@@ -95,20 +110,36 @@ def test_dead_letters_are_bounded_counted_and_cut(here: World, victim: Victim) -
 
 
 def test_streams(here: World, victim: Victim) -> None:
-    """A new stream with each message: a share of them is learnt from one device, and no topic is made for the rest."""
+    """A new stream with each message: a share of them is learnt from one device, and no topic is
+    made for the rest.
+    """
     numbers = itertools.count(1)
     with here.device("attacker") as attacker:
-        unharmed(victim, _every(0.005, lambda: attacker.mqtt.publish(topics.up("attacker", f"s{next(numbers)}"), b'{"n":1}', qos=1)))
-        assert any("may be the first to send" in letter.detail for letter, _ in here.letters("attacker"))
+        unharmed(
+            victim,
+            _every(
+                0.005,
+                lambda: attacker.mqtt.publish(
+                    topics.up("attacker", f"s{next(numbers)}"), b'{"n":1}', qos=1
+                ),
+            ),
+        )
+        assert any(
+            "may be the first to send" in letter.detail for letter, _ in here.letters("attacker")
+        )
 
 
 def test_subscriptions(here: World, victim: Victim) -> None:
-    """Thousands of groups, each of which would cost the broker a look at each message; and filters of its own, as many as it may have."""
+    """Thousands of groups, each of which would cost the broker a look at each message; and filters
+    of its own, as many as it may have.
+    """
     numbers = itertools.count(1)
     with here.device("attacker") as attacker:
 
         def send() -> None:
-            attacker.mqtt.subscribe([(f"$share/g{next(numbers)}/{topics.UP_FILTER}", 1) for _ in range(500)])
+            attacker.mqtt.subscribe(
+                [(f"$share/g{next(numbers)}/{topics.UP_FILTER}", 1) for _ in range(500)]
+            )
             attacker.subscribe("ew/v1/attacker/ack")
 
         unharmed(victim, _every(0.02, send))
@@ -116,17 +147,24 @@ def test_subscriptions(here: World, victim: Victim) -> None:
         assert attacker.subscribe("$share/one-more/#") == [0x87]
 
 
-def test_control_a_device_whose_subscriptions_are_not_bounded_delays_the_victim(here: World, victim: Victim) -> None:
+def test_control_a_device_whose_subscriptions_are_not_bounded_delays_the_victim(
+    here: World, victim: Victim
+) -> None:
     """Its certificate is newer than the broker's list, as all were before."""
     here.site.issue("late-flood")
     with here.device("late-flood") as attacker:
         before = victim.series(10)
         for i in range(120):
-            attacker.mqtt.subscribe([(f"$share/g{i}-{j}/{topics.UP_FILTER}", 1) for j in range(500)])
+            attacker.mqtt.subscribe(
+                [(f"$share/g{i}-{j}/{topics.UP_FILTER}", 1) for j in range(500)]
+            )
         attacker.subscribe("ew/v1/late-flood/ack")
         wait_until(lambda: attacker.granted == [1], "all were granted, the last one too")
         beside = victim.series(10)
-        assert beside.median_s > SLOWER_MAX * before.median_s + JITTER_S, (before.median_s, beside.median_s)
+        assert beside.median_s > SLOWER_MAX * before.median_s + JITTER_S, (
+            before.median_s,
+            beside.median_s,
+        )
 
 
 @pytest.mark.parametrize("kind", ["status", "feed"])
@@ -138,9 +176,16 @@ def test_statuses_and_questions(here: World, victim: Victim, kind: str) -> None:
         def send() -> None:
             n = next(numbers)
             if kind == "feed":
-                attacker.mqtt.publish(topics.feed("attacker"), b'{"feed":"f","streams":["host_metrics"],"from":"latest"}', qos=1)
+                attacker.mqtt.publish(
+                    topics.feed("attacker"),
+                    b'{"feed":"f","streams":["host_metrics"],"from":"latest"}',
+                    qos=1,
+                )
             else:
-                status = b'{"device":"attacker","state":"online","connected_at":%d,"sent_at":%d}' % (n, n)
+                status = (
+                    b'{"device":"attacker","state":"online","connected_at":%d,"sent_at":%d}'
+                    % (n, n)
+                )
                 attacker.mqtt.publish(topics.status("attacker"), status, qos=1)
 
         unharmed(victim, _every(0.005, send))

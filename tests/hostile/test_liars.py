@@ -1,4 +1,6 @@
-"""A device that says what is not so: who it is, when, under which number, where it is to be answered; and one that may not come in."""
+"""A device that says what is not so: who it is, when, under which number, where it is to be
+answered; and one that may not come in.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def _publish(client: Client, topic: str, payload: bytes, response_topic: str | N
 
 
 def test_who_it_is_and_where_it_is_answered(here: World, victim: Victim) -> None:
-    """Another's topic, another's name in the reading, the answer on another's topic; on the victim's own stream."""
+    """Another's topic, another's name in the reading, the answer on another's topic; on the
+    victim's own stream.
+    """
     with here.device("liar") as liar:
         own, others = topics.up("liar", victim.stream), topics.up("victim", victim.stream)
 
@@ -40,7 +44,14 @@ def test_who_it_is_and_where_it_is_answered(here: World, victim: Victim) -> None
             assert _publish(liar, topics.down("victim", "command"), b"{}") == NOT_AUTHORISED
             assert _publish(liar, own, b'{"device":"victim","seq":1,"n":666}') == 0
             assert _publish(liar, own, b'{"n":666}', topics.ack("victim")) == 0
-            assert _publish(liar, topics.status("liar"), b'{"device":"victim","state":"offline","sent_at":1}') == 0
+            assert (
+                _publish(
+                    liar,
+                    topics.status("liar"),
+                    b'{"device":"victim","state":"offline","sent_at":1}',
+                )
+                == 0
+            )
 
         unharmed(victim, lie)
         reasons = [letter.reason for letter, _ in here.letters("liar")]
@@ -50,35 +61,61 @@ def test_who_it_is_and_where_it_is_answered(here: World, victim: Victim) -> None
 
 
 LIES: tuple[dict[str, Any], ...] = (
-    {"t": 0}, {"t": 4_102_444_800_000}, {"t": -1}, {"t": 1e300}, {"t": 1_790_000_000}, {"seq": 2**53 - 1}, {"seq": 0}, {"seq": -1},
-    {"seq": 1, "epoch": 2**53 - 1}, {"seq": 1, "epoch": -5}, {"seq": "1"}, {"n": "a text"}, {"n": [[]]},
+    {"t": 0}, {"t": 4_102_444_800_000}, {"t": -1}, {"t": 1e300}, {"t": 1_790_000_000},
+    {"seq": 2**53 - 1}, {"seq": 0}, {"seq": -1},
+    {"seq": 1, "epoch": 2**53 - 1}, {"seq": 1, "epoch": -5}, {"seq": "1"}, {"n": "a text"},
+    {"n": [[]]},
 )  # fmt: skip
 
 
 def test_when_and_under_which_number(here: World, victim: Victim) -> None:
-    """Clocks of 1970 and 2100, numbers and epochs at their ends and beyond, another type for the victim's field."""
+    """Clocks of 1970 and 2100, numbers and epochs at their ends and beyond, another type for the
+    victim's field.
+    """
     rounds = itertools.cycle(LIES)
     with here.device("liar") as liar:
-        unharmed(victim, lambda: _publish(liar, topics.up("liar", victim.stream), repr({"n": 1} | next(rounds)).replace("'", '"').encode()))
-        assert {"time", "shape", "field_type"} <= {letter.reason for letter, _ in here.letters("liar")}
+        unharmed(
+            victim,
+            lambda: _publish(
+                liar,
+                topics.up("liar", victim.stream),
+                repr({"n": 1} | next(rounds)).replace("'", '"').encode(),
+            ),
+        )
+        assert {"time", "shape", "field_type"} <= {
+            letter.reason for letter, _ in here.letters("liar")
+        }
 
 
 def test_wrong_topics_are_said_with_the_nearest_right_one(here: World, victim: Victim) -> None:
     """They vanished after a PUBACK before."""
-    wrong = [topics.up("liar", "room") + "/temp", "/" + topics.up("liar", "temp"), topics.up("liar", "temp") + "/", "ew/v1/liar/req/price"]
+    wrong = [
+        topics.up("liar", "room") + "/temp",
+        "/" + topics.up("liar", "temp"),
+        topics.up("liar", "temp") + "/",
+        "ew/v1/liar/req/price",
+    ]
     with here.device("liar") as liar:
         unharmed(victim, lambda: [_publish(liar, topic, b'{"n":1}') for topic in wrong], count=10)
-    said = {letter.topic: letter.detail for letter, _ in here.letters("liar") if letter.reason == "topic"}
+    said = {
+        letter.topic: letter.detail
+        for letter, _ in here.letters("liar")
+        if letter.reason == "topic"
+    }
     assert set(said) == set(wrong)
     assert said[wrong[0]].endswith("the nearest right one is ew/v1/liar/up/room_temp")
 
 
 @pytest.mark.parametrize(("first", "last"), [(-9, -1), (1, 9)], ids=["expired", "not yet valid"])
-def test_certificates_out_of_their_time(here: World, victim: Victim, tmp_path: Path, first: int, last: int) -> None:
+def test_certificates_out_of_their_time(
+    here: World, victim: Victim, tmp_path: Path, first: int, last: int
+) -> None:
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
     context = here.site.context()
     key = here.site.certificates / "devices" / "liar.key"
-    context.load_cert_chain(certificate(here.site, tmp_path, "liar", now + first * day, now + last * day), key)
+    context.load_cert_chain(
+        certificate(here.site, tmp_path, "liar", now + first * day, now + last * day), key
+    )
 
     def knock() -> None:
         with pytest.raises(TLS_REFUSED):
@@ -88,7 +125,9 @@ def test_certificates_out_of_their_time(here: World, victim: Victim, tmp_path: P
 
 
 def test_a_device_that_is_revoked_while_it_is_connected(here: World, victim: Victim) -> None:
-    """The steps of docs/production.md: the restart ends its connection, and costs nobody a reading."""
+    """The steps of docs/production.md: the restart ends its connection, and costs nobody a
+    reading.
+    """
     victim.series(5)
     with here.device("revoked") as revoked:
         context = here.site.context("devices", "revoked")
@@ -113,4 +152,7 @@ def test_control_what_a_device_says_of_itself_is_passed_on(here: World, victim: 
     victim.send()
     with here.device("liar") as liar:
         assert _publish(liar, topics.up("liar", victim.stream), b'{"seq":1,"n":1}') == 0
-        wait_until(lambda: here.records(topics.stream_topic(victim.stream), "liar"), "its own reading is there")
+        wait_until(
+            lambda: here.records(topics.stream_topic(victim.stream), "liar"),
+            "its own reading is there",
+        )

@@ -24,8 +24,14 @@ WEEK_MS = 7 * 86_400_000
 def test_connections_that_come_byte_by_byte(here: World, victim: Victim) -> None:
     """Half of them before TLS, half behind it with a certificate, in the middle of CONNECT."""
     with ExitStack() as doors:
-        plain = [doors.enter_context(socket.create_connection(("127.0.0.1", here.site.ports["devices"]))) for _ in range(DOORS)]
-        tls = [here.site.context("devices", "attacker").wrap_socket(one, server_hostname="localhost") for one in plain[: DOORS // 2]]
+        plain = [
+            doors.enter_context(socket.create_connection(("127.0.0.1", here.site.ports["devices"])))
+            for _ in range(DOORS)
+        ]
+        tls = [
+            here.site.context("devices", "attacker").wrap_socket(one, server_hostname="localhost")
+            for one in plain[: DOORS // 2]
+        ]
         for one in tls:
             doors.enter_context(one)
         hello = bytes.fromhex("16030100c8010000c40303") + bytes(64)
@@ -33,7 +39,10 @@ def test_connections_that_come_byte_by_byte(here: World, victim: Victim) -> None
 
         def trickle() -> None:
             nonlocal said
-            for one, text in [*((one, CONNECT_V5[:-1]) for one in tls), *((one, hello) for one in plain[DOORS // 2 :])]:
+            for one, text in [
+                *((one, CONNECT_V5[:-1]) for one in tls),
+                *((one, hello) for one in plain[DOORS // 2 :]),
+            ]:
                 with suppress(OSError):  # the broker may have had enough of it
                     one.sendall(text[said : said + 1])
             said += 1
@@ -51,13 +60,19 @@ def test_frames_of_a_week_ago_come_again_ten_times(here: World, victim: Victim) 
         def send(number: int) -> None:
             properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
             properties.ContentType = FRAME_TYPE
-            properties.ResponseTopic, properties.CorrelationData = topics.ack("replayer"), b"%d" % number
+            properties.ResponseTopic, properties.CorrelationData = (
+                topics.ack("replayer"),
+                b"%d" % number,
+            )
             properties.UserProperty = ("sent_at", str(began + number))
             frame = encode(Frame(1, number, number, [began + number], {"n": [number]}))
             replayer.mqtt.publish(topics.up("replayer", "old"), frame, qos=0, properties=properties)
 
         def passed_on() -> list[int]:
-            found = (record.decode(one.value() or b"") for one in here.records(topics.stream_topic("old"), "replayer"))
+            found = (
+                record.decode(one.value() or b"")
+                for one in here.records(topics.stream_topic("old"), "replayer")
+            )
             return [one.frame.frame or 0 for one in found]
 
         for number in range(1, FRAMES + 1):
@@ -78,9 +93,14 @@ def test_frames_of_a_week_ago_come_again_ten_times(here: World, victim: Victim) 
         while rounds < ROUNDS:
             replay()
         arrived = FRAMES * (ROUNDS + 1)
-        wait_until(lambda: len(here.records(topics.UP, "replayer")) == arrived, "the bridges took each of them")
+        wait_until(
+            lambda: len(here.records(topics.UP, "replayer")) == arrived,
+            "the bridges took each of them",
+        )
         victim.send()
         assert victim.is_whole()
         assert passed_on() == list(range(1, FRAMES + 1))
         send(FRAMES + 1)
-        wait_until(lambda: passed_on() == list(range(1, FRAMES + 2)), "the control: a new frame passes")
+        wait_until(
+            lambda: passed_on() == list(range(1, FRAMES + 2)), "the control: a new frame passes"
+        )

@@ -1,5 +1,8 @@
-"""A device in the group in which the bridges share what all devices send. Mosquitto looks at its rules when it delivers: who may not have a
-message that was dealt to him has used it up."""
+"""A device in the group in which the bridges share what all devices send.
+
+Mosquitto looks at its rules when it delivers: who may not have a message that was dealt to him has
+used it up.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ def _codes(client: Client, filters: tuple[str, ...]) -> list[int]:
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["online", "offline"])
-def test_a_thief_who_knows_the_real_name_of_the_group_may_not_join_it(here: World, victim: Victim, stays: bool) -> None:
+def test_a_thief_who_knows_the_real_name_of_the_group_may_not_join_it(
+    here: World, victim: Victim, stays: bool
+) -> None:
     """With a session that the broker keeps, whether he is there or not."""
     with here.device("thief", session_s=SESSION_S) as thief:
         assert here.filters
@@ -34,10 +39,18 @@ def test_a_thief_who_knows_the_real_name_of_the_group_may_not_join_it(here: Worl
         assert thief.topics == []
 
 
-def test_a_device_that_the_broker_does_not_know_yet_joins_other_groups_only_and_takes_nothing(here: World, victim: Victim) -> None:
-    """Its certificate is newer than the broker's list. Only who has the bridges' key can name their group."""
+def test_a_device_that_the_broker_does_not_know_yet_joins_other_groups_only_and_takes_nothing(
+    here: World, victim: Victim
+) -> None:
+    """Its certificate is newer than the broker's list.
+
+    Only who has the bridges' key can name their group.
+    """
     here.site.issue("late-thief")
-    shared = f"$share/{group(INSTALLATION, None)}/{topics.UP_FILTER}", f"$share/{group(INSTALLATION, bytes(32))}/{topics.UP_FILTER}"
+    shared = (
+        f"$share/{group(INSTALLATION, None)}/{topics.UP_FILTER}",
+        f"$share/{group(INSTALLATION, bytes(32))}/{topics.UP_FILTER}",
+    )
     for stays in (True, False):
         with here.device("late-thief", session_s=SESSION_S) as thief:
             assert set(_codes(thief, (*shared, topics.UP_FILTER, "#"))) <= GRANTED
@@ -47,11 +60,16 @@ def test_a_device_that_the_broker_does_not_know_yet_joins_other_groups_only_and_
             assert thief.topics == []
 
 
-def test_control_in_a_group_whose_name_he_knows_the_same_thief_swallows_what_others_send(here: World) -> None:
+def test_control_in_a_group_whose_name_he_knows_the_same_thief_swallows_what_others_send(
+    here: World,
+) -> None:
     """As it was with the name that everybody could read in the source."""
     here.site.issue("old-thief")
     name = f"$share/{group('before', None)}/{topics.UP_FILTER}"
-    with here.device("old-thief") as thief, Client(here.site, "bridge-1", "bridges", client_id="before") as bridge:
+    with (
+        here.device("old-thief") as thief,
+        Client(here.site, "bridge-1", "bridges", client_id="before") as bridge,
+    ):
         bridge.subscribe(name)
         assert set(_codes(thief, (name,))) <= GRANTED
         with here.device("attacker") as device:
@@ -64,7 +82,9 @@ def test_control_in_a_group_whose_name_he_knows_the_same_thief_swallows_what_oth
 
 
 def test_nobody_takes_what_goes_down_to_another_nor_an_answer(here: World, victim: Victim) -> None:
-    """Down topics, answers, the bridges' beats, a share of them, and the session of another under his client id."""
+    """Down topics, answers, the bridges' beats, a share of them, and the session of another under
+    his client id.
+    """
     others = (
         "ew/v1/victim/down/+",
         "$share/x/ew/v1/victim/down/+",

@@ -1,7 +1,9 @@
-"""The whole way of a message as in production: the broker with its rules and certificates, two bridges, Kafka, a sequencer; and a victim.
+"""The whole way of a message as in production: the broker with its rules and certificates, two
+bridges, Kafka, a sequencer; and a victim.
 
-A victim is a plain device that sends a numbered reading at a time and waits for its end-to-end answer. `unharmed` says what it saw beside
-an attacker: how long its answers took against before, and what of its readings the sequencer passed on, each by its value.
+A victim is a plain device that sends a numbered reading at a time and waits for its end-to-end
+answer. `unharmed` says what it saw beside an attacker: how long its answers took against before,
+and what of its readings the sequencer passed on, each by its value.
 """
 
 from __future__ import annotations
@@ -39,8 +41,9 @@ PAUSE_S = 0.02
 SLOWER_MAX = 2.0
 """An answer beside an attacker may take so many times as long as before, in the median."""
 JITTER_S = 0.01
-"""And so much longer, whatever it was, for each that waits for a processor of this machine: what others that run beside add to an answer of
-five milliseconds, which passes six processes. Controls are held to it once."""
+"""And so much longer, whatever it was, for each that waits for a processor of this machine: what
+others that run beside add to an answer of five milliseconds, which passes six processes. Controls
+are held to it once."""
 
 
 @dataclass
@@ -62,7 +65,9 @@ class World:
     def filters(self) -> tuple[str, ...]:
         """What the bridges share, by its real name."""
         keys = read_keys(self.site.certificates / "keys" / "share.key")
-        return tuple(one for one in subscriptions(INSTALLATION, keys).wanted if one.startswith("$share/"))
+        return tuple(
+            one for one in subscriptions(INSTALLATION, keys).wanted if one.startswith("$share/")
+        )
 
     def start_bridge(self, name: str, *lines: str) -> Process:
         """A bridge that serves; `lines`: its table [device]."""
@@ -87,7 +92,11 @@ bootstrap = "{self.node.bootstrap}"
 
     def start_sequencer(self) -> Process:
         """The sequencer."""
-        return self._start("sequencer", "sequencer-1", f'name = "sequencer-1"\n[kafka]\nbootstrap = "{self.node.bootstrap}"\n')
+        return self._start(
+            "sequencer",
+            "sequencer-1",
+            f'name = "sequencer-1"\n[kafka]\nbootstrap = "{self.node.bootstrap}"\n',
+        )
 
     def _start(self, command: str, name: str, text: str) -> Process:
         file = self.folder / f"{name}.toml"
@@ -138,7 +147,10 @@ bootstrap = "{self.node.bootstrap}"
 
     def letters(self, device: str) -> list[tuple[DeadLetter, bytes]]:
         """The dead letters of a device."""
-        return [(DeadLetter.from_headers(one.headers() or ()), one.value() or b"") for one in self.records(topics.DEAD, device)]
+        return [
+            (DeadLetter.from_headers(one.headers() or ()), one.value() or b"")
+            for one in self.records(topics.DEAD, device)
+        ]
 
 
 @dataclass(frozen=True)
@@ -171,7 +183,9 @@ class Victim:
         self.heard: set[str] = set()
         """Topics of what came down to it."""
         self.client.mqtt.on_message = self._on_message
-        self.client.mqtt.on_connect = lambda *_: self.client.mqtt.subscribe(f"ew/v1/{self.client.name}/#", qos=1)
+        self.client.mqtt.on_connect = lambda *_: self.client.mqtt.subscribe(
+            f"ew/v1/{self.client.name}/#", qos=1
+        )
         self.client.subscribe(f"ew/v1/{self.client.name}/#")
 
     def _on_message(self, _client: object, _userdata: object, message: MQTTMessage) -> None:
@@ -192,9 +206,13 @@ class Victim:
         properties.CorrelationData = b"%d" % number
         payload = b'{"seq":%d,"n":%d}' % (number, number)
         began = time.monotonic()
-        self.client.mqtt.publish(topics.up(self.client.name, self.stream), payload, qos=1, properties=properties)
+        self.client.mqtt.publish(
+            topics.up(self.client.name, self.stream), payload, qos=1, properties=properties
+        )
         while number not in self._answered:
-            assert time.monotonic() - began < PATIENCE_S, f"no answer to reading {number}; refusals: {self.refusals[:3]}"
+            assert time.monotonic() - began < PATIENCE_S, (
+                f"no answer to reading {number}; refusals: {self.refusals[:3]}"
+            )
             self._here.wait(0.05)
             self._here.clear()
         return self._answered[number] - began
@@ -209,30 +227,45 @@ class Victim:
 
     def passed_on(self) -> Counter[int]:
         """What the sequencer passed on of this victim's readings: how often each value."""
-        found = (record.decode(one.value() or b"") for one in self.world.records(topics.stream_topic(self.stream), self.client.name))
+        found = (
+            record.decode(one.value() or b"")
+            for one in self.world.records(topics.stream_topic(self.stream), self.client.name)
+        )
         return Counter(int(value) for one in found for value in one.frame.fields.get("n", ()))  # type: ignore[arg-type]
 
     def is_whole(self) -> bool:
         """Nothing lost, nothing twice, nothing wrong; waits for what is on its way."""
         expected = Counter(range(1, self.sent + 1))
-        wait_until(lambda: self.passed_on().total() >= self.sent, f"all {self.sent} readings of the victim")
+        wait_until(
+            lambda: self.passed_on().total() >= self.sent, f"all {self.sent} readings of the victim"
+        )
         assert self.passed_on() == expected
         assert self.heard == {topics.ack(self.client.name)}
         return not self.refusals
 
 
-def unharmed(victim: Victim, attack: Callable[[], object], *, count: int = PROBES, head_start: int = 1) -> tuple[Seen, Seen]:
-    """Run the attack in a thread while the victim sends; what it saw before and meanwhile. Raises AssertionError where it was harmed."""
+def unharmed(
+    victim: Victim, attack: Callable[[], object], *, count: int = PROBES, head_start: int = 1
+) -> tuple[Seen, Seen]:
+    """Run the attack in a thread while the victim sends; what it saw before and meanwhile.
+
+    Raises AssertionError where it was harmed.
+    """
     before, beside = beside_attack(victim, attack, count=count, head_start=head_start)
     jitter_s = JITTER_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    assert beside.median_s <= SLOWER_MAX * before.median_s + jitter_s, f"median {before.median_s:.4f} s, then {beside.median_s:.4f} s"
+    assert beside.median_s <= SLOWER_MAX * before.median_s + jitter_s, (
+        f"median {before.median_s:.4f} s, then {beside.median_s:.4f} s"
+    )
     assert victim.is_whole(), victim.refusals[:3]
     return before, beside
 
 
-def beside_attack(victim: Victim, attack: Callable[[], object], *, count: int = PROBES, head_start: int = 1) -> tuple[Seen, Seen]:
-    """What the victim sees before and beside an attack, which goes on until the victim is done: it is called again and again, the first
-    `head_start` times before the victim sends."""
+def beside_attack(
+    victim: Victim, attack: Callable[[], object], *, count: int = PROBES, head_start: int = 1
+) -> tuple[Seen, Seen]:
+    """What the victim sees before and beside an attack, which goes on until the victim is done: it
+    is called again and again, the first `head_start` times before the victim sends.
+    """
     victim.send()  # its stream is new
     before = victim.series(count)
     stop, failed = threading.Event(), list[BaseException]()
@@ -266,7 +299,9 @@ def beside_attack(victim: Victim, attack: Callable[[], object], *, count: int = 
 @contextmanager
 def world(node: Kafka, folder: Path, *names: str) -> Iterator[World]:
     """Everything started, with certificates for these devices."""
-    with production_site("victim", *names, *(word for name in BRIDGES for word in ("--bridge", name))) as site:
+    with production_site(
+        "victim", *names, *(word for name in BRIDGES for word in ("--bridge", name))
+    ) as site:
         made = World(site, node, folder)
         try:
             made.start_sequencer()

@@ -17,9 +17,13 @@ FLOORS = ("protocol", "edge", "cloud", "simulators", "deploy")
 def files() -> tuple[Path, ...]:
     """All files of the repository, relative to it: what git tracks and what it would track."""
     listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True, check=True
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        check=True,
     ).stdout.decode()
-    return tuple(sorted({Path(name) for name in listed.split("\0") if name and (ROOT / name).is_file()}))
+    return tuple(
+        sorted({Path(name) for name in listed.split("\0") if name and (ROOT / name).is_file()})
+    )
 
 
 def modules(*folders: str) -> list[Path]:
@@ -39,7 +43,9 @@ def says_what_it_is_for(path: Path) -> bool:
 
 
 def imports(path: Path) -> tuple[tuple[int, str], ...]:
-    """(line, module) of every import in a file, those inside functions included; `from a import b` gives a.b."""
+    """(line, module) of every import in a file, those inside functions included; `from a import b`
+    gives a.b.
+    """
     return _read(path).imports
 
 
@@ -53,7 +59,9 @@ class _Source:
 def _read(path: Path) -> _Source:
     text = (ROOT / path).read_text("utf-8")
     tree = ast.parse(text, filename=str(path))
-    return _Source(not text.strip() or bool(ast.get_docstring(tree)), tuple(imports_in(tree.body, path)))
+    return _Source(
+        not text.strip() or bool(ast.get_docstring(tree)), tuple(imports_in(tree.body, path))
+    )
 
 
 def imports_in(statements: Sequence[ast.AST], path: Path | str) -> Iterator[tuple[int, str]]:
@@ -62,12 +70,16 @@ def imports_in(statements: Sequence[ast.AST], path: Path | str) -> Iterator[tupl
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: a relative import hides which floor it goes to"
+            assert node.level == 0, (
+                f"{path}:{node.lineno}: a relative import hides which floor it goes to"
+            )
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
         else:
             for part in ("body", "handlers", "orelse", "finalbody", "cases"):
                 inside = getattr(node, part, ())
-                yield from imports_in(inside if isinstance(inside, list) else (), path)  # a lambda's body is one expression
+                yield from imports_in(
+                    inside if isinstance(inside, list) else (), path
+                )  # a lambda's body is one expression
 
 
 def forbidden(paths: list[Path], *prefixes: str) -> list[str]:

@@ -43,8 +43,10 @@ def _blocks(name: str, language: str) -> list[str]:
 
 
 SYNONYMS = {
-    "datapoint": "reading", "data point": "reading", "resume token": "cursor", "continuation token": "cursor", "offset token": "cursor",
-    "DLQ": "dead letter", "dead-letter queue": "dead letter", "ack id": "ack token", "receipt": "ack token", "metric point": "reading",
+    "datapoint": "reading", "data point": "reading", "resume token": "cursor",
+    "continuation token": "cursor", "offset token": "cursor",
+    "DLQ": "dead letter", "dead-letter queue": "dead letter", "ack id": "ack token",
+    "receipt": "ack token", "metric point": "reading",
 }  # fmt: skip
 """Words that others use for what the glossary of ARCHITECTURE.md has one word for."""
 
@@ -52,12 +54,18 @@ SYNONYMS = {
 def test_one_word_for_one_thing():
     wrong_words = re.compile(rf"\b({'|'.join(SYNONYMS)})s?\b")
     paths = [path for path in files() if path.suffix in {".md", ".py"} and path.parts[0] != "tests"]
-    found = [(str(path), wrong, SYNONYMS[wrong]) for path in paths for wrong in wrong_words.findall(_text(str(path)))]
+    found = [
+        (str(path), wrong, SYNONYMS[wrong])
+        for path in paths
+        for wrong in wrong_words.findall(_text(str(path)))
+    ]
     assert found == [], "file, word, and the word that it should be"
 
 
 def test_generated_parts_are_up_to_date():
-    """`python docs/generate.py` would change nothing; so keys, topics and queries in the docs equal the code's."""
+    """`python docs/generate.py` would change nothing; so keys, topics and queries in the docs equal
+    the code's.
+    """
     assert _generate().stale() == []
 
 
@@ -68,9 +76,13 @@ def test_links_lead_to_files(document: Path):
     assert [target for target in inside if not (ROOT / document.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/production.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/production.md"]
+)
 def test_paths_in_backticks_exist(document: str):
-    paths = re.findall(r"`((?:edge|cloud|protocol|simulators|deploy|tests|docs)/[\w./*-]+)`", _text(document))
+    paths = re.findall(
+        r"`((?:edge|cloud|protocol|simulators|deploy|tests|docs)/[\w./*-]+)`", _text(document)
+    )
     assert paths or document in ("README.md", "docs/production.md")
     assert [path for path in paths if not list(ROOT.glob(path.rstrip("/")))] == []
 
@@ -89,7 +101,14 @@ def test_commands_in_the_docs_exist(document: Path):
     assert named <= commands
 
 
-@pytest.mark.parametrize("example", [each for name in ("agent", "processing", "sources") for each in _blocks(f"docs/{name}.md", "toml")])
+@pytest.mark.parametrize(
+    "example",
+    [
+        each
+        for name in ("agent", "processing", "sources")
+        for each in _blocks(f"docs/{name}.md", "toml")
+    ],
+)
 def test_agent_examples_are_configurations(example: str):
     assert AgentConfig.checked(tomllib.loads(example)).device
 
@@ -101,19 +120,30 @@ def test_logging_examples_are_configurations(example: str):
 
 def test_every_logging_mode_has_its_diagram():
     parts = re.split(r"^## ", _text("docs/logging.md"), flags=re.MULTILINE)
-    drawn = {part.split(":")[0].strip() for part in parts if "```mermaid\nsequenceDiagram\n" in part}
+    drawn = {
+        part.split(":")[0].strip() for part in parts if "```mermaid\nsequenceDiagram\n" in part
+    }
     assert {name.split("\n")[0] for name in drawn} == {mode.value for mode in LogMode}
 
 
 @pytest.mark.parametrize(
     ("document", "diagram"),
-    [(str(document), diagram) for document in DOCUMENTS for diagram in _blocks(str(document), "mermaid") if "sequenceDiagram" in diagram],
+    [
+        (str(document), diagram)
+        for document in DOCUMENTS
+        for diagram in _blocks(str(document), "mermaid")
+        if "sequenceDiagram" in diagram
+    ],
 )
 def test_sequence_diagrams_name_their_participants(document: str, diagram: str):
     """And hold nothing else than these and messages between them, so that they can be drawn."""
     kind, *lines = diagram.strip().splitlines()
     participants = {line.split()[1] for line in lines if line.startswith("    participant ")}
-    messages = [re.fullmatch(r"    (\w+)-{1,2}>>(\w+): [^;#]+", line) for line in lines if not line.startswith("    participant ")]
+    messages = [
+        re.fullmatch(r"    (\w+)-{1,2}>>(\w+): [^;#]+", line)
+        for line in lines
+        if not line.startswith("    participant ")
+    ]
     assert (kind, all(messages)) == ("sequenceDiagram", True)
     assert {name for message in messages if message for name in message.groups()} == participants
 
@@ -139,21 +169,36 @@ def test_the_page_finds_the_columns_it_draws(query: str, columns: set[str]):
 
 def test_every_key_of_every_part_is_explained():
     """No row of a table of keys has an empty meaning."""
-    rows = re.findall(r"^\| `(\w+)` \| .* \|  \|$", _text("docs/config.md") + _text("docs/agent.md"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| .* \|  \|$", _text("docs/config.md") + _text("docs/agent.md"), re.MULTILINE
+    )
     assert set(rows) <= {"type"}
 
 
 def test_topics_in_the_docs_are_those_of_the_code():
-    named = set(re.findall(r"\bew\.[a-z]+(?:\.<?\w+>?)?", "\n".join(_text(str(d)) for d in DOCUMENTS)))
-    constants = {value for name, value in vars(topics).items() if name.isupper() and isinstance(value, str) and value.startswith("ew.")}
+    named = set(
+        re.findall(r"\bew\.[a-z]+(?:\.<?\w+>?)?", "\n".join(_text(str(d)) for d in DOCUMENTS))
+    )
+    constants = {
+        value
+        for name, value in vars(topics).items()
+        if name.isupper() and isinstance(value, str) and value.startswith("ew.")
+    }
     assert {
-        n for n in named if n not in constants and not n.startswith((topics.STREAM_PREFIX, topics.QUERY_PREFIX, topics.INSTALLATION_PREFIX))
+        n
+        for n in named
+        if n not in constants
+        and not n.startswith(
+            (topics.STREAM_PREFIX, topics.QUERY_PREFIX, topics.INSTALLATION_PREFIX)
+        )
     } <= {"ew.s", "ew.q", "ew.summaries"}
 
 
 def _example(name: str) -> bytes:
     """The JSON block of docs/protocol.md that follows the comment `<!-- example: NAME -->`."""
-    found = re.search(rf"<!-- example: {name} -->\n```json\n(.*?)```", _text("docs/protocol.md"), re.DOTALL)
+    found = re.search(
+        rf"<!-- example: {name} -->\n```json\n(.*?)```", _text("docs/protocol.md"), re.DOTALL
+    )
     assert found, name
     json.loads(found[1])
     return found[1].encode()
@@ -165,7 +210,11 @@ def test_the_frame_example_decodes():
 
 
 def test_the_compact_message_example_is_the_packed_frame_example():
-    found = re.search(r"<!-- example: compact message -->\n```text\n(.*?)```", _text("docs/protocol.md"), re.DOTALL)
+    found = re.search(
+        r"<!-- example: compact message -->\n```text\n(.*?)```",
+        _text("docs/protocol.md"),
+        re.DOTALL,
+    )
     assert found
     message = compact.decode(bytes.fromhex(found[1]))
     assert (message.sent_at, frame.encode(packed.unpack(message.body)[0])) == (
@@ -179,7 +228,9 @@ def test_the_gap_frame_example_decodes():
 
 
 def test_the_plain_reading_example_decodes():
-    assert frame.from_plain(_example("plain reading"), received_at=1).fields["position_lat"] == [53.2]
+    assert frame.from_plain(_example("plain reading"), received_at=1).fields["position_lat"] == [
+        53.2
+    ]
 
 
 def test_the_acknowledgement_examples_decode():
@@ -195,7 +246,9 @@ def test_the_joined_answers_example_decodes():
 
 def test_the_later_example_decodes():
     assert ack.decode_answer(_example("later")) == ack.Later(
-        ack.LaterReason.FIELD_TYPE, 30_000, "field 'temperature' of stream 'weather': expected a number, found a string"
+        ack.LaterReason.FIELD_TYPE,
+        30_000,
+        "field 'temperature' of stream 'weather': expected a number, found a string",
     )
 
 
@@ -244,5 +297,9 @@ def _defines(file: Path, name: str) -> bool:
 def _names_of(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return {statement.name}
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    targets = (
+        statement.targets
+        if isinstance(statement, ast.Assign)
+        else [getattr(statement, "target", None)]
+    )
     return {target.id for target in targets if isinstance(target, ast.Name)}

@@ -10,29 +10,60 @@ import pytest
 
 from tests.house.source import FLOORS, ROOT, forbidden, imports, module_name, modules
 
-CLOUD_LIBRARIES = ("pyspark", "confluent_kafka", "fastapi", "starlette", "uvicorn", "sse_starlette", "sqlglot", "pyarrow")
+CLOUD_LIBRARIES = (
+    "pyspark",
+    "confluent_kafka",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "sse_starlette",
+    "sqlglot",
+    "pyarrow",
+)
 WEB_LIBRARIES = ("fastapi", "starlette", "uvicorn", "httptools", "httpx", "requests")
 
 
 def test_protocol_imports_nobody_of_ours():
-    assert forbidden(modules("protocol"), "edgewake.edge", "edgewake.cloud", "edgewake.simulators", "edgewake.deploy") == []
+    assert (
+        forbidden(
+            modules("protocol"),
+            "edgewake.edge",
+            "edgewake.cloud",
+            "edgewake.simulators",
+            "edgewake.deploy",
+        )
+        == []
+    )
 
 
 def test_edge_and_cloud_never_import_each_other():
-    assert forbidden(modules("edge"), "edgewake.cloud", "edgewake.simulators", "edgewake.deploy") == []
-    assert forbidden(modules("cloud"), "edgewake.edge", "edgewake.simulators", "edgewake.deploy") == []
+    assert (
+        forbidden(modules("edge"), "edgewake.cloud", "edgewake.simulators", "edgewake.deploy") == []
+    )
+    assert (
+        forbidden(modules("cloud"), "edgewake.edge", "edgewake.simulators", "edgewake.deploy") == []
+    )
 
 
 def test_simulators_stand_outside_and_use_the_protocol_only():
-    assert forbidden(modules("simulators"), "edgewake.edge", "edgewake.cloud", "edgewake.deploy") == []
+    assert (
+        forbidden(modules("simulators"), "edgewake.edge", "edgewake.cloud", "edgewake.deploy") == []
+    )
 
 
 def test_deploy_starts_parts_and_imports_none_of_their_insides():
-    assert forbidden(modules("deploy"), "edgewake.edge", "edgewake.cloud", "edgewake.simulators") == []
+    assert (
+        forbidden(modules("deploy"), "edgewake.edge", "edgewake.cloud", "edgewake.simulators") == []
+    )
 
 
 def test_reading_kafka_by_cursor_knows_no_http_and_nobody_who_serves_it():
-    servers = ("edgewake.cloud.access", "edgewake.cloud.push", "edgewake.cloud.ops", "edgewake.cloud.web")
+    servers = (
+        "edgewake.cloud.access",
+        "edgewake.cloud.push",
+        "edgewake.cloud.ops",
+        "edgewake.cloud.web",
+    )
     log = modules("cloud/log")
     assert log
     assert forbidden(log, *servers, *WEB_LIBRARIES) == []
@@ -51,7 +82,9 @@ def _graph() -> dict[Path, set[Path]]:
     found = {module_name(path): path for path in modules(*FLOORS)}
     graph: dict[Path, set[Path]] = {}
     for path in modules(*FLOORS):
-        targets = {found.get(name) or found.get(name.rpartition(".")[0]) for _, name in imports(path)}
+        targets = {
+            found.get(name) or found.get(name.rpartition(".")[0]) for _, name in imports(path)
+        }
         graph[path] = {target for target in targets if target is not None} - {path}
     return graph
 
@@ -69,7 +102,9 @@ def test_no_module_imports_itself_through_others():
 
 
 def test_no_folder_imports_itself_through_others_beside_it():
-    """A package's own modules count for themselves: `config.py` lies below its folders, `run.py` above them."""
+    """A package's own modules count for themselves: `config.py` lies below its folders, `run.py`
+    above them.
+    """
     parents = {path.parent.parent for path in modules(*FLOORS)}
 
     def room(path: Path) -> Path:
@@ -77,7 +112,9 @@ def test_no_folder_imports_itself_through_others_beside_it():
 
     rooms: dict[Path, set[Path]] = {}
     for path, targets in _graph().items():
-        rooms.setdefault(room(path), set()).update(room(target) for target in targets if room(target) != room(path))
+        rooms.setdefault(room(path), set()).update(
+            room(target) for target in targets if room(target) != room(path)
+        )
     assert _circles(rooms) == []
 
 
@@ -100,12 +137,32 @@ def test_the_ledger_that_judges_us_knows_nothing_of_ours():
     assert forbidden([ledger], "edgewake") == []
 
 
-@pytest.mark.parametrize("path", [path for path in modules(*FLOORS) if path.name.endswith("cli.py") or "commands" in path.parts], ids=str)
+@pytest.mark.parametrize(
+    "path",
+    [path for path in modules(*FLOORS) if path.name.endswith("cli.py") or "commands" in path.parts],
+    ids=str,
+)
 def test_a_command_imports_light_things_only_until_it_runs(path: Path):
     """So that `edgewake --help` is fast and works where a part's libraries are not installed."""
-    heavy = {"pyspark", "confluent_kafka", "fastapi", "uvicorn", "sqlglot", "pyarrow", "aiomqtt", "paho", "jgo", "httpx", "rich"}
+    heavy = {
+        "pyspark",
+        "confluent_kafka",
+        "fastapi",
+        "uvicorn",
+        "sqlglot",
+        "pyarrow",
+        "aiomqtt",
+        "paho",
+        "jgo",
+        "httpx",
+        "rich",
+    }
     lines = (ROOT / path).read_text().splitlines()
-    at_the_top = {module.split(".")[0] for line, module in imports(path) if not lines[line - 1].startswith(" ")}
+    at_the_top = {
+        module.split(".")[0]
+        for line, module in imports(path)
+        if not lines[line - 1].startswith(" ")
+    }
     assert at_the_top & heavy == set()
 
 
@@ -130,5 +187,9 @@ MAY_ASK_WHERE_A_TOPIC_ENDS = {
 
 
 def test_only_who_can_wait_for_a_leader_asks_kafka_where_a_topic_ends():
-    asking = {str(path) for path in modules("cloud", "tests") if "get_watermark_offsets(" in (ROOT / path).read_text()}
+    asking = {
+        str(path)
+        for path in modules("cloud", "tests")
+        if "get_watermark_offsets(" in (ROOT / path).read_text()
+    }
     assert asking == MAY_ASK_WHERE_A_TOPIC_ENDS

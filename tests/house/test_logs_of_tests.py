@@ -11,7 +11,9 @@ from tests.conftest import PYSPARK_LOGGERS
 
 
 @pytest.mark.parametrize("time", ["first", "next"])
-def test_an_error_of_pyspark_makes_no_later_test_log_json(time: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_pyspark_makes_no_later_test_log_json(
+    time: str, caplog: pytest.LogCaptureFixture
+) -> None:
     logging.getLogger("edgewake.any").error("the %s time", time)
     assert caplog.text.endswith(f"the {time} time\n")
     for name in PYSPARK_LOGGERS:

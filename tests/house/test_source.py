@@ -52,6 +52,12 @@ async def work():
 
 def test_an_import_is_found_wherever_a_statement_may_stand() -> None:
     tree = ast.parse(EVERYWHERE)
-    named = [(node.lineno, node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    named = [
+        (node.lineno, node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     assert len(named) == 18
-    assert [line for line, _ in imports_in(tree.body, "here.py")] == sorted(line for line, node in named for _ in node.names)
+    assert [line for line, _ in imports_in(tree.body, "here.py")] == sorted(
+        line for line, node in named for _ in node.names
+    )

@@ -1,4 +1,6 @@
-"""When a client of Kafka is given up: after a time without an answer, and never because Kafka refuses something."""
+"""When a client of Kafka is given up: after a time without an answer, and never because Kafka
+refuses something.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A Kafka that its own controller shut out for seconds: clients that librdkafka leaves without a broker are made anew."""
+"""A Kafka that its own controller shut out for seconds: clients that librdkafka leaves without a
+broker are made anew.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,14 @@ from tests.gate import Gate
 from tests.services import run_kafka_that_can_be_shut_out, wait_until
 
 FLEET = 8
-"""Clients of each kind: of those that are made once, a third dies at each time that Kafka is shut out."""
+"""Clients of each kind: of those that are made once, a third dies at each time that Kafka is shut
+out."""
 EVERY_S = 0.2
 QUESTION_S = 4.0
 TIMES_MAX = 40
 BACK_S = 30.0
-"""A client is given up after 5 s, and the question under way ends 4 s later; the rest is for a busy machine."""
+"""A client is given up after 5 s, and the question under way ends 4 s later; the rest is for a busy
+machine."""
 
 
 @dataclass
@@ -62,7 +66,9 @@ def asking(all_of_them: list[Asking]) -> Iterator[None]:
 
 def bare(config: KafkaConfig) -> AdminClient:
     """What `clients.admin` keeps: the client as librdkafka has it."""
-    return AdminClient({"bootstrap.servers": config.bootstrap, "log_level": 0, "error_cb": lambda _: None})
+    return AdminClient(
+        {"bootstrap.servers": config.bootstrap, "log_level": 0, "error_cb": lambda _: None}
+    )
 
 
 def shut_out(gate: Gate, config: KafkaConfig) -> None:
@@ -86,7 +92,9 @@ def answers(name: str, made: Callable[[], Callable[[], object]]) -> list[Asking]
     return [Asking(f"{name} {n}", made()) for n in range(FLEET)]
 
 
-def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(tmp_path: Path) -> None:
+def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(
+    tmp_path: Path,
+) -> None:
     with run_kafka_that_can_be_shut_out(tmp_path) as (kafka, gate):
         config = KafkaConfig(bootstrap=kafka.bootstrap)
         topic_admin.ensure_topics(config, [topics.DEVICES])
@@ -104,7 +112,9 @@ def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(tmp
             client = bare(config)
 
             def ask() -> None:
-                for future in client.list_offsets({place: OffsetSpec.latest()}, request_timeout=QUESTION_S).values():
+                for future in client.list_offsets(
+                    {place: OffsetSpec.latest()}, request_timeout=QUESTION_S
+                ).values():
                     future.result()
 
             return ask
@@ -127,17 +137,31 @@ def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(tmp
             return ask
 
         controls = [*answers("list, as it is", lists_bare), *answers("ends, as it is", ends_bare)]
-        ours = [*answers("list", lists), *answers("ends", ends), *answers("describe", describes), *answers("watermarks", watermarks)]
+        ours = [
+            *answers("list", lists),
+            *answers("ends", ends),
+            *answers("describe", describes),
+            *answers("watermarks", watermarks),
+        ]
         with asking([*controls, *ours]):
-            wait_until(lambda: all(one.answered_s for one in (*controls, *ours)), "all are answered")
+            wait_until(
+                lambda: all(one.answered_s for one in (*controls, *ours)), "all are answered"
+            )
             left: set[str] = set()
             for _ in range(TIMES_MAX):
                 shut_out(gate, config)
                 let_in_s = time.monotonic()
-                wait_until(lambda at_s=let_in_s: all(one.answered_s > at_s for one in ours), "ours are answered again")
+                wait_until(
+                    lambda at_s=let_in_s: all(one.answered_s > at_s for one in ours),
+                    "ours are answered again",
+                )
                 took_s = time.monotonic() - let_in_s
-                left = {one.name.rpartition(" ")[0] for one in controls if one.answered_s < let_in_s}
+                left = {
+                    one.name.rpartition(" ")[0] for one in controls if one.answered_s < let_in_s
+                }
                 if len(left) == 2:
                     break
-        assert left == {"list, as it is", "ends, as it is"}, "the fault did not happen: all clients are answered as they are"
+        assert left == {"list, as it is", "ends, as it is"}, (
+            "the fault did not happen: all clients are answered as they are"
+        )
         assert took_s < BACK_S

@@ -1,4 +1,6 @@
-"""The lake on a real Kafka: written by a process that is killed, asked in one query with what Kafka has after it."""
+"""The lake on a real Kafka: written by a process that is killed, asked in one query with what Kafka
+has after it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Lake:
         self.asking = Asking(folder / "lake", kafka)
         self.config = folder / "lake.toml"
         self.config.write_text(
-            f'data_dir = "{folder / "lake"}"\nevery_s = 0.2\nonly = ["{stream}"]\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+            f'data_dir = "{folder / "lake"}"\nevery_s = 0.2\nonly = '
+            f'["{stream}"]\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
         )
 
     def writer(self, failpoint: str = "") -> Process:
@@ -64,23 +67,35 @@ def lake(kafka_config: KafkaConfig, feed: Feed, tmp_path: Path) -> Lake:
 ONCE = "SELECT count(*), count(DISTINCT (device, epoch, seq)), max(n) FROM STREAM"
 
 
-async def test_each_row_is_once_in_past_and_present_whatever_kills_the_writer(lake: Lake, feed: Feed) -> None:
+async def test_each_row_is_once_in_past_and_present_whatever_kills_the_writer(
+    lake: Lake, feed: Feed
+) -> None:
     for i in range(10):
         feed.send(f"dev-{i}", 20)
     lake.killed_at("lake.written:1")
-    assert list((lake.folder / "lake").glob("*/*/*.parquet")), "a file is there that the manifest does not name"
+    assert list((lake.folder / "lake").glob("*/*/*.parquet")), (
+        "a file is there that the manifest does not name"
+    )
     assert lake.rows() == 0
     assert (await lake.ask(ONCE))["rows"] == [[200, 200, 20.0]]
     lake.killed_at("lake.committed:1")
     assert lake.rows() > 0
     assert (await lake.ask(ONCE))["rows"] == [[200, 200, 20.0]]
-    on_disk = [pq.read_metadata(path).num_rows for path in (lake.folder / "lake").glob("*/*/*.parquet")]
-    assert sum(on_disk) > lake.rows(), "the control: who reads the folder in place of the manifest counts rows twice"
+    on_disk = [
+        pq.read_metadata(path).num_rows for path in (lake.folder / "lake").glob("*/*/*.parquet")
+    ]
+    assert sum(on_disk) > lake.rows(), (
+        "the control: who reads the folder in place of the manifest counts rows twice"
+    )
     with lake.writer():
         wait_until(lambda: lake.rows() == 200, "all is in the lake")
     feed.send("dev-1", 5)
     found = await lake.ask(ONCE)
-    assert (found["rows"], found["past"]["rows"], found["present"]["rows"]) == ([[205, 205, 25.0]], 200, 5)
+    assert (found["rows"], found["past"]["rows"], found["present"]["rows"]) == (
+        [[205, 205, 25.0]],
+        200,
+        5,
+    )
 
 
 async def test_many_files_become_one_and_every_row_stays_once(lake: Lake, feed: Feed) -> None:
@@ -93,7 +108,9 @@ async def test_many_files_become_one_and_every_row_stays_once(lake: Lake, feed: 
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:100])
     with lake.writer() as process:
-        wait_until(lambda: "lake.damaged" in (lake.folder / "lake.log").read_text(), "it cannot be merged")
+        wait_until(
+            lambda: "lake.damaged" in (lake.folder / "lake.log").read_text(), "it cannot be merged"
+        )
         feed.send()
         wait_until(lambda: lake.rows() == MERGE_FILES + 1, "what comes is written all the same")
         with pytest.raises(Unavailable, match="cannot be read"):
@@ -108,7 +125,9 @@ async def test_many_files_become_one_and_every_row_stays_once(lake: Lake, feed: 
     assert (await lake.ask(ONCE))["rows"] == [[MERGE_FILES + 2, MERGE_FILES + 2, MERGE_FILES + 2.0]]
 
 
-async def test_what_kafka_deleted_before_the_lake_had_it_is_counted_in_every_answer(lake: Lake, feed: Feed) -> None:
+async def test_what_kafka_deleted_before_the_lake_had_it_is_counted_in_every_answer(
+    lake: Lake, feed: Feed
+) -> None:
     with lake.writer():
         feed.send(n=3)
         wait_until(lambda: lake.rows() == 3, "it is in the lake")

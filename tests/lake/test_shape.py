@@ -18,8 +18,17 @@ def test_a_field_of_another_type_is_told_apart() -> None:
     old, new = {"a": STRING}, {"a": NUMBER}
     table = columns(Kind.STREAM, [old, new])
     assert table == [Column("a", "a", NUMBER), Column("a@string", "a", STRING)]
-    assert expressions(Kind.STREAM, table, old) == ['NULL::DOUBLE AS "a"', '"a"::VARCHAR AS "a@string"']
+    assert expressions(Kind.STREAM, table, old) == [
+        'NULL::DOUBLE AS "a"',
+        '"a"::VARCHAR AS "a@string"',
+    ]
 
 
-def test_fields_that_differ_by_capitals_alone_or_are_named_like_the_envelope_have_columns_of_their_own() -> None:
-    assert physical(Kind.STREAM, ["speed", "Speed", "Device"]) == {"Device": "Device@2", "Speed": "Speed", "speed": "speed@2"}
+def test_fields_that_differ_by_capitals_alone_or_are_named_like_the_envelope_have_columns_of_their_own() -> (
+    None
+):
+    assert physical(Kind.STREAM, ["speed", "Speed", "Device"]) == {
+        "Device": "Device@2",
+        "Speed": "Speed",
+        "speed": "speed@2",
+    }

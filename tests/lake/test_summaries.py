@@ -1,4 +1,6 @@
-"""Hours and days in the lake: one row of each summary, the last that Kafka was told, whatever kills the writer or is merged."""
+"""Hours and days in the lake: one row of each summary, the last that Kafka was told, whatever kills
+the writer or is merged.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ HOURS = Source(topics.HOURS, Kind.SUMMARY, "summaries.hour")
 SKETCHES = ("hll", "theta", "kll", "top", "count_min", "sample")
 
 
-def hour(start_ms: int, values: list[float | str], *, series: Series = SERIES, maker: str = "") -> Record:
+def hour(
+    start_ms: int, values: list[float | str], *, series: Series = SERIES, maker: str = ""
+) -> Record:
     return Record(series, start_ms, start_ms + HOUR_MS, summary(values), maker)
 
 
@@ -44,7 +48,21 @@ def plain(record: Record) -> dict[str, Any]:
     """As SQL shows it: what Kafka has, and bytes as hexadecimal digits."""
     row = orjson.loads(record.encode())
     return {
-        **{name: row[name] for name in ("stream", "field", "devices", "maker", "readings", "count", "sum", "min", "max", "variance")},
+        **{
+            name: row[name]
+            for name in (
+                "stream",
+                "field",
+                "devices",
+                "maker",
+                "readings",
+                "count",
+                "sum",
+                "min",
+                "max",
+                "variance",
+            )
+        },
         **{name: base64.b64decode(row[name]).hex() if name in row else None for name in SKETCHES},
         "start": row["start"],
         "end": row["end"],
@@ -56,7 +74,9 @@ SHOWN = """* EXCLUDE (window_start, window_end, mean, seen, "@partition", "@offs
 
 
 class Topics:
-    """`ew.summaries.hour` and `.day`, which others write, too; what is said here is of a stream of its own."""
+    """`ew.summaries.hour` and `.day`, which others write, too; what is said here is of a stream of
+    its own.
+    """
 
     def __init__(self, kafka: KafkaConfig) -> None:
         self._kafka = kafka
@@ -95,7 +115,9 @@ class Summaries(Lake):
 
     def __init__(self, kafka: KafkaConfig, folder: Path, stream: str) -> None:
         super().__init__(kafka, folder, stream)
-        self.config.write_text(self.config.read_text().replace(f'"{stream}"', '"summaries.hour", "summaries.day"'))
+        self.config.write_text(
+            self.config.read_text().replace(f'"{stream}"', '"summaries.hour", "summaries.day"')
+        )
 
     def reached(self, step: Step) -> bool:
         """Is all of it in files?"""
@@ -121,25 +143,44 @@ async def test_the_lake_has_the_last_revision_of_every_hour_and_day_whatever_kil
     said = Topics(kafka_config)
     lake = Summaries(kafka_config, tmp_path, said.stream)
     speed, name = Series(said.stream, "speed"), Series(said.stream, "name")
-    said.tell(Step.HOUR, *(hour(MIDNIGHT + i * HOUR_MS, [float(i)], series=speed) for i in range(4)))
+    said.tell(
+        Step.HOUR, *(hour(MIDNIGHT + i * HOUR_MS, [float(i)], series=speed) for i in range(4))
+    )
     said.tell(Step.DAY, Record(name, MIDNIGHT, MIDNIGHT + DAY_MS, summary(["a"])))
     lake.killed_at("lake.written:1")
-    assert list((tmp_path / "lake").glob("summary=*/*/*.parquet")), "a file is there that the manifest does not name"
+    assert list((tmp_path / "lake").glob("summary=*/*/*.parquet")), (
+        "a file is there that the manifest does not name"
+    )
     assert not lake.reached(Step.HOUR)
     assert await lake.shown(Step.HOUR) == said.said(Step.HOUR)
-    said.tell(Step.HOUR, *(hour(MIDNIGHT + i * HOUR_MS, [float(i), 0.5], series=speed) for i in range(3)))
-    said.tell(Step.HOUR, hour(MIDNIGHT, [7.0], series=speed, maker="late:3"), hour(MIDNIGHT, [8.0], series=speed, maker="car-1|9|kll"))
+    said.tell(
+        Step.HOUR, *(hour(MIDNIGHT + i * HOUR_MS, [float(i), 0.5], series=speed) for i in range(3))
+    )
+    said.tell(
+        Step.HOUR,
+        hour(MIDNIGHT, [7.0], series=speed, maker="late:3"),
+        hour(MIDNIGHT, [8.0], series=speed, maker="car-1|9|kll"),
+    )
     lake.killed_at("lake.committed:1")
     assert await lake.shown(Step.HOUR) == said.said(Step.HOUR)
-    said.tell(Step.HOUR, hour(MIDNIGHT, [float(0), 0.5, 2.0], series=speed), hour(MIDNIGHT, [8.0, 9.0], series=speed, maker="car-1|9|kll"))
+    said.tell(
+        Step.HOUR,
+        hour(MIDNIGHT, [float(0), 0.5, 2.0], series=speed),
+        hour(MIDNIGHT, [8.0, 9.0], series=speed, maker="car-1|9|kll"),
+    )
     said.tell(Step.DAY, Record(name, MIDNIGHT, MIDNIGHT + DAY_MS, summary(["a", "b", "c"])))
     with lake.writer():
         wait_until(lambda: lake.reached(Step.HOUR) and lake.reached(Step.DAY), "all is in the lake")
     assert [row["readings"] for row in await lake.shown(Step.HOUR)] == [3, 2, 1, 2, 2, 1]
     assert await lake.shown(Step.HOUR) == said.said(Step.HOUR)
     assert await lake.shown(Step.DAY) == said.said(Step.DAY)
-    raw = duckdb.sql(f"SELECT count(*) FROM read_parquet('{tmp_path}/lake/summary=*/*/*.parquet') WHERE stream = '{said.stream}'")
-    assert raw.fetchall()[0][0] > 8, "the control: who reads all files counts revisions, and files that do not count"
+    raw = duckdb.sql(
+        f"SELECT count(*) FROM read_parquet('{tmp_path}/lake/summary=*/*/*.parquet') WHERE stream "
+        f"= '{said.stream}'"
+    )
+    assert raw.fetchall()[0][0] > 8, (
+        "the control: who reads all files counts revisions, and files that do not count"
+    )
 
 
 def files_of(disk: Disk, revisions: list[Record], sizes: Iterator[int]) -> list[File]:
@@ -159,14 +200,26 @@ def in_sql(files: list[File], folder: Path) -> list[dict[str, Any]]:
     with engine() as db:
         bind(db, HOURS.name, HOURS, files, Present(), folder)
         rows = db.sql(f"SELECT {SHOWN} FROM summaries.hour").to_arrow_table()
-    hexed = [{name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()} for row in rows.to_pylist()]
+    hexed = [
+        {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
+        for row in rows.to_pylist()
+    ]
     return sorted(hexed, key=order)
 
 
-def test_merged_files_have_one_row_of_each_summary_and_it_is_the_one_that_sql_showed_before(tmp_path: Path) -> None:
+def test_merged_files_have_one_row_of_each_summary_and_it_is_the_one_that_sql_showed_before(
+    tmp_path: Path,
+) -> None:
     rng = random.Random(7)
     makers = ("", "", "late:1", "car|1|hll")
-    revisions = [hour(MIDNIGHT + rng.randrange(5) * HOUR_MS, [float(i)] * rng.randint(1, 5), maker=rng.choice(makers)) for i in range(90)]
+    revisions = [
+        hour(
+            MIDNIGHT + rng.randrange(5) * HOUR_MS,
+            [float(i)] * rng.randint(1, 5),
+            maker=rng.choice(makers),
+        )
+        for i in range(90)
+    ]
     truth: dict[bytes, Record] = {}
     for record in revisions:
         before = truth.get(record.key)
@@ -179,7 +232,9 @@ def test_merged_files_have_one_row_of_each_summary_and_it_is_the_one_that_sql_sh
     half = len(files) // 2
     first = disk.merge(files[:half], now_ms=99)
     assert first.rows < sum(file.rows for file in files[:half])
-    assert in_sql([*files[half:], first], tmp_path) == expected, "files and merged ones in one question"
+    assert in_sql([*files[half:], first], tmp_path) == expected, (
+        "files and merged ones in one question"
+    )
     merged = disk.merge([first, *files[half:]], now_ms=100)
     assert (merged.rows, in_sql([merged], tmp_path)) == (len(truth), expected)
 
@@ -196,9 +251,16 @@ def test_hours_and_days_are_tables_and_minutes_are_none() -> None:
 def test_figures_that_a_summary_has_not_are_null() -> None:
     gathered = Gathered(Kind.SUMMARY)
     gathered.add(hour(MIDNIGHT, ["a"]).encode(), key=b"", partition=0, offset=5)
-    gathered.add(Record(SERIES, MIDNIGHT, MIDNIGHT + HOUR_MS, Summary(3, Numbers.of([1.0]))).encode(), key=b"", partition=0, offset=6)
+    gathered.add(
+        Record(SERIES, MIDNIGHT, MIDNIGHT + HOUR_MS, Summary(3, Numbers.of([1.0]))).encode(),
+        key=b"",
+        partition=0,
+        offset=6,
+    )
     rows = gathered.tables[0].table().to_pylist()
-    assert [(row["readings"], row["count"], row["sum"], row["kll"], row["hll"] is None) for row in rows] == [
+    assert [
+        (row["readings"], row["count"], row["sum"], row["kll"], row["hll"] is None) for row in rows
+    ] == [
         (1, 0, None, None, False),
         (3, 1, 1.0, None, True),
     ]
@@ -206,7 +268,16 @@ def test_figures_that_a_summary_has_not_are_null() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"start": -1}, {"end": MIDNIGHT}, {"end": 1 << 62}, {"readings": -1}, {"readings": 1 << 60}, {"count": 9}, {"hll": "é"}, {"sum": "x"}],
+    [
+        {"start": -1},
+        {"end": MIDNIGHT},
+        {"end": 1 << 62},
+        {"readings": -1},
+        {"readings": 1 << 60},
+        {"count": 9},
+        {"hll": "é"},
+        {"sum": "x"},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_what_is_no_summary_is_foreign(change: dict[str, Any]) -> None:

@@ -55,12 +55,20 @@ def test_summaries_stay_as_long_as_their_topics_keep_them_and_go_last() -> None:
     ancient = files(1, date="2025-10-10", topic=topics.HOURS, kind=Kind.SUMMARY)
     days = files(1, date="2020-01-01", topic=topics.DAYS, kind=Kind.SUMMARY)
     today = files(2)
-    assert to_drop(hours + ancient + days + today, today=TODAY, days=30, bytes_max=10_000) == ancient
-    assert to_drop(hours + ancient + days + today, today=TODAY, days=30, bytes_max=250) == ancient + today[:2]
+    assert (
+        to_drop(hours + ancient + days + today, today=TODAY, days=30, bytes_max=10_000) == ancient
+    )
+    assert (
+        to_drop(hours + ancient + days + today, today=TODAY, days=30, bytes_max=250)
+        == ancient + today[:2]
+    )
     assert to_drop(hours + days + today, today=TODAY, days=30, bytes_max=150) == [*today, *days]
 
 
 def test_a_clock_that_jumps_ahead_deletes_nothing() -> None:
     old, today = files(1, date="2026-11-01"), files(2)
     assert to_drop(today + old, today="2099-01-01", days=30, bytes_max=10_000) == []
-    assert to_drop(today + old + files(1, date="2098-12-31"), today=TODAY, days=30, bytes_max=10_000) == [], "nor that of a bridge"
+    assert (
+        to_drop(today + old + files(1, date="2098-12-31"), today=TODAY, days=30, bytes_max=10_000)
+        == []
+    ), "nor that of a bridge"

@@ -8,7 +8,9 @@ from edgewake.cloud.log.block_slots import BlockSlots, Claim
 
 def test_who_finds_no_room_waits_in_line_and_is_called() -> None:
     slots, called = BlockSlots(4), list[str]()
-    first, second, third = (Claim(lambda name=name: called.append(name)) for name in ("first", "second", "third"))  # type: ignore[misc]
+    first, second, third = (
+        Claim(lambda name=name: called.append(name)) for name in ("first", "second", "third")
+    )  # type: ignore[misc]
     assert slots.reserve(first, 3)
     assert not slots.reserve(second, 2)
     assert not slots.reserve(third, 1), "there is room for one, but others wait"
@@ -29,7 +31,9 @@ def test_a_claim_for_more_than_there_is_has_it_alone() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=60), st.integers(1, 5))
-def test_the_bound_is_kept_and_nobody_waits_for_ever(actions: list[tuple[int, int]], most: int) -> None:
+def test_the_bound_is_kept_and_nobody_waits_for_ever(
+    actions: list[tuple[int, int]], most: int
+) -> None:
     slots, claims = BlockSlots(most), [Claim(lambda: None) for _ in range(5)]
     for who, count in actions:
         if count:

@@ -1,4 +1,6 @@
-"""The key file: which key signs, rotation without a restart, and a key of our own where none is configured."""
+"""The key file: which key signs, rotation without a restart, and a key of our own where none is
+configured.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def written(path: Path, text: str) -> Path:
 
 
 def test_the_file_says_which_key_signs(tmp_path: Path) -> None:
-    keys = load_keys(written(tmp_path / "keys", f"# ours\n1 {A} sign\n\n2 {B} verify # the next one\n"))
+    keys = load_keys(
+        written(tmp_path / "keys", f"# ours\n1 {A} sign\n\n2 {B} verify # the next one\n")
+    )
     assert (keys.signing, dict(keys.secrets)) == (1, {1: bytes.fromhex(A), 2: bytes.fromhex(B)})
 
 
@@ -45,7 +49,9 @@ def test_a_key_alone_signs(tmp_path: Path) -> None:
         (f"256 {A}\n", "ids 0-255"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, text: str, why: str) -> None:
+def test_a_file_that_cannot_be_used_is_refused_with_its_line(
+    tmp_path: Path, text: str, why: str
+) -> None:
     with pytest.raises(ConfigError, match=why):
         load_keys(written(tmp_path / "keys", text))
 
@@ -63,7 +69,9 @@ def test_a_key_is_rotated_without_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n"])
-def test_a_change_that_cannot_be_used_leaves_the_keys_as_they_were(tmp_path: Path, text: str) -> None:
+def test_a_change_that_cannot_be_used_leaves_the_keys_as_they_were(
+    tmp_path: Path, text: str
+) -> None:
     path = written(tmp_path / "keys", f"1 {A}\n")
     file = KeyFile(path)
     written(path, text)
@@ -74,7 +82,9 @@ def test_a_change_that_cannot_be_used_leaves_the_keys_as_they_were(tmp_path: Pat
     assert file.codec.keys.signing == 1
 
 
-def test_without_a_configured_file_a_restart_finds_the_same_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_configured_file_a_restart_finds_the_same_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cursor = KeyFile(state_key_file()).codec.encode(Cursor(()))
@@ -83,7 +93,9 @@ def test_without_a_configured_file_a_restart_finds_the_same_key(tmp_path: Path, 
     assert (tmp_path / "edgewake" / "cursor.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_state_folder_that_cannot_be_written_is_no_reason_not_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_folder_that_cannot_be_written_is_no_reason_not_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "file" / "below"))
     assert KeyFile(state_key_file()).codec.keys.signing == 1

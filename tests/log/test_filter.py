@@ -1,4 +1,6 @@
-"""`where=` and `select=`: the meaning is SQL's (SQLite is the reference), the cost is bounded, and a refusal has a reason."""
+"""`where=` and `select=`: the meaning is SQL's (SQLite is the reference), the cost is bounded, and
+a refusal has a reason.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ integers = st.integers(-5, 5)
 halves = st.integers(-9, 9).map(lambda n: n / 2)
 rows = st.fixed_dictionaries(
     {},
-    optional={name: integers | halves | st.none() for name in NUMBERS} | {name: st.sampled_from(WORDS) | st.none() for name in STRINGS},
+    optional={name: integers | halves | st.none() for name in NUMBERS}
+    | {name: st.sampled_from(WORDS) | st.none() for name in STRINGS},
 )
 
 
@@ -40,26 +43,37 @@ patterns = st.text("aAb%_", max_size=5).map(quoted)
 
 
 def numbers_of(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    binary = st.tuples(children, st.sampled_from("+-*"), children).map(lambda t: f"({t[0]} {t[1]} {t[2]})")
+    binary = st.tuples(children, st.sampled_from("+-*"), children).map(
+        lambda t: f"({t[0]} {t[1]} {t[2]})"
+    )
     unary = children.map(lambda c: f"abs({c})") | children.map(lambda c: f"(- {c})")
     return binary | unary | st.tuples(children, children).map(lambda t: f"coalesce({t[0]}, {t[1]})")
 
 
 number = st.recursive(st.sampled_from(NUMBERS) | literals, numbers_of, max_leaves=4)
-text = st.sampled_from(STRINGS) | text_literals | st.sampled_from(STRINGS).map(lambda s: f"lower({s})")
+text = (
+    st.sampled_from(STRINGS) | text_literals | st.sampled_from(STRINGS).map(lambda s: f"lower({s})")
+)
 operators = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 comparison = (
     st.tuples(number, operators, number).map(" ".join)
     | st.tuples(text, operators, text).map(" ".join)
     | st.tuples(number, number, number).map(lambda t: f"{t[0]} BETWEEN {t[1]} AND {t[2]}")
-    | st.tuples(number, st.lists(literals, min_size=1, max_size=3)).map(lambda t: f"{t[0]} IN ({', '.join(t[1])})")
+    | st.tuples(number, st.lists(literals, min_size=1, max_size=3)).map(
+        lambda t: f"{t[0]} IN ({', '.join(t[1])})"
+    )
     | st.tuples(number, st.sampled_from(["IS NULL", "IS NOT NULL"])).map(" ".join)
-    | st.tuples(st.sampled_from(STRINGS), st.sampled_from(["LIKE", "NOT LIKE"]), patterns).map(" ".join)
+    | st.tuples(st.sampled_from(STRINGS), st.sampled_from(["LIKE", "NOT LIKE"]), patterns).map(
+        " ".join
+    )
     | st.sampled_from(STRINGS).map(lambda s: f"length({s}) > 1")
 )
 condition = st.recursive(
     comparison.map("({})".format),
-    lambda c: st.tuples(c, st.sampled_from(["AND", "OR"]), c).map("({0[0]} {0[1]} {0[2]})".format) | c.map("(NOT {})".format),
+    lambda c: (
+        st.tuples(c, st.sampled_from(["AND", "OR"]), c).map("({0[0]} {0[1]} {0[2]})".format)
+        | c.map("(NOT {})".format)
+    ),
     max_leaves=5,
 )
 
@@ -74,13 +88,17 @@ def reference() -> Iterator[sqlite3.Connection]:
 def by_sqlite(connection: sqlite3.Connection, where: str, row: dict[str, Any]) -> bool:
     names = NUMBERS + STRINGS
     columns = ", ".join(f"? AS {name}" for name in names)
-    found = connection.execute(f"SELECT 1 FROM (SELECT {columns}) WHERE {where}", [row.get(name) for name in names])
+    found = connection.execute(
+        f"SELECT 1 FROM (SELECT {columns}) WHERE {where}", [row.get(name) for name in names]
+    )
     return found.fetchone() is not None
 
 
 @given(condition, rows)
 @settings(max_examples=examples(600), deadline=None)
-def test_a_condition_passes_the_rows_that_sqlite_passes(reference: sqlite3.Connection, where: str, row: dict[str, Any]) -> None:
+def test_a_condition_passes_the_rows_that_sqlite_passes(
+    reference: sqlite3.Connection, where: str, row: dict[str, Any]
+) -> None:
     assert compile_where(where).passes(row) is by_sqlite(reference, where, row)
 
 
@@ -149,7 +167,19 @@ def test_what_is_refused_says_what_and_where(where: str, why: str) -> None:
         compile_where(where)
 
 
-@pytest.mark.parametrize("select", ["a + 1", "a, a", "a FROM b", "DISTINCT a", "count(*) AS n", "* EXCEPT (a)", "a ORDER BY 1", "SELECT a"])
+@pytest.mark.parametrize(
+    "select",
+    [
+        "a + 1",
+        "a, a",
+        "a FROM b",
+        "DISTINCT a",
+        "count(*) AS n",
+        "* EXCEPT (a)",
+        "a ORDER BY 1",
+        "SELECT a",
+    ],
+)
 def test_a_select_is_a_list_of_named_columns_and_nothing_more(select: str) -> None:
     with pytest.raises(FilterError, match="select"):
         compile_select(select)
@@ -157,7 +187,11 @@ def test_a_select_is_a_list_of_named_columns_and_nothing_more(select: str) -> No
 
 def test_a_select_gives_its_columns_in_order_and_null_for_what_is_missing() -> None:
     project = compile_select("device, speed / 4 AS quarter, gone").project
-    assert list(project({"speed": 10, "device": "d", "n": 1}).items()) == [("device", "d"), ("quarter", 2.5), ("gone", None)]
+    assert list(project({"speed": 10, "device": "d", "n": 1}).items()) == [
+        ("device", "d"),
+        ("quarter", 2.5),
+        ("gone", None),
+    ]
 
 
 # Cost: known beforehand, and no tree is evaluated more often than it has parts.
@@ -179,7 +213,9 @@ def test_the_cost_bounds_the_steps_that_are_executed(where: str, row: dict[str, 
     assert sum(steps) <= cost(tree)
 
 
-@pytest.mark.parametrize("shape", ["IN (1, 2, 3, 4, 5)", "BETWEEN 1 AND 2", "IN (n, n, n)", "= n", "IS NULL"])
+@pytest.mark.parametrize(
+    "shape", ["IN (1, 2, 3, 4, 5)", "BETWEEN 1 AND 2", "IN (n, n, n)", "= n", "IS NULL"]
+)
 def test_nesting_adds_to_the_cost_and_does_not_multiply_it(shape: str) -> None:
     """IN evaluated its left side once for each item: nine levels of five took a second an event."""
     steps: list[int] = []
@@ -196,7 +232,11 @@ def test_nesting_adds_to_the_cost_and_does_not_multiply_it(shape: str) -> None:
     ],
 )
 def test_a_filter_that_would_cost_too_much_is_refused_with_what_it_costs(where: str) -> None:
-    with pytest.raises(FilterError, match=r"costs \d+ steps an event at worst, expected at most 10000; dearest are LIKE patterns with _"):
+    with pytest.raises(
+        FilterError,
+        match=r"costs \d+ steps an event at worst, expected at most 10000; dearest are LIKE "
+        r"patterns with _",
+    ):
         compile_where(where)
 
 
@@ -205,7 +245,13 @@ def test_a_select_has_the_same_bound() -> None:
         compile_select(", ".join(f"s LIKE '%a_{'a' * 20}%' AS c{i}" for i in range(9)))
 
 
-@pytest.mark.parametrize("where", ["s ILIKE '%main street%' OR s ILIKE '%side street%' OR s LIKE 'car-__'", " AND ".join(["n = 1"] * 25)])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "s ILIKE '%main street%' OR s ILIKE '%side street%' OR s LIKE 'car-__'",
+        " AND ".join(["n = 1"] * 25),
+    ],
+)
 def test_what_people_ask_is_cheap(where: str) -> None:
     assert compile_where(where).cost < COST_MAX / 10
 
@@ -218,7 +264,17 @@ def test_a_text_longer_than_a_device_may_send_is_null_to_functions_and_like() ->
 
 
 @pytest.mark.parametrize(
-    "where", ["a < b", "a >= b", "a = b", "a BETWEEN b AND b", "a IN (b)", "a + b > 0", "lower(a) = 'x'", "a LIKE 'x'"]
+    "where",
+    [
+        "a < b",
+        "a >= b",
+        "a = b",
+        "a BETWEEN b AND b",
+        "a IN (b)",
+        "a + b > 0",
+        "lower(a) = 'x'",
+        "a LIKE 'x'",
+    ],
 )
 @pytest.mark.parametrize("value", [{"x": 1}, [1], [{"x": 1}], [None]])
 def test_lists_and_objects_compare_with_nothing(where: str, value: object) -> None:
@@ -253,13 +309,17 @@ CAR = {"stream": "s", "device": "car-8"}
         ("NULL", False),
     ],
 )
-def test_a_gap_is_hidden_only_where_what_was_lost_cannot_have_passed(where: str, is_hidden: bool) -> None:
+def test_a_gap_is_hidden_only_where_what_was_lost_cannot_have_passed(
+    where: str, is_hidden: bool
+) -> None:
     assert rules_out(parse_where(where), CAR) is is_hidden
 
 
 @given(condition, rows, st.sets(st.sampled_from(NUMBERS + STRINGS)))
 @settings(max_examples=examples(300), deadline=None)
-def test_what_is_ruled_out_by_some_fields_never_passes_with_all(where: str, row: dict[str, Any], known: set[str]) -> None:
+def test_what_is_ruled_out_by_some_fields_never_passes_with_all(
+    where: str, row: dict[str, Any], known: set[str]
+) -> None:
     complete = {name: row.get(name) for name in NUMBERS + STRINGS}
     if rules_out(parse_where(where), {name: complete[name] for name in known}):
         assert compile_where(where).passes(row) is False

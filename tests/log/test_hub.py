@@ -1,4 +1,6 @@
-"""The hub in this process, on real Kafka: what it follows, what it shares, what it forgets, what it reads again."""
+"""The hub in this process, on real Kafka: what it follows, what it shares, what it forgets, what it
+reads again.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,17 @@ class Events:
 
     def encode(self, batch: Batch) -> tuple[Sequence[Event], int]:
         self.encoded += len(batch.steps)
-        return [step.event for step in batch.steps], sum(len(step.event.data) for step in batch.steps)
+        return [step.event for step in batch.steps], sum(
+            len(step.event.data) for step in batch.steps
+        )
 
 
 class Reading:
     """One subscriber and what it was given: numbers of readings; a gap is its negative loss."""
 
-    def __init__(self, hub: Hub, plan: Plan, subscriber: Subscriber[Sequence[Event]], woken: asyncio.Event) -> None:
+    def __init__(
+        self, hub: Hub, plan: Plan, subscriber: Subscriber[Sequence[Event]], woken: asyncio.Event
+    ) -> None:
         self.hub, self.plan, self.subscriber, self.woken = hub, plan, subscriber, woken
         self.found: list[int] = []
 
@@ -54,7 +60,11 @@ class Reading:
                 self.woken.clear()
                 item = self.subscriber.next()
                 if isinstance(item, Lost):
-                    return [-(await self.hub.gap(self.subscriber, item, OnGap.EARLIEST)).event.fields["lost"]]
+                    return [
+                        -(await self.hub.gap(self.subscriber, item, OnGap.EARLIEST)).event.fields[
+                            "lost"
+                        ]
+                    ]
                 if isinstance(item, Chunk):
                     return [int(event.fields["n"]) for event in item.content or ()]
                 await self.woken.wait()
@@ -85,11 +95,17 @@ async def hub_on(config: KafkaConfig, **settings: float) -> AsyncIterator[Hub]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def reading(hub: Hub, *names: str, start: str = "latest", encoding: Events | None = None, **more: str) -> Reading:
+async def reading(
+    hub: Hub, *names: str, start: str = "latest", encoding: Events | None = None, **more: str
+) -> Reading:
     plan = await hub.open(Subscription(streams=names, **more))
-    begin = await hub.start(plan, Request(plan.subscription, start=parse_start(start, SystemClock().now_ms())))
+    begin = await hub.start(
+        plan, Request(plan.subscription, start=parse_start(start, SystemClock().now_ms()))
+    )
     woken = asyncio.Event()
-    return Reading(hub, plan, hub.subscribe(plan, encoding or Events(), begin.positions, woken.set), woken)
+    return Reading(
+        hub, plan, hub.subscribe(plan, encoding or Events(), begin.positions, woken.set), woken
+    )
 
 
 async def test_a_reader_comes_from_the_oldest_record_into_the_tail_without_a_seam(
@@ -113,7 +129,10 @@ async def test_all_who_stand_at_one_place_cost_one_reading_one_filtering_and_one
         feed.send(device, n=1, frames=1000)
     async with hub_on(kafka_config, tail_back_records=50) as hub:
         events = Events()
-        readers = [await reading(hub, feed.name, start="earliest", encoding=events, where="n % 2 = 0") for _ in range(40)]
+        readers = [
+            await reading(hub, feed.name, start="earliest", encoding=events, where="n % 2 = 0")
+            for _ in range(40)
+        ]
         found = await asyncio.gather(*(reader.pull(1500) for reader in readers))
         assert {len(numbers) for numbers in found} == {1500}
         assert events.encoded == 1500
@@ -126,10 +145,14 @@ async def test_all_who_stand_at_one_place_cost_one_reading_one_filtering_and_one
 async def test_after_a_pause_the_readings_are_those_of_the_places_and_not_of_the_clients(
     kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
 ) -> None:
-    """Forty clients at four places stop asking while more comes than is kept of chunks and tails; then all go on."""
+    """Forty clients at four places stop asking while more comes than is kept of chunks and tails;
+    then all go on.
+    """
     feed = new_feed(partitions=1)
     text = ["x" * 400] * 100
-    async with hub_on(kafka_config, tail_bytes=1 << 20, tail_back_records=0, chunks_bytes=1 << 20) as hub:
+    async with hub_on(
+        kafka_config, tail_bytes=1 << 20, tail_back_records=0, chunks_bytes=1 << 20
+    ) as hub:
         events = Events()
         readers = [await reading(hub, feed.name, encoding=events) for _ in range(40)]
         for place in range(4):
@@ -140,10 +163,14 @@ async def test_after_a_pause_the_readings_are_those_of_the_places_and_not_of_the
         passed = 100 + 200 + 300 + 400
         alone = 4 * 100 + 60 * 100 - 100
         before = events.encoded
-        await asyncio.gather(*(reader.pull(6000 + 300 - 100 * (i // 10)) for i, reader in enumerate(readers)))
+        await asyncio.gather(
+            *(reader.pull(6000 + 300 - 100 * (i // 10)) for i, reader in enumerate(readers))
+        )
         assert [len(reader.found) for reader in readers] == [6400] * 40
         # Each place may read alone up to the next border, which is at most a block away.
-        assert events.encoded - before < 2 * alone, f"forty clients would encode {40 * alone}; {passed} came before"
+        assert events.encoded - before < 2 * alone, (
+            f"forty clients would encode {40 * alone}; {passed} came before"
+        )
 
 
 async def test_a_filter_that_fails_ends_its_own_view_and_no_other(
@@ -168,7 +195,9 @@ async def test_a_filter_that_fails_ends_its_own_view_and_no_other(
         assert len(hub.views) == 1
 
 
-async def test_retention_that_passes_a_reader_on_its_way_is_a_gap(kafka_config: KafkaConfig, new_feed: Callable[..., Feed]) -> None:
+async def test_retention_that_passes_a_reader_on_its_way_is_a_gap(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
     feed = new_feed(partitions=1)
     feed.send(n=1, frames=2000)
     async with hub_on(kafka_config, tail_back_records=50, replay_bytes=1 << 20) as hub:
@@ -185,7 +214,10 @@ async def test_retention_that_passes_a_reader_on_its_way_is_a_gap(kafka_config: 
 async def test_older_records_of_streams_and_partitions_come_in_the_order_of_time(
     kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
 ) -> None:
-    """Two streams of two partitions, written in turn. Each is read whole before the next: retention would run over the others."""
+    """Two streams of two partitions, written in turn.
+
+    Each is read whole before the next: retention would run over the others.
+    """
     feeds = [new_feed(partitions=2) for _ in range(2)]
     for turn in range(60):
         for feed in feeds:
@@ -198,7 +230,9 @@ async def test_older_records_of_streams_and_partitions_come_in_the_order_of_time
         assert max(before - after for before, after in pairwise(found)) <= 1
 
 
-async def test_tails_keep_within_their_bounds(kafka_config: KafkaConfig, new_feed: Callable[..., Feed]) -> None:
+async def test_tails_keep_within_their_bounds(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
     feeds = [new_feed(partitions=1) for _ in range(3)]
     text = ["x" * 8000]
     async with hub_on(kafka_config, tail_bytes=1 << 20, tails_bytes=4 << 20) as hub:
@@ -206,7 +240,11 @@ async def test_tails_keep_within_their_bounds(kafka_config: KafkaConfig, new_fee
         for feed in feeds:
             feed.send(fields={"n": [1.0], "text": text}, frames=200)
         assert len(await reader.pull(600)) == 600
-        assert hub.streams.bytes == sum(entry.bytes for entry in hub.streams.by_name.values()) <= 3 << 20
+        assert (
+            hub.streams.bytes
+            == sum(entry.bytes for entry in hub.streams.by_name.values())
+            <= 3 << 20
+        )
         assert all(0 < entry.bytes <= 1 << 20 for entry in hub.streams.by_name.values())
         reader.close()
 
@@ -217,7 +255,9 @@ async def test_chunks_that_nobody_asks_for_are_freed_and_a_view_goes_with_its_la
     async with hub_on(kafka_config) as hub:
         one, two = await reading(hub, feed.name), await reading(hub, feed.name)
         assert one.subscriber.view is two.subscriber.view
-        assert (await reading(hub, feed.name, where="n > 0")).subscriber.view is not one.subscriber.view
+        assert (
+            await reading(hub, feed.name, where="n > 0")
+        ).subscriber.view is not one.subscriber.view
         feed.send(n=100)
         for reader in (one, two):
             await reader.pull(100)
@@ -234,7 +274,10 @@ async def test_chunks_that_nobody_asks_for_are_freed_and_a_view_goes_with_its_la
 async def test_readers_at_many_places_of_many_old_partitions_hold_no_more_blocks_than_they_may(
     kafka_config: KafkaConfig, new_feed: Callable[..., Feed], blocks_max: int, is_bound: bool
 ) -> None:
-    """Each place needs a block of each of four partitions. The control: without the bound more are held at once."""
+    """Each place needs a block of each of four partitions.
+
+    The control: without the bound more are held at once.
+    """
     feed = new_feed(partitions=4)
     for device in range(12):
         feed.send(f"dev-{device}", n=20, frames=5)
@@ -249,7 +292,9 @@ async def test_readers_at_many_places_of_many_old_partitions_hold_no_more_blocks
             return found
 
         hub.block_slots.reserve = noting  # type: ignore[method-assign]
-        readers = [await reading(hub, feed.name, start="earliest", where=f"n > {-i}") for i in range(12)]
+        readers = [
+            await reading(hub, feed.name, start="earliest", where=f"n > {-i}") for i in range(12)
+        ]
         found = await asyncio.gather(*(reader.pull(total) for reader in readers))
         assert [len(numbers) for numbers in found] == [total] * 12
         assert (peak <= 6) == is_bound
@@ -260,7 +305,9 @@ async def test_readers_at_many_places_of_many_old_partitions_hold_no_more_blocks
             reader.close()
 
 
-async def test_idle_views_are_not_touched_by_other_streams_records(kafka_config: KafkaConfig, new_feed: Callable[..., Feed]) -> None:
+async def test_idle_views_are_not_touched_by_other_streams_records(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
     busy, idle = new_feed(), new_feed()
     async with hub_on(kafka_config) as hub:
         live = await reading(hub, busy.name)
@@ -287,14 +334,18 @@ async def test_a_stream_that_nobody_reads_is_dropped(kafka_config: KafkaConfig, 
         assert await reader.pull(1) == [1]
 
 
-async def test_one_stream_more_than_may_be_followed_is_refused(kafka_config: KafkaConfig, new_feed: Callable[..., Feed]) -> None:
+async def test_one_stream_more_than_may_be_followed_is_refused(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
     async with hub_on(kafka_config, followed_max=1) as hub:
         await reading(hub, new_feed().name)
         with pytest.raises(Full):
             await reading(hub, new_feed().name)
 
 
-async def test_clients_that_come_back_all_at_once_ask_kafka_once(kafka_config: KafkaConfig, new_feed: Callable[..., Feed]) -> None:
+async def test_clients_that_come_back_all_at_once_ask_kafka_once(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
     feed = new_feed(partitions=1)
     feed.send(n=1, frames=300)
     async with hub_on(kafka_config, tail_back_records=10) as hub:
@@ -307,21 +358,31 @@ async def test_clients_that_come_back_all_at_once_ask_kafka_once(kafka_config: K
         await asyncio.sleep(0.6)  # what was known is too old by then
         asked = hub.kafka.questions
         plans = [await hub.open(first.plan.subscription) for _ in range(300)]
-        await asyncio.gather(*(hub.start(plan, Request(plan.subscription, cursors[0])) for plan in plans))
-        # Once for all; and once more before the gap, which is to say what is kept now, for those who asked while that was asked.
+        await asyncio.gather(
+            *(hub.start(plan, Request(plan.subscription, cursors[0])) for plan in plans)
+        )
+        # Once for all; and once more before the gap, which is to say what is kept now, for those
+        # who asked while that was asked.
         assert 1 <= hub.kafka.questions - asked <= 3
 
 
-async def test_unknown_names_do_not_hold_up_the_opening_of_a_stream(kafka_config: KafkaConfig, feed: Feed) -> None:
+async def test_unknown_names_do_not_hold_up_the_opening_of_a_stream(
+    kafka_config: KafkaConfig, feed: Feed
+) -> None:
     async with hub_on(kafka_config) as hub:
         await hub.catalogue.find((feed.name,))
         looks = hub.catalogue.generation
-        unknown = [asyncio.create_task(hub.open(Subscription(streams=(f"no_such_{i}",)))) for i in range(100)]
+        unknown = [
+            asyncio.create_task(hub.open(Subscription(streams=(f"no_such_{i}",))))
+            for i in range(100)
+        ]
         await asyncio.sleep(0)
         await hub.open(Subscription(streams=(feed.name,)))
         found = await asyncio.gather(*unknown, return_exceptions=True)
         assert {type(error) for error in found} == {UnknownStream}
-        assert hub.catalogue.generation - looks <= 5, "one look at Kafka's topics serves all who ask at the same time"
+        assert hub.catalogue.generation - looks <= 5, (
+            "one look at Kafka's topics serves all who ask at the same time"
+        )
 
 
 async def test_a_stream_made_anew_ends_its_views(kafka_config: KafkaConfig, feed: Feed) -> None:
@@ -333,7 +394,13 @@ async def test_a_stream_made_anew_ends_its_views(kafka_config: KafkaConfig, feed
 
 
 async def test_a_dead_reader_thread_ends_the_hub(kafka_config: KafkaConfig, feed: Feed) -> None:
-    hub = Hub(HubConfig(), kafka_config, name="hub-dies", codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)), clock=SystemClock())
+    hub = Hub(
+        HubConfig(),
+        kafka_config,
+        name="hub-dies",
+        codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)),
+        clock=SystemClock(),
+    )
     running = asyncio.create_task(hub.run())
     await hub.catalogue.looked.wait()
     hub._reader._commands.put((1, ["not a partition"]))  # type: ignore[list-item]
@@ -341,7 +408,9 @@ async def test_a_dead_reader_thread_ends_the_hub(kafka_config: KafkaConfig, feed
         await asyncio.wait_for(running, DEADLINE_S)
 
 
-async def test_a_long_past_is_read_block_by_block(kafka_config: KafkaConfig, new_feed: Callable[..., Feed]) -> None:
+async def test_a_long_past_is_read_block_by_block(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
     feed = new_feed(partitions=1)
     for _ in range(20):
         feed.send(fields={"n": [1.0] * 100, "text": ["x" * 500] * 100}, n=100, frames=10)

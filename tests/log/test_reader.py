@@ -1,6 +1,8 @@
-"""The reader alone: whatever the records, the filter and the places where a client leaves, every wanted event comes once.
+"""The reader alone: whatever the records, the filter and the places where a client leaves, every
+wanted event comes once.
 
-Records are written as the bytes that docs/protocol.md shows, and what a client is sent is read line by line: neither by our own code.
+Records are written as the bytes that docs/protocol.md shows, and what a client is sent is read line
+by line: neither by our own code.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ STREAMS = ("a", "b")
 PARTITIONS = 2
 
 frames = st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(1, 4), st.integers(1, 3))
-"""Stream, partition, readings, step to the next offset (markers and aborted records lie between)."""
+"""Stream, partition, readings, step to the next offset (markers and aborted records lie
+between)."""
 
 
 def filled(sent: list[tuple[int, int, int, int]]) -> tuple[list[list[Tail]], list[int]]:
@@ -35,7 +38,9 @@ def filled(sent: list[tuple[int, int, int, int]]) -> tuple[list[list[Tail]], lis
     for order, (stream, partition, readings, step) in enumerate(sent):
         values = [float(number + i + 1) for i in range(readings)]
         number += readings
-        head = f'{{"device":"d","stream":"{STREAMS[stream]}","mode":"ack","sent_at":0,"received_at":0,'
+        head = (
+            f'{{"device":"d","stream":"{STREAMS[stream]}","mode":"ack","sent_at":0,"received_at":0,'
+        )
         value = f'{head}"epoch":1,"frame":1,"seq":1,"t":{[0] * readings},"fields":{{"n":{values}}}}}'.encode()
         tail = tails[stream][partition]
         tail.append(Record(tail.end + step - 1, 0, value, is_result=False, order=order))
@@ -43,11 +48,16 @@ def filled(sent: list[tuple[int, int, int, int]]) -> tuple[list[list[Tail]], lis
 
 
 def a_plan(where: str | None) -> Plan:
-    return plan(Subscription(streams=STREAMS, where=where), [Source(name, name, False, "id", PARTITIONS) for name in STREAMS])
+    return plan(
+        Subscription(streams=STREAMS, where=where),
+        [Source(name, name, False, "id", PARTITIONS) for name in STREAMS],
+    )
 
 
 def sent_events(sent: bytes) -> list[tuple[str, dict[str, Any]]]:
-    """(id, data) of each event of a stream of events, as WHATWG HTML 9.2.6 reads it: a blank line ends an event."""
+    """(id, data) of each event of a stream of events, as WHATWG HTML 9.2.6 reads it: a blank line
+    ends an event.
+    """
     found = []
     for text in sent.decode().split("\n\n")[:-1]:
         lines = dict(line.split(": ", 1) for line in text.split("\n"))
@@ -63,8 +73,13 @@ def reader(chosen: Plan, tails: list[list[Tail]], positions: Positions) -> Reade
     return Reader(chosen, tails, Decoder(1 << 24), positions, event_bytes=100)
 
 
-def chunks(chosen: Plan, tails: list[list[Tail]], positions: Positions, *, events_at_a_time: int = 0) -> list[Batch]:
-    """All chunks from a position to the end. The time of a reader is up after so many looks at the clock; 0: never."""
+def chunks(
+    chosen: Plan, tails: list[list[Tail]], positions: Positions, *, events_at_a_time: int = 0
+) -> list[Batch]:
+    """All chunks from a position to the end.
+
+    The time of a reader is up after so many looks at the clock; 0: never.
+    """
     found = []
     while True:
         current = reader(chosen, tails, positions)
@@ -77,7 +92,11 @@ def chunks(chosen: Plan, tails: list[list[Tail]], positions: Positions, *, event
         positions = found[-1].end
 
 
-@given(st.lists(frames, max_size=30), st.lists(st.integers(1, 9), max_size=20), st.sampled_from([None, 2, 3]))
+@given(
+    st.lists(frames, max_size=30),
+    st.lists(st.integers(1, 9), max_size=20),
+    st.sampled_from([None, 2, 3]),
+)
 def test_every_wanted_event_comes_once_and_in_order_wherever_the_client_leaves(
     sent: list[tuple[int, int, int, int]], stays: list[int], every: int | None
 ) -> None:
@@ -87,11 +106,15 @@ def test_every_wanted_event_comes_once_and_in_order_wherever_the_client_leaves(
     positions = START
     for stay in [*stays, len(all_numbers)]:
         steps = [step for batch in chunks(chosen, tails, positions) for step in batch.steps]
-        events = [event for batch in chunks(chosen, tails, positions) for event in sent_events(Encoder(CODEC, chosen).events(batch))]
-        cursors = [cursor_positions(cursor) for cursor, _ in events]
-        assert [cursor[step.stream][step.partition] for cursor, step in zip(cursors, steps, strict=True)] == [
-            step.position for step in steps
+        events = [
+            event
+            for batch in chunks(chosen, tails, positions)
+            for event in sent_events(Encoder(CODEC, chosen).events(batch))
         ]
+        cursors = [cursor_positions(cursor) for cursor, _ in events]
+        assert [
+            cursor[step.stream][step.partition] for cursor, step in zip(cursors, steps, strict=True)
+        ] == [step.position for step in steps]
         found += [int(data["n"]) for _, data in events[:stay]]
         positions = cursors[:stay][-1] if events else positions
     assert found == [n for n in all_numbers if every is None or n % every == 0]
@@ -104,7 +127,9 @@ def cursor_positions(text: str) -> Positions:
 
 
 @given(st.lists(frames, max_size=60), st.integers(1, 5))
-def test_a_reader_whose_time_is_up_makes_the_same_chunks(sent: list[tuple[int, int, int, int]], looks: int) -> None:
+def test_a_reader_whose_time_is_up_makes_the_same_chunks(
+    sent: list[tuple[int, int, int, int]], looks: int
+) -> None:
     tails, _ = filled(sent)
     chosen = a_plan("n % 2 = 0")
     assert chunks(chosen, tails, START, events_at_a_time=looks) == chunks(chosen, tails, START)
@@ -126,18 +151,28 @@ def test_readers_that_began_at_different_places_end_at_the_same_ones_soon() -> N
         positions[step.stream][step.partition] = step.position
         if i % 293 == 0 and len(starts) < STARTS:
             starts.append(tuple(map(tuple, positions)))
-    made = {canonical(tails, batch.start): batch for start in starts for batch in chunks(chosen, tails, start)}
+    made = {
+        canonical(tails, batch.start): batch
+        for start in starts
+        for batch in chunks(chosen, tails, start)
+    }
     assert len(starts) == STARTS
     assert len(made) < len(alone) + 2 * len(starts)
 
 
 def canonical(tails: list[list[Tail]], positions: Positions) -> Positions:
-    return tuple(tuple(tail.canonical(p) for tail, p in zip(row, ps, strict=True)) for row, ps in zip(tails, positions, strict=True))
+    return tuple(
+        tuple(tail.canonical(p) for tail, p in zip(row, ps, strict=True))
+        for row, ps in zip(tails, positions, strict=True)
+    )
 
 
 def test_chunks_are_bounded_by_what_is_sent_and_not_by_what_is_selected() -> None:
     tails, numbers = filled([(0, 0, 4, 1)] * 3000)
-    narrow = plan(Subscription(streams=STREAMS, select="n"), [Source(name, name, False, "id", PARTITIONS) for name in STREAMS])
+    narrow = plan(
+        Subscription(streams=STREAMS, select="n"),
+        [Source(name, name, False, "id", PARTITIONS) for name in STREAMS],
+    )
     encoder = Encoder(CODEC, narrow)
     sizes = [len(encoder.events(batch)) for batch in chunks(narrow, tails, START)]
     assert sum(sizes) > 70 * len(numbers)

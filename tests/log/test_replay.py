@@ -1,4 +1,6 @@
-"""Which older block is read next: partitions take turns, and one that cannot be read leaves the threads to the others."""
+"""Which older block is read next: partitions take turns, and one that cannot be read leaves the
+threads to the others.
+"""
 
 from __future__ import annotations
 

@@ -5,11 +5,22 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.log.decode import GAP, Event
-from edgewake.cloud.log.subscription import LogEnd, Plan, RequestError, Source, SubscriptionTooLarge, parse_start, plan, request
+from edgewake.cloud.log.subscription import (
+    LogEnd,
+    Plan,
+    RequestError,
+    Source,
+    SubscriptionTooLarge,
+    parse_start,
+    plan,
+    request,
+)
 from edgewake.protocol.lease import Subscription
 
 
-def a_plan(*names: str, partitions: int = 2, topic_id: str = "id", where: str | None = None) -> Plan:
+def a_plan(
+    *names: str, partitions: int = 2, topic_id: str = "id", where: str | None = None
+) -> Plan:
     sources = [Source(name, f"ew.s.{name}", False, topic_id, partitions) for name in names]
     return plan(Subscription(streams=names, where=where), sources)
 
@@ -45,7 +56,10 @@ def test_a_start_is_an_edge_or_a_time(text: str, start: LogEnd | int) -> None:
     assert parse_start(text, NOW) == start
 
 
-@pytest.mark.parametrize("text", ["yesterday", "-5", "-15", "-m", "-1w", "15m", "99999999999999999", "9" * 5000, "٣", "nan"])
+@pytest.mark.parametrize(
+    "text",
+    ["yesterday", "-5", "-15", "-m", "-1w", "15m", "99999999999999999", "9" * 5000, "٣", "nan"],
+)
 def test_a_start_that_is_neither_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match="expected earliest, latest") as caught:
         parse_start(text, NOW)
@@ -53,9 +67,16 @@ def test_a_start_that_is_neither_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"), [("1795248000", "did you mean 1795248000000?"), ("0", "from=earliest"), ("99999999999", "seconds")]
+    ("text", "hint"),
+    [
+        ("1795248000", "did you mean 1795248000000?"),
+        ("0", "from=earliest"),
+        ("99999999999", "seconds"),
+    ],
 )
-def test_a_start_in_seconds_is_refused_because_it_would_send_everything_since_1970(text: str, hint: str) -> None:
+def test_a_start_in_seconds_is_refused_because_it_would_send_everything_since_1970(
+    text: str, hint: str
+) -> None:
     with pytest.raises(RequestError, match="expected milliseconds") as caught:
         parse_start(text, NOW)
     assert hint in str(caught.value)
@@ -63,7 +84,9 @@ def test_a_start_in_seconds_is_refused_because_it_would_send_everything_since_19
 
 @pytest.mark.parametrize("text", ["2026-11-21T08:00:00", "2026-11-21 08:00", "2026-11-21"])
 def test_a_start_without_a_zone_is_refused_by_that_reason(text: str) -> None:
-    with pytest.raises(RequestError, match=r"a time zone is missing; expected 2026-11-21T0[08]:00:00Z"):
+    with pytest.raises(
+        RequestError, match=r"a time zone is missing; expected 2026-11-21T0[08]:00:00Z"
+    ):
         parse_start(text, NOW)
 
 
@@ -91,12 +114,21 @@ def test_a_subscription_has_one_to_sixteen_streams(streams: list[str]) -> None:
 
 def test_a_subscription_whose_cursor_would_not_fit_into_a_header_is_refused_at_once() -> None:
     assert len(a_plan(*map(str, range(16)), partitions=64).sources) == 16
-    with pytest.raises(SubscriptionTooLarge, match="16 streams with 1040 partitions: expected at most 1024"):
+    with pytest.raises(
+        SubscriptionTooLarge, match="16 streams with 1040 partitions: expected at most 1024"
+    ):
         a_plan(*map(str, range(16)), partitions=65)
 
 
 def test_a_gap_of_another_device_is_hidden_where_the_condition_rules_it_out() -> None:
     """tests/log/test_filter has what a condition can rule out."""
-    gap = Event(GAP, {"scope": "device", "reason": "quota", "lost": 5, "stream": "s", "device": "car-8"}, b"{}")
-    shown = [a_plan("s", where=where).show(gap) for where in (None, "device = 'car-7'", "device = 'car-8'", "speed > 5")]
+    gap = Event(
+        GAP,
+        {"scope": "device", "reason": "quota", "lost": 5, "stream": "s", "device": "car-8"},
+        b"{}",
+    )
+    shown = [
+        a_plan("s", where=where).show(gap)
+        for where in (None, "device = 'car-7'", "device = 'car-8'", "speed > 5")
+    ]
     assert shown == [gap, None, gap, gap]

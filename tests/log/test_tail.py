@@ -1,4 +1,6 @@
-"""The tail: complete between its ends, within its bound, and honest about which places are the same."""
+"""The tail: complete between its ends, within its bound, and honest about which places are the
+same.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_who_has_passed_all_records_stands_at_the_end() -> None:
 
 
 @given(st.lists(st.integers(1, 3), max_size=3000), st.integers(0, 3000))
-def test_reading_after_any_evictions_gives_all_that_is_left(steps: list[int], evictions: int) -> None:
+def test_reading_after_any_evictions_gives_all_that_is_left(
+    steps: list[int], evictions: int
+) -> None:
     offsets = [sum(steps[: i + 1]) for i in range(0, len(steps), 7)]
     tail = filled(0, *offsets)
     for _ in range(min(evictions, len(offsets))):

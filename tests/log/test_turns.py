@@ -1,4 +1,6 @@
-"""Turns of the event loop: live work first, nobody starves, and no slice is longer than its budget."""
+"""Turns of the event loop: live work first, nobody starves, and no slice is longer than its
+budget.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ def turns_on(clock: FakeClock, failed: list[Exception] | None = None) -> Turns:
     return Turns(clock, budget_s=BUDGET_S, on_error=(failed if failed is not None else []).append)
 
 
-def job(clock: FakeClock, log: list[str], name: str, pieces: int, *, piece_s: float = 0.001) -> Callable[[IsTimeUp], bool]:
+def job(
+    clock: FakeClock, log: list[str], name: str, pieces: int, *, piece_s: float = 0.001
+) -> Callable[[IsTimeUp], bool]:
     """Work of `pieces` pieces that looks at the clock after each."""
     left = pieces
 

@@ -18,12 +18,20 @@ from edgewake.protocol.ack import AckToken
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import encode
-from edgewake.protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement, origin
+from edgewake.protocol.record import (
+    ORIGIN_HEADER,
+    PLACEMENT_HEADER,
+    Discipline,
+    Mode,
+    Placement,
+    origin,
+)
 from tests.ops.builders import frame
 
 _numbers = itertools.count(1)
 T0 = time.time_ns() // 1_000_000 - 3_600_000
-"""An hour ago. The Kafka is shared, and bridges accept nothing while records on `ew.up` wait for half of their retention."""
+"""An hour ago. The Kafka is shared, and bridges accept nothing while records on `ew.up` wait for
+half of their retention."""
 """When what is written here happens."""
 
 
@@ -40,10 +48,16 @@ class Writer:
     config: KafkaConfig
     producer: Producer
     kept_at: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    """Topic, partition, offset → the record's timestamp, by Kafka's clock where it is the topic's."""
+    """Topic, partition, offset → the record's timestamp, by Kafka's clock where it is the
+    topic's."""
 
     def put(
-        self, topic: str, key: str, value: bytes | None, headers: list[tuple[str, bytes]] | None = None, **more: int
+        self,
+        topic: str,
+        key: str,
+        value: bytes | None,
+        headers: list[tuple[str, bytes]] | None = None,
+        **more: int,
     ) -> tuple[int, int]:
         """(partition, offset) of one record."""
         topic_admin.ensure_topics(self.config, [topic])
@@ -54,34 +68,59 @@ class Writer:
             places.append((message.partition(), message.offset()))
             self.kept_at[topic, *places[-1]] = message.timestamp()[1]
 
-        self.producer.produce(topic, key=key, value=value, headers=headers or [], on_delivery=on_delivery, **more)
+        self.producer.produce(
+            topic, key=key, value=value, headers=headers or [], on_delivery=on_delivery, **more
+        )
         assert self.producer.flush(10) == 0
         return places[0]
 
-    def dead_letter(self, device: str, payload: bytes, reason: RejectReason = RejectReason.JSON) -> int:
+    def dead_letter(
+        self, device: str, payload: bytes, reason: RejectReason = RejectReason.JSON
+    ) -> int:
         """Offset of a new dead letter."""
-        letter = DeadLetter(reason=reason, detail="why", topic=f"ew/v1/{device}/up/s", part="bridge-1", received_at=T0)
+        letter = DeadLetter(
+            reason=reason,
+            detail="why",
+            topic=f"ew/v1/{device}/up/s",
+            part="bridge-1",
+            received_at=T0,
+        )
         return self.put(topics.DEAD, device, payload, letter.headers())[1]
 
     def dead_letters(self, device: str, count: int) -> list[int]:
         """Offsets of many new dead letters."""
-        letter = DeadLetter(reason=RejectReason.JSON, detail="why", topic="t", part="bridge-1", received_at=T0)
-        return self._put_many(topics.DEAD, [{"key": device, "value": b"x", "headers": letter.headers(), "partition": 0}] * count)
+        letter = DeadLetter(
+            reason=RejectReason.JSON, detail="why", topic="t", part="bridge-1", received_at=T0
+        )
+        return self._put_many(
+            topics.DEAD,
+            [{"key": device, "value": b"x", "headers": letter.headers(), "partition": 0}] * count,
+        )
 
     def fill(self, topic: str, partition: int, times: Iterable[int]) -> None:
         """Records of somebody else, one at each time."""
         topic_admin.ensure_topics(self.config, [topic])
-        self._put_many(topic, [{"key": "else", "value": b"{}", "partition": partition, "timestamp": at} for at in times])
+        self._put_many(
+            topic,
+            [
+                {"key": "else", "value": b"{}", "partition": partition, "timestamp": at}
+                for at in times
+            ],
+        )
 
     def _put_many(self, topic: str, records: Sequence[Mapping[str, Any]]) -> list[int]:
         offsets: list[int] = []
         for one in records:
-            self.producer.produce(topic, on_delivery=lambda _, message: offsets.append(message.offset()), **one)
+            self.producer.produce(
+                topic, on_delivery=lambda _, message: offsets.append(message.offset()), **one
+            )
             self.producer.poll(0)
         assert self.producer.flush(30) == 0
         return offsets
 
-    def received(self, device: str, stream: str, number: int, *, discipline: Discipline = Discipline.ORDERED) -> AckToken:
+    def received(
+        self, device: str, stream: str, number: int, *, discipline: Discipline = Discipline.ORDERED
+    ) -> AckToken:
         """A frame as a bridge keeps it."""
         placement = Placement(discipline, stream, 1, number, number, number, 1)
         headers = [(PLACEMENT_HEADER, placement.encode())]
@@ -96,7 +135,12 @@ class Writer:
         headers = [(ORIGIN_HEADER, origin(token.partition, token.offset))]
         value = self._value(device, stream, number)
         return self.put(
-            topics.stream_topic(stream), device, value, headers, timestamp=self.received_at(token), partition=self.stream_partition(token)
+            topics.stream_topic(stream),
+            device,
+            value,
+            headers,
+            timestamp=self.received_at(token),
+            partition=self.stream_partition(token),
         )
 
     def stream_partition(self, token: AckToken) -> int:
@@ -104,7 +148,14 @@ class Writer:
         return topics.stream_partition(token.partition, self.config.partitions)
 
     def _value(self, device: str, stream: str, number: int) -> bytes:
-        return records.encode(device=device, stream=stream, mode=Mode.ACK, sent_at=None, received_at=T0, frame_bytes=encode(frame(number)))
+        return records.encode(
+            device=device,
+            stream=stream,
+            mode=Mode.ACK,
+            sent_at=None,
+            received_at=T0,
+            frame_bytes=encode(frame(number)),
+        )
 
 
 @pytest.fixture

@@ -27,13 +27,17 @@ class Ops:
 
 @contextmanager
 def running(bootstrap: str, directory: Path, more: str = "") -> Iterator[Ops]:
-    """Start `edgewake ops`, wait until its tables are read, stop it. `more`: lines of its configuration."""
+    """Start `edgewake ops`, wait until its tables are read, stop it.
+
+    `more`: lines of its configuration.
+    """
     (port,) = free_ports(1)
     key_file, config = directory / "ops.key", directory / "ops.toml"
     key_file.write_text(KEY + "\n")
     config.write_text(
         f'lake_dir = "{directory / "lake"}"\n'
-        f'port = {port}\ndata_dir = "{directory / "data"}"\nkey_file = "{key_file}"\naccess_urls = ["{ACCESS}/"]\n{more}'
+        f'port = {port}\ndata_dir = "{directory / "data"}"\nkey_file = "{key_file}"\naccess_urls '
+        f'= ["{ACCESS}/"]\n{more}'
         f'[kafka]\nbootstrap = "{bootstrap}"\n'
     )
     url = f"http://127.0.0.1:{port}"
@@ -49,5 +53,8 @@ def running(bootstrap: str, directory: Path, more: str = "") -> Iterator[Ops]:
 def _until_ready(client: httpx.Client, process: Process) -> None:
     from tests.services import wait_until
 
-    wait_until(lambda: client.get("/readyz").status_code == 200 or not process.is_running(), "the tables are read")
+    wait_until(
+        lambda: client.get("/readyz").status_code == 200 or not process.is_running(),
+        "the tables are read",
+    )
     assert process.is_running(), process.output()

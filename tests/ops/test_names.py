@@ -1,4 +1,6 @@
-"""Streams and queries have one name space, and an operator decides types, with two operations APIs on a real Kafka."""
+"""Streams and queries have one name space, and an operator decides types, with two operations APIs
+on a real Kafka.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ ROUNDS = 8
 def two(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ops, Ops]]:
     """Two operations APIs on one Kafka."""
     one, other = (tmp_path_factory.mktemp(name) for name in ("ops-one", "ops-other"))
-    with running(kafka.bootstrap, Path(one)) as first, running(kafka.bootstrap, Path(other)) as second:
+    with (
+        running(kafka.bootstrap, Path(one)) as first,
+        running(kafka.bootstrap, Path(other)) as second,
+    ):
         yield first, second
 
 
@@ -67,8 +72,12 @@ def test_a_query_registered_anew_has_a_topic_of_its_own_and_the_name_is_free_bet
     assert eventually(lambda: two[0].client.get(f"/v1/streams/{name}"), bool)["name"] == name
 
 
-def test_a_name_that_a_query_has_does_not_become_a_stream(two: tuple[Ops, Ops], writer: Writer, unique: Callable[[str], str]) -> None:
-    """A bridge's row that comes second changes nothing; the one that comes first keeps the query out, also when the API has not read it."""
+def test_a_name_that_a_query_has_does_not_become_a_stream(
+    two: tuple[Ops, Ops], writer: Writer, unique: Callable[[str], str]
+) -> None:
+    """A bridge's row that comes second changes nothing; the one that comes first keeps the query
+    out, also when the API has not read it.
+    """
     stream, name = unique("s"), unique("q")
     declare(writer, stream)
     eventually(lambda: two[0].client.get(f"/v1/streams/{stream}"), bool)
@@ -76,14 +85,18 @@ def test_a_name_that_a_query_has_does_not_become_a_stream(two: tuple[Ops, Ops], 
     declare(writer, name)
     later = unique("later")
     declare(writer, later)
-    eventually(lambda: two[0].client.get(f"/v1/streams/{later}"), bool)  # so the row before it was read, too
+    eventually(
+        lambda: two[0].client.get(f"/v1/streams/{later}"), bool
+    )  # so the row before it was read, too
     assert two[0].client.get(f"/v1/streams/{name}").status_code == 404
     assert two[0].client.get(f"/v1/queries/{name}").status_code == 200
     status, problem = register(two[0], sql(later, stream))
     assert (status, problem["title"]) == (409, "name taken")
 
 
-def test_a_name_of_the_systems_is_refused(two: tuple[Ops, Ops], writer: Writer, unique: Callable[[str], str]) -> None:
+def test_a_name_of_the_systems_is_refused(
+    two: tuple[Ops, Ops], writer: Writer, unique: Callable[[str], str]
+) -> None:
     stream = unique("s")
     declare(writer, stream)
     eventually(lambda: two[0].client.get(f"/v1/streams/{stream}"), bool)
@@ -92,22 +105,39 @@ def test_a_name_of_the_systems_is_refused(two: tuple[Ops, Ops], writer: Writer, 
     assert "reserved for the system" in str(problem["detail"])
 
 
-def test_an_operator_decides_a_fields_type_and_unit(two: tuple[Ops, Ops], writer: Writer, unique: Callable[[str], str]) -> None:
+def test_an_operator_decides_a_fields_type_and_unit(
+    two: tuple[Ops, Ops], writer: Writer, unique: Callable[[str], str]
+) -> None:
     name = unique("s")
     row = Stream(
-        name=name, fields={"speed": FieldInfo(type=FieldType.STRING, first_device="liar"), "other": FieldInfo(type=FieldType.NUMBER)}
+        name=name,
+        fields={
+            "speed": FieldInfo(type=FieldType.STRING, first_device="liar"),
+            "other": FieldInfo(type=FieldType.NUMBER),
+        },
     )
     writer.put(topics.STREAMS, name, row.model_dump_json().encode())
     client = two[0].client
     eventually(lambda: client.get(f"/v1/streams/{name}"), bool)
-    answer = client.patch(f"/v1/streams/{name}", json={"description": "cars", "fields": {"speed": {"type": "number", "unit": "km/h"}}})
+    answer = client.patch(
+        f"/v1/streams/{name}",
+        json={"description": "cars", "fields": {"speed": {"type": "number", "unit": "km/h"}}},
+    )
     assert answer.status_code == 200, answer.text
     speed = answer.json()["fields"]["speed"]
-    assert (speed["type"], speed["unit"], speed["revision"], speed["first_device"]) == ("number", "km/h", 1, "liar")
+    assert (speed["type"], speed["unit"], speed["revision"], speed["first_device"]) == (
+        "number",
+        "km/h",
+        1,
+        "liar",
+    )
     assert speed["changed_at"] > 1_700_000_000_000
     assert answer.json()["description"] == "cars"
     assert answer.json()["fields"]["other"]["revision"] == 0
-    there = eventually(lambda: two[1].client.get(f"/v1/streams/{name}"), lambda found: found["description"] == "cars")
+    there = eventually(
+        lambda: two[1].client.get(f"/v1/streams/{name}"),
+        lambda found: found["description"] == "cars",
+    )
     assert there["fields"] == answer.json()["fields"]
     # What a bridge learnt of before does not come back.
     writer.put(topics.STREAMS, name, row.model_dump_json().encode())
@@ -127,7 +157,11 @@ def test_an_operator_decides_a_fields_type_and_unit(two: tuple[Ops, Ops], writer
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(
-    two: tuple[Ops, Ops], writer: Writer, unique: Callable[[str], str], body: dict[str, object], status: int
+    two: tuple[Ops, Ops],
+    writer: Writer,
+    unique: Callable[[str], str],
+    body: dict[str, object],
+    status: int,
 ) -> None:
     name = unique("s")
     declare(writer, name)

@@ -24,7 +24,8 @@ from tests.services import Kafka, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 SCREENS = (
-    "#/", "#/devices", "#/devices/none", "#/streams", "#/queries", "#/queries/new", "#/ask", "#/letters", "#/clients", "#/none",
+    "#/", "#/devices", "#/devices/none", "#/streams", "#/queries", "#/queries/new", "#/ask",
+    "#/letters", "#/clients", "#/none",
 )  # fmt: skip
 
 
@@ -56,7 +57,12 @@ class Visit:
 async def visit(browser: Browser, ops: Ops) -> AsyncIterator[Visit]:
     page = await open_page(browser, viewport={"width": 1440, "height": 900})
     visit = Visit(page, ops.url)
-    page.on("console", lambda message: visit.complaints.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on(
+        "console",
+        lambda message: (
+            visit.complaints.append(message.text) if message.type in {"error", "warning"} else None
+        ),
+    )
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
     await page.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
     await expect(page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
@@ -69,7 +75,9 @@ async def test_the_overview_says_first_what_needs_attention_and_leads_there(
 ):
     device = unique("dev")
     now = time.time_ns() // 1_000_000
-    letter = DeadLetter(reason=RejectReason.JSON, detail="why", topic="t", part="bridge-1", received_at=now)
+    letter = DeadLetter(
+        reason=RejectReason.JSON, detail="why", topic="t", part="bridge-1", received_at=now
+    )
     writer.put(topics.DEAD, device, b"{broken", letter.headers())
     problem = visit.page.get_by_role("link", name="(json)")
     await expect(problem).to_be_visible()
@@ -81,7 +89,9 @@ async def test_the_overview_says_first_what_needs_attention_and_leads_there(
     assert [one for one in visit.complaints if "status of 4" not in one] == []
 
 
-async def test_devices_are_found_by_state_shown_and_forgotten(visit: Visit, writer: Writer, unique: Callable[[str], str]):
+async def test_devices_are_found_by_state_shown_and_forgotten(
+    visit: Visit, writer: Writer, unique: Callable[[str], str]
+):
     device = unique("dev")
     now = time.time_ns() // 1_000_000
     seen = DeviceSeen(device=device, last_seen=now, skew_ms=0, records=3)
@@ -117,14 +127,18 @@ async def test_a_query_is_checked_mended_registered_paused_and_removed(
     wait_until(lambda: ops.client.get(f"/v1/queries/{name}").status_code == 404, "it is removed")
 
 
-async def test_a_stream_shows_its_fields_and_leads_to_sql(visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]):
+async def test_a_stream_shows_its_fields_and_leads_to_sql(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+):
     stream = unique("s")
     declare(writer, stream)
     eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
     await visit.open(f"#/streams/{stream}")
     await expect(visit.page.get_by_role("region", name="Fields")).to_contain_text("km/h")
     await visit.page.get_by_role("link", name="its newest readings by SQL").click()
-    await expect(visit.page.locator("#sql")).to_have_value(f"SELECT * FROM {stream} ORDER BY t DESC LIMIT 20")
+    await expect(visit.page.locator("#sql")).to_have_value(
+        f"SELECT * FROM {stream} ORDER BY t DESC LIMIT 20"
+    )
 
 
 async def test_a_wrong_question_is_answered_in_words(visit: Visit):
@@ -133,17 +147,23 @@ async def test_a_wrong_question_is_answered_in_words(visit: Visit):
     await expect(visit.page.locator(".fault")).to_contain_text("SELECT")
 
 
-async def test_names_with_markup_stay_text(visit: Visit, writer: Writer, unique: Callable[[str], str]):
+async def test_names_with_markup_stay_text(
+    visit: Visit, writer: Writer, unique: Callable[[str], str]
+):
     marked = f"<img src=x onerror=alert(1)>{unique('x')}"
     now = time.time_ns() // 1_000_000
-    letter = DeadLetter(reason=RejectReason.JSON, detail=marked, topic="t", part="bridge-1", received_at=now)
+    letter = DeadLetter(
+        reason=RejectReason.JSON, detail=marked, topic="t", part="bridge-1", received_at=now
+    )
     writer.put(topics.DEAD, "dev", marked.encode(), letter.headers())
     await visit.open("#/letters")
     await expect(visit.page.get_by_role("cell", name=marked, exact=True).first).to_be_visible()
     assert await visit.page.locator("main img").count() == 0
 
 
-async def test_who_has_no_session_is_led_to_the_login_and_one_that_ends_is_said(visit: Visit, browser: Browser, ops: Ops):
+async def test_who_has_no_session_is_led_to_the_login_and_one_that_ends_is_said(
+    visit: Visit, browser: Browser, ops: Ops
+):
     stranger = await open_page(browser)
     await stranger.goto(ops.url)
     await expect(stranger.get_by_label("Key")).to_be_visible()
@@ -154,7 +174,9 @@ async def test_who_has_no_session_is_led_to_the_login_and_one_that_ends_is_said(
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
-async def test_every_screen_is_accessible_and_no_wider_than_its_window(visit: Visit, theme: str, width: int):
+async def test_every_screen_is_accessible_and_no_wider_than_its_window(
+    visit: Visit, theme: str, width: int
+):
     await visit.page.set_viewport_size({"width": width, "height": 900})
     await visit.page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
     for address in (
@@ -177,12 +199,16 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(visit: Vi
         assert faults == [], f"{address}: {json.dumps(faults)}"
 
 
-async def test_a_server_that_is_away_is_said_and_what_was_seen_stays(kafka: Kafka, browser: Browser, tmp_path: Path):
+async def test_a_server_that_is_away_is_said_and_what_was_seen_stays(
+    kafka: Kafka, browser: Browser, tmp_path: Path
+):
     with running(kafka.bootstrap, tmp_path) as own:
         page = await open_page(browser)
         await page.goto(own.url + own.client.post("/v1/tickets").json()["path"])
         await expect(page.get_by_text("devices online")).to_be_visible()
         own.process.stop()
-        await expect(page.get_by_role("alert")).to_contain_text("the operations API is away; what you see is of")
+        await expect(page.get_by_role("alert")).to_contain_text(
+            "the operations API is away; what you see is of"
+        )
         await expect(page.get_by_text("devices online")).to_be_visible()
         await page.close()

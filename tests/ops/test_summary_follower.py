@@ -1,4 +1,6 @@
-"""The follower on a real Kafka: roll-ups on their topic, and a store that is lost is made anew from the topics."""
+"""The follower on a real Kafka: roll-ups on their topic, and a store that is lost is made anew from
+the topics.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ async def eventually(holds: Callable[[], bool], what: str) -> None:
 def kept(path: Path, series: Series, step: Step) -> list[Summary]:
     """Rows of a step in the store, without their sketches; none while it is not there."""
     try:
-        return Reads(path).with_view(lambda view: [row.summary for row in view.rows(series, step, HOUR - 24 * HOUR_MS, NEXT_DAY, ())])
+        return Reads(path).with_view(
+            lambda view: [
+                row.summary for row in view.rows(series, step, HOUR - 24 * HOUR_MS, NEXT_DAY, ())
+            ]
+        )
     except Unavailable:
         return []
 
@@ -56,14 +62,29 @@ async def test_an_hour_and_a_day_are_rolled_up_for_all_and_survive_the_loss_of_t
     async with following(kafka_config, first, clock):
         await eventually(first.exists, "the store is there")
         minutes(writer, series.stream)
-        await eventually(lambda: len(kept(first, series, Step.MINUTE)) == 60, "all minutes are read")
+        await eventually(
+            lambda: len(kept(first, series, Step.MINUTE)) == 60, "all minutes are read"
+        )
         assert kept(first, series, Step.HOUR) == [], "it is not quiet yet"
         clock.advance(QUIET_MS / 1000 + ROLL_UP_EVERY_S)
-        await eventually(lambda: [one.readings for one in kept(first, series, Step.DAY)] == [180], "the day is rolled up")
-        await eventually(lambda: [one.readings for one in kept(first, series, Step.HOUR)] == [180], "and the hour")
+        await eventually(
+            lambda: [one.readings for one in kept(first, series, Step.DAY)] == [180],
+            "the day is rolled up",
+        )
+        await eventually(
+            lambda: [one.readings for one in kept(first, series, Step.HOUR)] == [180],
+            "and the hour",
+        )
 
     async with following(kafka_config, second, FakeClock(NEXT_DAY)):
-        await eventually(lambda: [one.readings for one in kept(second, series, Step.DAY)] == [180], "the day came from its topic")
-        await eventually(lambda: len(kept(second, series, Step.MINUTE)) == 60, "and the minutes from theirs")
-        whole = Reads(second).with_view(lambda view: gather.over(view, series, HOUR, NEXT_DAY, (SketchKind.KLL,)))
+        await eventually(
+            lambda: [one.readings for one in kept(second, series, Step.DAY)] == [180],
+            "the day came from its topic",
+        )
+        await eventually(
+            lambda: len(kept(second, series, Step.MINUTE)) == 60, "and the minutes from theirs"
+        )
+        whole = Reads(second).with_view(
+            lambda view: gather.over(view, series, HOUR, NEXT_DAY, (SketchKind.KLL,))
+        )
         assert (whole.readings, whole.sketch(SketchKind.KLL).n) == (180, 180)

@@ -1,4 +1,6 @@
-"""Fixtures of the page tests: a Kafka, an access server, and a Chromium that notes what a page asked for and complained about."""
+"""Fixtures of the page tests: a Kafka, an access server, and a Chromium that notes what a page
+asked for and complained about.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def writer(page_kafka: KafkaConfig) -> Writer:
 
 
 @pytest.fixture(scope="package")
-def one_server(page_kafka: KafkaConfig, writer: Writer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccessServer]:
+def one_server(
+    page_kafka: KafkaConfig, writer: Writer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AccessServer]:
     """The one access server that the tests share."""
     access = AccessServer(page_kafka, tmp_path_factory.mktemp("page-access")).start()
     try:
@@ -67,7 +71,9 @@ class Visit:
 
     async def until(self, condition: str, argument: Any = None) -> None:
         """Wait until a JavaScript function of the stats (and `argument`) holds."""
-        script = f"(argument) => window.edgewake && (({condition})(window.edgewake.stats, argument))"
+        script = (
+            f"(argument) => window.edgewake && (({condition})(window.edgewake.stats, argument))"
+        )
         await self.page.wait_for_function(script, arg=argument, polling=100)
 
 
@@ -77,7 +83,12 @@ async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     page = await open_page(browser, viewport={"width": 1440, "height": 900})
     visit = Visit(page)
     page.on("request", lambda request: visit.requests.append(request.url))
-    page.on("console", lambda message: visit.complaints.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on(
+        "console",
+        lambda message: (
+            visit.complaints.append(message.text) if message.type in {"error", "warning"} else None
+        ),
+    )
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
     await page.goto(server.url + "/town", wait_until="domcontentloaded")
     yield visit

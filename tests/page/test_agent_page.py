@@ -15,7 +15,9 @@ from tests.services import Process, free_ports
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_person_sees_what_is_measured_what_waits_and_what_was_lost(browser: Browser, tmp_path: Path) -> None:
+async def test_a_person_sees_what_is_measured_what_waits_and_what_was_lost(
+    browser: Browser, tmp_path: Path
+) -> None:
     (port,) = free_ports(1)
     config = tmp_path / "agent.toml"
     config.write_text(f'device = "shed"\ndata_dir = "{tmp_path}/data"\n')
@@ -23,7 +25,17 @@ async def test_a_person_sees_what_is_measured_what_waits_and_what_was_lost(brows
         put(events, range(3))
         events.stream("speed").lose(5, "queue_full")
         put(events, range(3, 4))
-    command = [sys.executable, "-m", "edgewake.deploy.cli", "agent", "page", "--config", str(config), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "edgewake.deploy.cli",
+        "agent",
+        "page",
+        "--config",
+        str(config),
+        "--port",
+        str(port),
+    ]
     with Process(command, tmp_path / "log") as process:
         process.wait_for(f"http://127.0.0.1:{port}/")
         page = await open_page(browser)
@@ -35,7 +47,10 @@ async def test_a_person_sees_what_is_measured_what_waits_and_what_was_lost(brows
         await expect(page.locator("#measured tbody tr")).to_contain_text(["speed"])
         await expect(page.locator("#waits")).to_contain_text("readings")
         await expect(page.locator("#lost")).to_have_text("5 readings (queue_full)")
-        assert await page.locator("#lost .bad").evaluate("each => getComputedStyle(each).fontWeight") == "600", "its style is let in"
+        assert (
+            await page.locator("#lost .bad").evaluate("each => getComputedStyle(each).fontWeight")
+            == "600"
+        ), "its style is let in"
         with opened(tmp_path / "data") as events:
             put(events, range(4, 7), stream="fresh")
         await expect(page.locator("#measured tbody tr")).to_have_count(2)

@@ -22,7 +22,12 @@ async def live(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     page = await open_page(browser, viewport={"width": 1440, "height": 900})
     visit = Visit(page)
     page.on("request", lambda request: visit.requests.append(request.url))
-    page.on("console", lambda message: visit.complaints.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on(
+        "console",
+        lambda message: (
+            visit.complaints.append(message.text) if message.type in {"error", "warning"} else None
+        ),
+    )
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
     await page.goto(server.url, wait_until="domcontentloaded")
     await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
@@ -31,14 +36,28 @@ async def live(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
 
 
 def furnish(writer: Writer, name: str) -> None:
-    """A stream of climate, one with places, one with texts and states, and a query with a window."""
+    """A stream of climate, one with places, one with texts and states, and a query with a
+    window.
+    """
     for i in range(20):
-        writer.reading(f"{name}_climate", "kitchen", temperature=21.0 + math.sin(i / 3), humidity=48.0 + i / 10)
-        writer.reading(f"{name}_climate", "cellar", temperature=14.0 + math.cos(i / 3), humidity=71.0)
+        writer.reading(
+            f"{name}_climate", "kitchen", temperature=21.0 + math.sin(i / 3), humidity=48.0 + i / 10
+        )
+        writer.reading(
+            f"{name}_climate", "cellar", temperature=14.0 + math.cos(i / 3), humidity=71.0
+        )
     for i in range(3):
-        writer.reading(f"{name}_bikes", f"bike-{i}", lat=48.137 + i / 300, lon=11.575 + i / 200, battery=80.0 - i)
+        writer.reading(
+            f"{name}_bikes",
+            f"bike-{i}",
+            lat=48.137 + i / 300,
+            lon=11.575 + i / 200,
+            battery=80.0 - i,
+        )
     for i in range(6):
-        writer.reading(f"{name}_doors", "gate", open=i % 2 == 0, reason="badge" if i % 3 else "button")
+        writer.reading(
+            f"{name}_doors", "gate", open=i % 2 == 0, reason="badge" if i % 3 else "button"
+        )
     writer.register(f"{name}_busiest")
     start = time.time_ns() // 1_000_000 // 10_000 * 10_000 - 20_000
     for room, count in (("kitchen", 7), ("cellar", 3)):
@@ -72,16 +91,22 @@ async def test_each_kind_of_field_is_shown_as_suits_it(live: Visit, writer: Writ
     assert live.complaints == []
 
 
-async def test_a_stream_opens_with_charts_devices_and_events_and_its_link_can_be_sent(live: Visit, writer: Writer):
+async def test_a_stream_opens_with_charts_devices_and_events_and_its_link_can_be_sent(
+    live: Visit, writer: Writer
+):
     furnish(writer, "opened")
     await live.page.get_by_role("link", name="opened_climate").click()
     await expect(live.page.get_by_role("img", name="temperature over time")).to_be_visible()
-    await expect(live.page.get_by_role("region", name="Latest of each device").locator("tbody tr")).to_have_count(2)
+    await expect(
+        live.page.get_by_role("region", name="Latest of each device").locator("tbody tr")
+    ).to_have_count(2)
     await expect(live.page.locator(".events li")).to_have_count(20)
     address = live.page.url
     await live.page.goto("about:blank")
     await live.page.goto(address)
-    await expect(live.page.get_by_role("region", name="Latest of each device")).to_contain_text("cellar")
+    await expect(live.page.get_by_role("region", name="Latest of each device")).to_contain_text(
+        "cellar"
+    )
     await live.page.go_back()
     assert live.complaints == []
 
@@ -97,16 +122,22 @@ async def test_search_finds_by_any_part_of_the_name_and_by_keyboard(live: Visit,
 
 
 async def test_names_and_texts_with_markup_stay_text(live: Visit, writer: Writer):
-    writer.reading("markup_texts", "<b>dev</b>", note="<img src=x onerror=alert(1)>", lat=1.0, lon=2.0)
+    writer.reading(
+        "markup_texts", "<b>dev</b>", note="<img src=x onerror=alert(1)>", lat=1.0, lon=2.0
+    )
     card = live.page.get_by_role("article", name="Stream markup_texts")
-    await expect(card.locator('[data-field="note"] li')).to_contain_text("<img src=x onerror=alert(1)>")
+    await expect(card.locator('[data-field="note"] li')).to_contain_text(
+        "<img src=x onerror=alert(1)>"
+    )
     assert await card.locator("img").count() == 0
     assert live.complaints == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440, 3840])
-async def test_no_sideways_scroll_and_no_accessibility_fault(live: Visit, writer: Writer, theme: str, width: int):
+async def test_no_sideways_scroll_and_no_accessibility_fault(
+    live: Visit, writer: Writer, theme: str, width: int
+):
     furnish(writer, "axe")
     await live.page.set_viewport_size({"width": width, "height": 900})
     await live.page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
@@ -118,7 +149,9 @@ async def test_no_sideways_scroll_and_no_accessibility_fault(live: Visit, writer
         assert faults == [], address
 
 
-async def test_a_server_that_goes_and_comes_back_is_said_and_nothing_is_counted_twice(live: Visit, writer: Writer, server: AccessServer):
+async def test_a_server_that_goes_and_comes_back_is_said_and_nothing_is_counted_twice(
+    live: Visit, writer: Writer, server: AccessServer
+):
     writer.reading("away_climate", "kitchen", temperature=1.0)
     card = live.page.get_by_role("article", name="Stream away_climate")
     await expect(card.locator(".figure")).to_have_text("1")

@@ -38,7 +38,14 @@ def _reading(seq: int | None, *, device: str = "d", epoch: int = 1) -> dict[str,
 
 
 def _result(revision: int, *, end: int = 10) -> dict[str, Any]:
-    return {"query": "q", "window_start": 0, "window_end": end, "device": "d", "mean": 1.5, "revision": revision}
+    return {
+        "query": "q",
+        "window_start": 0,
+        "window_end": end,
+        "device": "d",
+        "mean": 1.5,
+        "revision": revision,
+    }
 
 
 @pytest.mark.parametrize(
@@ -53,13 +60,26 @@ def _result(revision: int, *, end: int = 10) -> dict[str, Any]:
         ([_result(3), _result(4), _result(4, end=20)], [True, True, True], 0, 0),
         ([_result(3), _result(4), _result(3)], [True, True, False], 1, 0),
     ],
-    ids=["in order", "repeats", "a jump", "a new epoch", "not numbered", "two devices", "corrections", "a result again"],
+    ids=[
+        "in order",
+        "repeats",
+        "a jump",
+        "a new epoch",
+        "not numbered",
+        "two devices",
+        "corrections",
+        "a result again",
+    ],
 )
 async def test_the_tally_knows_repeats_and_jumps(
     page: Page, events: list[dict[str, Any]], shown: list[bool], duplicates: int, missing: int
 ):
     counted = await page.evaluate(TALLY, events)
-    assert (counted["shown"], counted["duplicates"], counted["missing"]) == (shown, duplicates, missing)
+    assert (counted["shown"], counted["duplicates"], counted["missing"]) == (
+        shown,
+        duplicates,
+        missing,
+    )
 
 
 async def test_the_tally_remembers_a_bounded_number_of_devices(page: Page):
@@ -69,14 +89,18 @@ async def test_the_tally_remembers_a_bounded_number_of_devices(page: Page):
 
 async def test_back_off_doubles_up_to_its_bound_and_is_jittered(page: Page):
     script = (
-        "async (jitter) => (await import('/page/feed.js').then(({ backoffMs }) => [0, 1, 2, 20].map((n) => backoffMs(n, () => jitter))))"
+        "async (jitter) => (await import('/page/feed.js').then(({ backoffMs }) => [0, 1, 2, "
+        "20].map((n) => backoffMs(n, () => jitter))))"
     )
     assert await page.evaluate(script, 1) == [500, 1000, 2000, 15_000]
     assert await page.evaluate(script, 0) == [250, 500, 1000, 7_500]
 
 
 async def test_colours_run_along_their_ramp(page: Page):
-    script = "async (s) => (await import('/page/vehicles.js')).rampColour(['#000000', '#646464', '#ffffff'], s)"
+    script = (
+        "async (s) => (await import('/page/vehicles.js')).rampColour(['#000000', '#646464', "
+        "'#ffffff'], s)"
+    )
     assert [await page.evaluate(script, s) for s in (-1, 0.25, 0.5, 2)] == [
         "rgb(0 0 0)",
         "rgb(50 50 50)",
@@ -87,12 +111,20 @@ async def test_colours_run_along_their_ramp(page: Page):
 
 async def test_graticules_have_round_steps(page: Page):
     script = "async (least) => (await import('/page/vehicles.js')).roundStep(least)"
-    assert [await page.evaluate(script, least) for least in (0.9, 1.5, 3, 7)] == pytest.approx([1, 2, 5, 10])
+    assert [await page.evaluate(script, least) for least in (0.9, 1.5, 3, 7)] == pytest.approx(
+        [1, 2, 5, 10]
+    )
 
 
 async def test_top_items_are_found_as_a_list_or_as_text(page: Page):
     script = "async (row) => (await import('/page/results.js')).topItems(row)"
     expected = [{"item": "Mill Road", "count": 3}]
-    assert await page.evaluate(script, {"query": "q", "top": '[{"item":"Mill Road","count":3}]'}) == expected
-    assert await page.evaluate(script, {"query": "q", "top": [{"item": "Mill Road", "count": 3}]}) == expected
+    assert (
+        await page.evaluate(script, {"query": "q", "top": '[{"item":"Mill Road","count":3}]'})
+        == expected
+    )
+    assert (
+        await page.evaluate(script, {"query": "q", "top": [{"item": "Mill Road", "count": 3}]})
+        == expected
+    )
     assert await page.evaluate(script, {"query": "q"}) == []

@@ -1,6 +1,8 @@
-"""What the page tests run beside Chromium: a Kafka of their own, an access server that can be killed, and a writer of known events.
+"""What the page tests run beside Chromium: a Kafka of their own, an access server that can be
+killed, and a writer of known events.
 
-The page's streams have fixed names and it looks back two minutes, so its tests share no Kafka with others; each uses devices of its own.
+The page's streams have fixed names and it looks back two minutes, so its tests share no Kafka with
+others; each uses devices of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class Record:
 
 
 class Writer:
-    """Writes readings as the sequencer and results as the analysis do: in transactions, numbered from 1 per stream and device."""
+    """Writes readings as the sequencer and results as the analysis do: in transactions, numbered
+    from 1 per stream and device.
+    """
 
     def __init__(self, config: KafkaConfig) -> None:
         self.config = config
@@ -59,7 +63,9 @@ class Writer:
         self._declared: set[str] = set()
         self._queries: dict[str, Registration] = {}
         self._lock = threading.Lock()
-        self._producer = clients.transactional_producer(config, f"page-tests-{secrets.token_hex(4)}")
+        self._producer = clients.transactional_producer(
+            config, f"page-tests-{secrets.token_hex(4)}"
+        )
         clients.fence(self._producer, 30)
         topic_admin.ensure_topics(config, topics.COMPACTED)
 
@@ -75,7 +81,9 @@ class Writer:
             for one in readings:
                 columns = {name: [value] for name, value in one.fields.items()}
                 self._declare(one.stream, columns)
-                seq = self.sent[one.stream, one.device] = self.sent.get((one.stream, one.device), 0) + 1
+                seq = self.sent[one.stream, one.device] = (
+                    self.sent.get((one.stream, one.device), 0) + 1
+                )
                 numbers = (1, seq, seq) if one.numbered else (None, None, None)
                 records.append(_record(one.stream, one.device, Frame(*numbers, [now], columns)))
             self._commit(*records)
@@ -83,7 +91,13 @@ class Writer:
     def result(self, query: str, window_start: int, window_end: int, **columns: Any) -> None:
         """One row of a query that is registered."""
         with self._lock:
-            row = {"query": query, "window_start": window_start, "window_end": window_end, **columns, "revision": next(self._revisions)}
+            row = {
+                "query": query,
+                "window_start": window_start,
+                "window_end": window_end,
+                **columns,
+                "revision": next(self._revisions),
+            }
             group = {name: value for name, value in columns.items() if isinstance(value, str)}
             key = orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode()
             place = result_key(window_start, window_end, key)
@@ -92,14 +106,21 @@ class Writer:
     def fleet(self, name: str, vehicles: int) -> None:
         """A reading of each of many vehicles."""
         fields = {"lon": -6.1, "speed_kmh": 30.0, "heading_deg": 90.0}
-        self.readings([Reading("vehicle_position", f"{name}-{i}", {**fields, "lat": 53.0 + i / vehicles}) for i in range(vehicles)])
+        self.readings(
+            [
+                Reading("vehicle_position", f"{name}-{i}", {**fields, "lat": 53.0 + i / vehicles})
+                for i in range(vehicles)
+            ]
+        )
 
     def gap(self, stream: str, device: str, *, count: int, reason: str) -> None:
         """A gap frame of a device, after what it sent."""
         with self._lock:
             seq = self.sent.get((stream, device), 0) + 1
             self.sent[stream, device] = seq + count - 1
-            self._commit(_record(stream, device, Frame(1, seq, seq, [], {}, gap=Gap(reason, count))))
+            self._commit(
+                _record(stream, device, Frame(1, seq, seq, [], {}, gap=Gap(reason, count)))
+            )
 
     def watermark(self, query: str, until_ms: int) -> None:
         """Windows that end until then are final."""
@@ -115,18 +136,32 @@ class Writer:
     def register(self, *queries: str) -> None:
         """Make queries known and their topics."""
         now = time.time_ns() // 1_000_000
-        made = {name: Registration(name=name, text=f"-- name: {name}", registered_at=now) for name in queries}
+        made = {
+            name: Registration(name=name, text=f"-- name: {name}", registered_at=now)
+            for name in queries
+        }
         topic_admin.ensure_topics(self.config, [one.topic for one in made.values()])
         with self._lock:
             self._queries |= made
-            self._commit(*(Record(topics.QUERIES, name.encode(), one.model_dump_json().encode()) for name, one in made.items()))
+            self._commit(
+                *(
+                    Record(topics.QUERIES, name.encode(), one.model_dump_json().encode())
+                    for name, one in made.items()
+                )
+            )
 
     def _declare(self, stream: str, columns: Mapping[str, list[Any]]) -> None:
         if stream not in self._declared:
             self._declared.add(stream)
             topic_admin.ensure_topics(self.config, [topics.stream_topic(stream)])
             fields = {name: FieldInfo(type=kind) for name, kind in types_of(columns).items()}
-            self._commit(Record(topics.STREAMS, stream.encode(), Stream(name=stream, fields=fields).model_dump_json().encode()))
+            self._commit(
+                Record(
+                    topics.STREAMS,
+                    stream.encode(),
+                    Stream(name=stream, fields=fields).model_dump_json().encode(),
+                )
+            )
 
     def _commit(self, *records: Record) -> None:
         self._producer.begin_transaction()
@@ -137,7 +172,14 @@ class Writer:
 
 def _record(stream: str, device: str, frame: Frame) -> Record:
     now = time.time_ns() // 1_000_000
-    value = record.encode(device=device, stream=stream, mode=record.Mode.ACK, sent_at=now, received_at=now, frame_bytes=encode_frame(frame))
+    value = record.encode(
+        device=device,
+        stream=stream,
+        mode=record.Mode.ACK,
+        sent_at=now,
+        received_at=now,
+        frame_bytes=encode_frame(frame),
+    )
     return Record(topics.stream_topic(stream), device.encode(), value)
 
 
@@ -170,10 +212,27 @@ class Town:
                 return
 
     def _tell(self, turn: int) -> None:
-        driven = {"speed_kmh": 30.0, "heading_deg": 90.0, "battery_percent": 80.0, "odometer_km": float(turn), "street": "Market Street"}
-        places = {device: {"lat": 53.2 + i / 500, "lon": -6.12 + turn / 10_000} for i, device in enumerate(self.vehicles)}
-        told = [Reading("vehicle_position", device, place | driven) for device, place in places.items()]
-        told.append(Reading("host_metrics", f"{self.name}-host", {"cpu_percent": 25.0 + turn % 10, "memory_percent": 50.0}))
+        driven = {
+            "speed_kmh": 30.0,
+            "heading_deg": 90.0,
+            "battery_percent": 80.0,
+            "odometer_km": float(turn),
+            "street": "Market Street",
+        }
+        places = {
+            device: {"lat": 53.2 + i / 500, "lon": -6.12 + turn / 10_000}
+            for i, device in enumerate(self.vehicles)
+        }
+        told = [
+            Reading("vehicle_position", device, place | driven) for device, place in places.items()
+        ]
+        told.append(
+            Reading(
+                "host_metrics",
+                f"{self.name}-host",
+                {"cpu_percent": 25.0 + turn % 10, "memory_percent": 50.0},
+            )
+        )
         if turn % 10 == 0:
             state = {"part": f"{self.name}-part", "state": "ready", "pid": 4711, "restarts": 0}
             fields = {**state, "rss_mib": 42.0, "cpu_percent": 1.0, "uptime_s": float(turn)}
@@ -191,7 +250,8 @@ class AccessServer:
         keys.chmod(0o600)
         toml = directory / "access.toml"
         toml.write_text(
-            f'name = "page-access"\nhost = "127.0.0.1"\nport = {self.port}\ncursor_key_file = "{keys}"\nheartbeat_s = {heartbeat_s}\n\n'
+            f'name = "page-access"\nhost = "127.0.0.1"\nport = {self.port}\ncursor_key_file = '
+            f'"{keys}"\nheartbeat_s = {heartbeat_s}\n\n'
             f'[kafka]\nbootstrap = "{config.bootstrap}"\n'
         )
         self._directory = directory
@@ -207,6 +267,8 @@ class AccessServer:
     def start(self) -> AccessServer:
         """Start it (again) and wait until it serves."""
         self._starts += 1
-        self.process = part("access", self._toml, self._directory / f"access-{self._starts}.log").start()
+        self.process = part(
+            "access", self._toml, self._directory / f"access-{self._starts}.log"
+        ).start()
         self.process.wait_for('"event":"part.ready"')
         return self

@@ -25,13 +25,21 @@ def test_a_token_survives_text(partition: int, offset: int, dead: bool) -> None:
     assert AckToken.parse(str(token)) == token
 
 
-@pytest.mark.parametrize("text", ["", ".", "1", "1.", ".1", "-1.2", "1.x", "x1.2", "1.2.3", "².1", "1" * 40 + ".1"])
+@pytest.mark.parametrize(
+    "text", ["", ".", "1", "1.", ".1", "-1.2", "1.x", "x1.2", "1.2.3", "².1", "1" * 40 + ".1"]
+)
 def test_another_text_is_no_token(text: str) -> None:
     with pytest.raises(RemoteError):
         AckToken.parse(text)
 
 
-@pytest.mark.parametrize("ack", [Ack(AckToken(2, 88_123)), Ack(AckToken(0, 17, dead=True), RejectReason.FIELD_TYPE, "speed was a number")])
+@pytest.mark.parametrize(
+    "ack",
+    [
+        Ack(AckToken(2, 88_123)),
+        Ack(AckToken(0, 17, dead=True), RejectReason.FIELD_TYPE, "speed was a number"),
+    ],
+)
 def test_an_ack_survives_encoding(ack: Ack) -> None:
     assert Ack.decode(ack.encode()) == ack
 
@@ -43,20 +51,30 @@ def test_other_bytes_are_no_ack(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [Ack(AckToken(2, 88_123)), Later(LaterReason.QUOTA, 5_000, "one more stream"), Later(LaterReason.BUSY, 0)]
+    "answer",
+    [
+        Ack(AckToken(2, 88_123)),
+        Later(LaterReason.QUOTA, 5_000, "one more stream"),
+        Later(LaterReason.BUSY, 0),
+    ],
 )
 def test_each_answer_survives_encoding(answer: Ack | Later) -> None:
     assert decode_answer(answer.encode()) == answer
 
 
 def test_a_wait_of_more_than_an_hour_is_shortened() -> None:
-    assert decode_answer(Later(LaterReason.BUSY, 10**12).encode()) == Later(LaterReason.BUSY, RETRY_AFTER_MS_MAX)
+    assert decode_answer(Later(LaterReason.BUSY, 10**12).encode()) == Later(
+        LaterReason.BUSY, RETRY_AFTER_MS_MAX
+    )
 
 
 @pytest.mark.parametrize(
     "payload",
     [b"", b"[]", b"5", b"{}", b'"later"', b'{"later":"busy"}']
-    + [b'{"later":"busy","retry_after_ms":%b}' % wait for wait in (b"-1", b"true", b'"5"', b"1.5", b"null")],
+    + [
+        b'{"later":"busy","retry_after_ms":%b}' % wait
+        for wait in (b"-1", b"true", b'"5"', b"1.5", b"null")
+    ],
 )
 def test_other_bytes_are_no_answer(payload: bytes) -> None:
     with pytest.raises(RemoteError):
@@ -95,7 +113,19 @@ def test_joinable_is_what_survives_joining(correlation: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"{}", b"5", b"[1]", b"[[]]", b'[["a"]]', b'[[1,"0.1"]]', b'[["a","x"]]', b'[["a",5]]', b'[["a",{}]]']
+    "payload",
+    [
+        b"",
+        b"{}",
+        b"5",
+        b"[1]",
+        b"[[]]",
+        b'[["a"]]',
+        b'[[1,"0.1"]]',
+        b'[["a","x"]]',
+        b'[["a",5]]',
+        b'[["a",{}]]',
+    ],
 )
 def test_other_bytes_are_no_joined_answers(payload: bytes) -> None:
     with pytest.raises(RemoteError):

@@ -41,7 +41,17 @@ def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
 def test_a_key_with_a_pass_phrase_is_named_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
     """OpenSSL would ask whoever sits at the terminal, and wait."""
     certificates(tmp_path)
-    call = ["openssl", "pkey", "-in", "device.key", "-aes128", "-passout", "pass:secret", "-out", "locked.key"]
+    call = [
+        "openssl",
+        "pkey",
+        "-in",
+        "device.key",
+        "-aes128",
+        "-passout",
+        "pass:secret",
+        "-out",
+        "locked.key",
+    ]
     subprocess.run(call, cwd=tmp_path, check=True, capture_output=True)
     ours = {"ca_file": tmp_path / "ca.pem", "cert_file": tmp_path / "device.pem"}
     assert tls_of(BrokerConfig(**ours, key_file=tmp_path / "device.key")) is not None

@@ -17,7 +17,9 @@ NUMBER = st.integers(0, COUNTER_MAX)
 BITS = packed.pack(Frame(3, 12, 1101, [1_790_000_000_000], {"n": [1]})) or b""
 
 
-@given(NUMBER, NUMBER, NUMBER, st.sampled_from([FRAME_TYPE, FRAME_ZSTD_TYPE]), st.binary(max_size=20))
+@given(
+    NUMBER, NUMBER, NUMBER, st.sampled_from([FRAME_TYPE, FRAME_ZSTD_TYPE]), st.binary(max_size=20)
+)
 def test_what_goes_in_comes_out(sent_at, epoch, frame, content_type, body):
     one = Compact(sent_at, epoch, frame, content_type, body)
     assert compact.decode(compact.encode(one)) == one
@@ -34,8 +36,12 @@ def test_a_packed_frame_says_its_numbers_once():
 def test_a_reader_that_is_not_ours_agrees(content_type):
     body = BITS if content_type == packed.PACKED_TYPE else b"body"
     data = compact.encode(Compact(1_790_000_000_100, 3, 12, content_type, body))
-    found = foreign_frame.opened(mqtt5.PublishPacket("ew/v1/car-07/up/speed", data, content_type=COMPACT_TYPE))
-    assert found == foreign_frame.ForeignMessage(content_type, body, "ew/v1/car-07/acks", b"speed|3|12", 1_790_000_000_100)
+    found = foreign_frame.opened(
+        mqtt5.PublishPacket("ew/v1/car-07/up/speed", data, content_type=COMPACT_TYPE)
+    )
+    assert found == foreign_frame.ForeignMessage(
+        content_type, body, "ew/v1/car-07/acks", b"speed|3|12", 1_790_000_000_100
+    )
 
 
 @pytest.mark.parametrize(

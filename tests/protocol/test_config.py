@@ -37,7 +37,9 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(tmp_path: Path) -> N
 
 
 def test_a_wrong_unit_is_named_with_its_value(tmp_path: Path) -> None:
-    assert "log.linger_ms = '5 ms'" in refused(tmp_path, 'device = "x"\n[log]\nlinger_ms = "5 ms"\n')
+    assert "log.linger_ms = '5 ms'" in refused(
+        tmp_path, 'device = "x"\n[log]\nlinger_ms = "5 ms"\n'
+    )
 
 
 def test_every_wrong_key_is_said_at_once(tmp_path: Path) -> None:

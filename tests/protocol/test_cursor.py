@@ -27,8 +27,15 @@ OLD, NEW = b"k" * 32, b"n" * 32
 CODEC = CursorCodec(CursorKeys({1: OLD}, 1))
 positions = st.tuples(st.integers(0, 2**48), st.integers(0, 10_000))
 four_bytes = st.binary(min_size=4, max_size=4)
-streams = st.builds(StreamPosition, four_bytes, four_bytes, st.lists(positions, max_size=5).map(tuple))
-cursors = st.builds(Cursor, st.lists(streams, max_size=4).map(tuple), st.binary(min_size=2, max_size=2), st.booleans())
+streams = st.builds(
+    StreamPosition, four_bytes, four_bytes, st.lists(positions, max_size=5).map(tuple)
+)
+cursors = st.builds(
+    Cursor,
+    st.lists(streams, max_size=4).map(tuple),
+    st.binary(min_size=2, max_size=2),
+    st.booleans(),
+)
 
 
 def a_cursor(*partitions: tuple[Position, ...]) -> Cursor:
@@ -48,7 +55,10 @@ def test_a_writer_writes_what_the_codec_writes(cursor: Cursor, data: st.DataObje
         for p in range(len(row)):
             row[p] = data.draw(positions)
             writer.move(i, p, row[p])
-    moved = tuple(StreamPosition(s.stream, s.generation, tuple(row)) for s, row in zip(cursor.streams, rows, strict=True))
+    moved = tuple(
+        StreamPosition(s.stream, s.generation, tuple(row))
+        for s, row in zip(cursor.streams, rows, strict=True)
+    )
     assert CODEC.decode(writer.text().decode()) == Cursor(moved, cursor.filters, cursor.stop)
 
 
@@ -82,7 +92,11 @@ def test_a_changed_byte_is_noticed(at: int, flip: int) -> None:
         read = CODEC.decode(changed)
     except CursorError as refused:
         read = refused.reason
-    assert read in ("garbage", "unverifiable", CODEC.decode(text))  # the last: only padding bits differ
+    assert read in (
+        "garbage",
+        "unverifiable",
+        CODEC.decode(text),
+    )  # the last: only padding bits differ
 
 
 def refusal(codec: CursorCodec, text: str) -> str:
@@ -91,13 +105,19 @@ def refusal(codec: CursorCodec, text: str) -> str:
     return refused.value.reason
 
 
-@pytest.mark.parametrize("text", ["x", "", "v1", "v2.", "v2.AAAA", "v2.!!", "v2." + "A" * TEXT_MAX, "v\u0662.AAAA", "v2.AAAA\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["x", "", "v1", "v2.", "v2.AAAA", "v2.!!", "v2." + "A" * TEXT_MAX, "v\u0662.AAAA", "v2.AAAA\n"],
+)
 def test_what_no_server_wrote_is_garbage(text: str) -> None:
     assert refusal(CODEC, text) == "garbage"
 
 
 def test_another_systems_cursor_cannot_be_verified() -> None:
-    assert refusal(CursorCodec(CursorKeys({1: b"x" * 32}, 1)), CODEC.encode(a_cursor(()))) == "unverifiable"
+    assert (
+        refusal(CursorCodec(CursorKeys({1: b"x" * 32}, 1)), CODEC.encode(a_cursor(())))
+        == "unverifiable"
+    )
 
 
 def test_a_later_version_s_cursor_cannot_be_verified_either() -> None:
@@ -105,9 +125,17 @@ def test_a_later_version_s_cursor_cannot_be_verified_either() -> None:
     assert refusal(CODEC, "v3.AAAABBBBCCCCDDDDEEEEFFFF") == "unverifiable"
 
 
-def test_a_key_is_rotated_over_servers_that_change_one_after_another_and_every_cursor_is_verified_at_each() -> None:
-    """First all verify with the new key, then all sign with it, then the old one goes: at any moment two servers may be one step apart."""
-    steps = [CursorKeys({1: OLD}, 1), CursorKeys({1: OLD, 2: NEW}, 1), CursorKeys({1: OLD, 2: NEW}, 2)]
+def test_a_key_is_rotated_over_servers_that_change_one_after_another_and_every_cursor_is_verified_at_each() -> (
+    None
+):
+    """First all verify with the new key, then all sign with it, then the old one goes: at any
+    moment two servers may be one step apart.
+    """
+    steps = [
+        CursorKeys({1: OLD}, 1),
+        CursorKeys({1: OLD, 2: NEW}, 1),
+        CursorKeys({1: OLD, 2: NEW}, 2),
+    ]
     for before, after in pairwise(steps):
         for writer in (before, after):
             for reader in (before, after):
@@ -124,17 +152,24 @@ def test_keys_are_replaced_while_a_codec_is_in_use() -> None:
 def test_a_stream_its_topic_and_the_filters_are_told_apart() -> None:
     assert stream_hash("a") != stream_hash("b")
     assert generation_hash("id1") != generation_hash("id2")
-    assert len({filters_hash(where, select) for where in (None, "x > 1") for select in (None, "x")}) == 4
+    assert (
+        len({filters_hash(where, select) for where in (None, "x > 1") for select in (None, "x")})
+        == 4
+    )
     assert filters_hash("a", "") != filters_hash("", "a")
 
 
-@pytest.mark.parametrize(("secrets", "signing"), [({}, 1), ({1: b"short"}, 1), ({256: OLD}, 256), ({1: OLD}, 2)])
+@pytest.mark.parametrize(
+    ("secrets", "signing"), [({}, 1), ({1: b"short"}, 1), ({256: OLD}, 256), ({1: OLD}, 2)]
+)
 def test_bad_keys_are_refused(secrets: dict[int, bytes], signing: int) -> None:
     with pytest.raises(ValueError, match="cursor keys"):
         CursorKeys(secrets, signing)
 
 
 def test_a_cursor_of_another_version_cannot_be_verified() -> None:
-    with pytest.raises(CursorError, match="cursor of version 1: this server reads version 2") as caught:
+    with pytest.raises(
+        CursorError, match="cursor of version 1: this server reads version 2"
+    ) as caught:
         CODEC.decode("v1.AAAA")
     assert caught.value.reason == "unverifiable"

@@ -26,7 +26,9 @@ def last_word(statuses: tuple[DeviceStatus, ...]) -> DeviceStatus:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_a_device_that_came_back_is_online_whatever_the_order_in_which_its_statuses_are_written(order: tuple[int, ...]) -> None:
+def test_a_device_that_came_back_is_online_whatever_the_order_in_which_its_statuses_are_written(
+    order: tuple[int, ...],
+) -> None:
     history = [status(ONLINE, 1), status(ONLINE, 1), status(OFFLINE, 1), status(ONLINE, 2)]
     assert last_word(tuple(history[i] for i in order)) == status(ONLINE, 2)
 

@@ -13,9 +13,12 @@ from edgewake.protocol.names import FIELD_CHARS_MAX, is_field
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("speed", "speed"), ("_x", "_x"), ("DS18B20-1.Temperature", "DS18B20_1_Temperature"), ("Speed (km/h)", "Speed_km_h"),
-        ("Außen.Temperatur", "Aussen_Temperatur"), ("température", "temperature"), ("µg/m³", "ug_m3"), ("mode", "mode_"), ("t", "t_"),
-        ("event.time", "event_time_"), ("1h", "_1h"), ("", "field"), ("温度", "field"), ("a.b", "a_b"), ("T °C", "T_degC"),
+        ("speed", "speed"), ("_x", "_x"), ("DS18B20-1.Temperature", "DS18B20_1_Temperature"),
+        ("Speed (km/h)", "Speed_km_h"),
+        ("Außen.Temperatur", "Aussen_Temperatur"), ("température", "temperature"),
+        ("µg/m³", "ug_m3"), ("mode", "mode_"), ("t", "t_"),
+        ("event.time", "event_time_"), ("1h", "_1h"), ("", "field"), ("温度", "field"),
+        ("a.b", "a_b"), ("T °C", "T_degC"),
     ],
 )  # fmt: skip
 def test_a_name_becomes_one_that_is_like_it(path: str, name: str) -> None:

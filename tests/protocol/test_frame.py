@@ -62,8 +62,16 @@ def test_a_gap_frame_takes_the_numbers_it_replaces() -> None:
 
 
 def body(**changes: object) -> bytes:
-    base: dict[str, object] = {"epoch": 3, "frame": 12, "seq": 1, "t": [NOW, NOW], "fields": {"a": [1, None]}}
-    return orjson.dumps({name: value for name, value in (base | changes).items() if value is not ...})
+    base: dict[str, object] = {
+        "epoch": 3,
+        "frame": 12,
+        "seq": 1,
+        "t": [NOW, NOW],
+        "fields": {"a": [1, None]},
+    }
+    return orjson.dumps(
+        {name: value for name, value in (base | changes).items() if value is not ...}
+    )
 
 
 BAD_FRAMES = {
@@ -86,7 +94,10 @@ BAD_FRAMES = {
     "a time of text": (body(t=[NOW, "2026"]), RejectReason.TIME),
     "257 fields": (body(fields={f"f{i}": [1, 2] for i in range(257)}), RejectReason.OVERSIZE),
     "a long string": (body(fields={"a": ["x" * 8193, ""]}), RejectReason.OVERSIZE),
-    "over a MiB": (body(fields={"a": ["x" * 8000, "y"]}) + b" " * 1024 * 1024, RejectReason.OVERSIZE),
+    "over a MiB": (
+        body(fields={"a": ["x" * 8000, "y"]}) + b" " * 1024 * 1024,
+        RejectReason.OVERSIZE,
+    ),
 }
 
 
@@ -98,28 +109,41 @@ def test_a_bad_frame_is_rejected_with_its_reason(payload: bytes, reason: RejectR
 
 
 def test_a_decompression_bomb_is_refused_without_being_inflated() -> None:
-    for bomb in (zstandard.compress(bytes(50_000_000)), zstandard.ZstdCompressor(write_content_size=False).compress(bytes(50_000_000))):
+    for bomb in (
+        zstandard.compress(bytes(50_000_000)),
+        zstandard.ZstdCompressor(write_content_size=False).compress(bytes(50_000_000)),
+    ):
         with pytest.raises(Rejected) as refused:
             frames.inflate(bomb)
         assert refused.value.reason is RejectReason.OVERSIZE
 
 
 def test_a_plain_reading_becomes_a_frame_of_one() -> None:
-    plain = frames.from_plain(b'{"speed":51.2,"door":{"open":true},"tags":["a",1]}', received_at=NOW)
-    assert plain == Frame(None, None, None, [NOW], {"speed": [51.2], "door_open": [True], "tags": ['["a",1]']})
+    plain = frames.from_plain(
+        b'{"speed":51.2,"door":{"open":true},"tags":["a",1]}', received_at=NOW
+    )
+    assert plain == Frame(
+        None, None, None, [NOW], {"speed": [51.2], "door_open": [True], "tags": ['["a",1]']}
+    )
 
 
 @pytest.mark.parametrize(
     ("payload", "t", "fields"),
     [
-        (b'{"DS18B20-1":{"Temperature":21.5},"mode":"heat"}', NOW, {"DS18B20_1_Temperature": [21.5], "mode_": ["heat"]}),
+        (
+            b'{"DS18B20-1":{"Temperature":21.5},"mode":"heat"}',
+            NOW,
+            {"DS18B20_1_Temperature": [21.5], "mode_": ["heat"]},
+        ),
         (b'{"t":"u","lat":1,"received_at":5}', NOW, {"lat": [1], "received_at_": [5], "t_": ["u"]}),
         (b'{"t":"2026-07-01T12:00:00Z","a":1}', 1_782_907_200_000, {"a": [1]}),
         (b'{"t":null,"a":1}', NOW, {"a": [1]}),
         (b'{"a":{"b":2},"a_b":1}', NOW, {"a_b": [1], "a_b_1eef715d": [2]}),
     ],
 )
-def test_names_that_are_not_legal_are_made_so(payload: bytes, t: int, fields: dict[str, list[object]]) -> None:
+def test_names_that_are_not_legal_are_made_so(
+    payload: bytes, t: int, fields: dict[str, list[object]]
+) -> None:
     """They refused the whole reading."""
     found = frames.from_plain(payload, received_at=NOW)
     assert (list(found.t), found.fields) == ([t], fields)
@@ -130,7 +154,9 @@ def test_a_plain_reading_may_number_itself() -> None:
     assert plain == Frame(0, 7, 7, [NOW + 1], {"speed": [51.2]})
 
 
-@pytest.mark.parametrize("payload", [b"{}", b'{"t":1}', b"5", b'{"seq":"x","a":1}', b'{"a":' * 9 + b"1" + b"}" * 9])
+@pytest.mark.parametrize(
+    "payload", [b"{}", b'{"t":1}', b"5", b'{"seq":"x","a":1}', b'{"a":' * 9 + b"1" + b"}" * 9]
+)
 def test_a_plain_reading_without_sense_is_refused(payload: bytes) -> None:
     with pytest.raises(Rejected) as refused:
         frames.from_plain(payload, received_at=NOW)
@@ -154,7 +180,9 @@ class _Untouchable(dict[str, object]):
 
 @pytest.mark.parametrize("inner", [1, {}, [1]], ids=["numbers", "empty objects", "lists"])
 def test_too_many_fields_are_refused_before_a_look_at_each(inner: object) -> None:
-    """An object of 90,000 names cost 280 ns a byte: a device could keep a bridge from all others with it."""
+    """An object of 90,000 names cost 280 ns a byte: a device could keep a bridge from all others
+    with it.
+    """
     _Untouchable.looks = 0
     wide = _Untouchable({f"f{i}": inner for i in range(90_000)})
     with pytest.raises(Rejected) as refused:
@@ -175,10 +203,18 @@ def test_keys_of_a_later_version_are_bounded() -> None:
         frames.decode((good % ("[" + ",".join(["[]"] * 300_000) + "]")).encode())
 
 
-def test_a_message_of_too_many_names_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_of_too_many_names_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """And names in the texts of its strings are none."""
     wide = b"{" + b",".join(b'"f%d":1' % i for i in range(90_000)) + b"}"
-    told = {"epoch": 1, "frame": 1, "seq": 1, "t": [1] * 9000, "fields": {"a": [orjson.dumps({"k": 1, "l": 2}).decode()] * 9000}}
+    told = {
+        "epoch": 1,
+        "frame": 1,
+        "seq": 1,
+        "t": [1] * 9000,
+        "fields": {"a": [orjson.dumps({"k": 1, "l": 2}).decode()] * 9000},
+    }
     assert len(frames.decode(orjson.dumps(told)).t) == 9000
     monkeypatch.setattr(frames.orjson, "loads", lambda _payload: pytest.fail("it was read"))
     with pytest.raises(Rejected, match="90000 names: expected at most 256 fields"):

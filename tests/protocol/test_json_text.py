@@ -14,7 +14,9 @@ from edgewake.protocol.json_text import is_meant_as_json, parse
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 
@@ -43,7 +45,10 @@ def test_nan_and_infinity_are_null_and_all_else_is_as_it_was(value: Any) -> None
     [
         (b'{"temp":NaN,"hum":48}', {"temp": None, "hum": 48}),
         (b'[Infinity, -Infinity, "NaN"]', [None, None, "NaN"]),
-        (b'{"n": NaN, "large": 18446744073709551616, "long": %s}' % (b"9" * 5000), {"n": None, "large": 2.0**64, "long": math.inf}),
+        (
+            b'{"n": NaN, "large": 18446744073709551616, "long": %s}' % (b"9" * 5000),
+            {"n": None, "large": 2.0**64, "long": math.inf},
+        ),
     ],
 )
 def test_what_devices_write(text: bytes, found: object) -> None:
@@ -70,6 +75,9 @@ def test_what_is_no_json_stays_none(text: bytes) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize(("text", "is_meant"), [(b" {", True), (b"[", True), (b"21.5", False), (b"on {", False), (b"", False)])
+@pytest.mark.parametrize(
+    ("text", "is_meant"),
+    [(b" {", True), (b"[", True), (b"21.5", False), (b"on {", False), (b"", False)],
+)
 def test_what_begins_as_an_object_or_a_list_is_meant_as_json(text: bytes, is_meant: bool) -> None:
     assert is_meant_as_json(text) is is_meant

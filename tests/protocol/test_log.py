@@ -13,7 +13,10 @@ SECRET = "0123456789abcdef.fedcba9876543210"
 
 
 def test_addresses_that_a_library_asks_are_not_logged() -> None:
-    """They have tokens of leases, cursors and the secrets of endpoints in them. The control is a line of our own."""
+    """They have tokens of leases, cursors and the secrets of endpoints in them.
+
+    The control is a line of our own.
+    """
     said = io.StringIO()
     root = logging.getLogger()
     before, level = root.handlers[:], root.level

@@ -8,18 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.protocol.errors import RemoteError
-from edgewake.protocol.mqtt import PACKET_BYTES_MAX, UNREADABLE_BYTES_KEPT, PacketIds, PacketReader, Unreadable
+from edgewake.protocol.mqtt import (
+    PACKET_BYTES_MAX,
+    UNREADABLE_BYTES_KEPT,
+    PacketIds,
+    PacketReader,
+    Unreadable,
+)
 
 
 def publish(payload: bytes, packet_id: int) -> bytes:
-    return mqtt5.PublishPacket("ew/v1/a/up/s", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id).write()
+    return mqtt5.PublishPacket(
+        "ew/v1/a/up/s", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id
+    ).write()
 
 
 @given(st.lists(st.binary(max_size=400), min_size=1, max_size=5), st.integers(1, 50))
-def test_packets_come_out_whole_wherever_the_bytes_are_cut(payloads: list[bytes], size: int) -> None:
+def test_packets_come_out_whole_wherever_the_bytes_are_cut(
+    payloads: list[bytes], size: int
+) -> None:
     data = b"".join(publish(payload, i + 1) for i, payload in enumerate(payloads))
     reader = PacketReader()
-    packets = [packet for at in range(0, len(data), size) for packet in reader.feed(data[at : at + size])]
+    packets = [
+        packet for at in range(0, len(data), size) for packet in reader.feed(data[at : at + size])
+    ]
     assert [packet.payload for packet in packets] == payloads
 
 
@@ -31,7 +43,15 @@ def test_foreign_bytes_are_refused_or_wait_for_more(data: bytes) -> None:
 
 def test_a_packet_over_the_bound_is_refused_before_it_is_collected() -> None:
     length = PACKET_BYTES_MAX + 1
-    header = bytes([0x30, length & 0x7F | 0x80, (length >> 7) & 0x7F | 0x80, (length >> 14) & 0x7F | 0x80, length >> 21])
+    header = bytes(
+        [
+            0x30,
+            length & 0x7F | 0x80,
+            (length >> 7) & 0x7F | 0x80,
+            (length >> 14) & 0x7F | 0x80,
+            length >> 21,
+        ]
+    )
     with pytest.raises(RemoteError, match="at most"):
         list(PacketReader().feed(header + b"x"))
 
@@ -52,7 +72,11 @@ def test_a_publish_over_the_bound_is_skipped_with_its_head_kept() -> None:
     large = publish(b"x" * (3 * PACKET_BYTES_MAX), 2)
     data = publish(b"before", 1) + large + publish(b"after", 3)
     reader = PacketReader(keep_unreadable=True)
-    before, skipped, after = [packet for at in range(0, len(data), 65_536) for packet in reader.feed(data[at : at + 65_536])]
+    before, skipped, after = [
+        packet
+        for at in range(0, len(data), 65_536)
+        for packet in reader.feed(data[at : at + 65_536])
+    ]
     assert isinstance(skipped, Unreadable)
     assert (skipped.topic, skipped.packet_id, skipped.size) == ("ew/v1/a/up/s", 2, len(large) - 5)
     assert UNREADABLE_BYTES_KEPT - 100 < len(skipped.head) < UNREADABLE_BYTES_KEPT

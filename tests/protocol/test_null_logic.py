@@ -1,6 +1,8 @@
-"""One meaning of NULL in all three places that evaluate conditions: a device's expressions, a client's filter, a query. SQLite decides.
+"""One meaning of NULL in all three places that evaluate conditions: a device's expressions, a
+client's filter, a query. SQLite decides.
 
-Each evaluates in its own way (over values, over an event with counted steps, over a row), so each has its own few lines of it.
+Each evaluates in its own way (over values, over an event with counted steps, over a row), so each
+has its own few lines of it.
 """
 
 from __future__ import annotations
@@ -53,7 +55,12 @@ def test_null_means_the_same_everywhere(text: str) -> None:
     values, call = CONDITIONS[text]
     rows = list(itertools.product(values, repeat=3))
     with closing(sqlite3.connect(":memory:")) as database:
-        found = [database.execute(f"SELECT {text} FROM (SELECT ? AS a, ? AS b, ? AS c)", row).fetchone()[0] for row in rows]
+        found = [
+            database.execute(f"SELECT {text} FROM (SELECT ? AS a, ? AS b, ? AS c)", row).fetchone()[
+                0
+            ]
+            for row in rows
+        ]
     expected = [None if one is None else bool(one) for one in found]
     assert {True, False, None} <= set(expected)
     for place, evaluate in ways(text, call):

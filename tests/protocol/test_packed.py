@@ -1,4 +1,6 @@
-"""Packed frames: what goes in comes out, to the type of each number; a reader that is not ours agrees; hostile bytes are refused."""
+"""Packed frames: what goes in comes out, to the type of each number; a reader that is not ours
+agrees; hostile bytes are refused.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ T0 = 1_790_000_000_000
 
 
 def frame(fields: dict[str, list[Any]], t: list[int] | None = None) -> Frame:
-    return Frame(2_170_000_000_123, 12, 1101, t or [T0 + 10 * n for n in range(len(next(iter(fields.values()), [0])))], fields)
+    return Frame(
+        2_170_000_000_123,
+        12,
+        1101,
+        t or [T0 + 10 * n for n in range(len(next(iter(fields.values()), [0])))],
+        fields,
+    )
 
 
 def packed_bytes(of: Frame) -> bytes:
@@ -57,11 +65,17 @@ COLUMNS: dict[str, list[Any]] = {
 def test_a_column_comes_back_as_it_was(name):
     one = frame({"x": COLUMNS[name]})
     data = packed_bytes(one)
-    assert frames.encode(packed.unpack(data)[0]) == frames.encode(one), "to the last digit, and to the type of each number"
-    assert json.loads(foreign_frame.inflate(data, packed.PACKED_TYPE)) == json.loads(frames.encode(one))
+    assert frames.encode(packed.unpack(data)[0]) == frames.encode(one), (
+        "to the last digit, and to the type of each number"
+    )
+    assert json.loads(foreign_frame.inflate(data, packed.PACKED_TYPE)) == json.loads(
+        frames.encode(one)
+    )
 
 
-@pytest.mark.parametrize("column", [[2**63, 1], [1.0, 1, 2.5], [True, 1], ["a", 1], [f"text {n}" for n in range(64)]])
+@pytest.mark.parametrize(
+    "column", [[2**63, 1], [1.0, 1, 2.5], [True, 1], ["a", 1], [f"text {n}" for n in range(64)]]
+)
 def test_what_would_not_come_back_exactly_or_get_smaller_goes_as_json(column):
     assert packed.pack(frame({"x": column})) is None
 
@@ -80,7 +94,8 @@ def refusal_of(read: Callable[[], object]) -> RejectReason | None:
 
 
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.text(max_size=5), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False),
+    st.none(), st.booleans(), st.text(max_size=5), st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
     st.integers(-(10**6), 10**6).map(lambda n: n / 100),
 )  # fmt: skip
 
@@ -88,16 +103,27 @@ SCALARS = st.one_of(
 @given(st.integers(1, 70), st.data())
 @settings(max_examples=examples(300))
 def test_whatever_is_packed_passes_the_bridges_own_decode_and_is_the_same(count, data):
-    names = data.draw(st.lists(st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True), max_size=4, unique=True))
-    kind = st.sampled_from([SCALARS, st.integers(0, 50), st.integers(0, 5000).map(lambda n: n / 10)])
-    fields = {name: data.draw(st.lists(data.draw(kind), min_size=count, max_size=count)) for name in names}
-    one = frame(fields, data.draw(st.lists(st.integers(0, frames.TIME_MS_MAX), min_size=count, max_size=count)))
+    names = data.draw(
+        st.lists(st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True), max_size=4, unique=True)
+    )
+    kind = st.sampled_from(
+        [SCALARS, st.integers(0, 50), st.integers(0, 5000).map(lambda n: n / 10)]
+    )
+    fields = {
+        name: data.draw(st.lists(data.draw(kind), min_size=count, max_size=count)) for name in names
+    }
+    one = frame(
+        fields,
+        data.draw(st.lists(st.integers(0, frames.TIME_MS_MAX), min_size=count, max_size=count)),
+    )
     text = frames.encode(one)
     bits = packed.pack(one)
     if bits is None:
         return
     reason = refusal_of(lambda: frames.decode(text))
-    assert refusal_of(lambda: packed.unpack(bits)) is reason, "a reserved name, a NUL: refused in either form"
+    assert refusal_of(lambda: packed.unpack(bits)) is reason, (
+        "a reserved name, a NUL: refused in either form"
+    )
     if reason is not None:
         return
     expected, kinds = frames.decode_with_kinds(text)
@@ -113,7 +139,10 @@ def test_any_bytes_are_a_frame_or_refused(data):
         found, kinds = packed.unpack(bytes([packed.FORM]) + data)
     except Rejected:
         return
-    assert frames.decode_with_kinds(frames.encode(found)) == (found._replace(t=list(found.t)), kinds)
+    assert frames.decode_with_kinds(frames.encode(found)) == (
+        found._replace(t=list(found.t)),
+        kinds,
+    )
 
 
 @given(st.data())
@@ -157,11 +186,19 @@ def test_one_long_text_in_every_reading_is_refused_before_it_is_written_out():
     text = json.dumps(["x" * packed.TEXT_BYTES_MAX]).encode()
     choice = b"\x21" + packed._sized(text) + packed._integers([0] * 256)
     head = (
-        bytes([packed.FORM, 1, 1, 1]) + packed.varint.encode(256) + packed._sized(packed._deflated(("n",))) + packed._integers([T0] * 256)
+        bytes([packed.FORM, 1, 1, 1])
+        + packed.varint.encode(256)
+        + packed._sized(packed._deflated(("n",)))
+        + packed._integers([T0] * 256)
     )
     assert refusal_of(lambda: packed.unpack(head + choice)) is RejectReason.OVERSIZE
     short = json.dumps(["x" * 250]).encode()
-    assert packed.unpack(head + b"\x21" + packed._sized(short) + packed._integers([0] * 256))[0].fields["n"] == ["x" * 250] * 256
+    assert (
+        packed.unpack(head + b"\x21" + packed._sized(short) + packed._integers([0] * 256))[
+            0
+        ].fields["n"]
+        == ["x" * 250] * 256
+    )
 
 
 def test_names_that_deflate_says_at_length_are_refused_and_not_remembered():
@@ -170,7 +207,11 @@ def test_names_that_deflate_says_at_length_are_refused_and_not_remembered():
     before = packed._inflated.cache_info().currsize
     with pytest.raises(Rejected):
         packed.unpack(
-            bytes([packed.FORM, 1, 1, 1, 1]) + packed._sized(padding + said) + packed._integers([T0]) + b"\0" + packed._integers([1])
+            bytes([packed.FORM, 1, 1, 1, 1])
+            + packed._sized(padding + said)
+            + packed._integers([T0])
+            + b"\0"
+            + packed._integers([1])
         )
     assert packed._inflated.cache_info().currsize == before
 

@@ -1,4 +1,6 @@
-"""Messages read without pydantic: what is taken, and that it is what pydantic takes of the same declarations."""
+"""Messages read without pydantic: what is taken, and that it is what pydantic takes of the same
+declarations.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +51,24 @@ class Everything(Plain):
 KINDS = (Everything, Command, Settings, Reply, FeedAsk, FeedChunk, Request)
 GOOD: dict[type[Plain], dict[str, Any]] = {
     Everything: {
-        "text": "ab", "whole": 2, "number": 1.5, "flag": True, "word": "y", "colour": "red", "list": ["a"], "table": {"a": 1},
+        "text": "ab", "whole": 2, "number": 1.5, "flag": True, "word": "y", "colour": "red",
+        "list": ["a"], "table": {"a": 1},
         "inner": {"n": 4},
     },
     Command: {"id": "a-1", "name": "restart", "args": ["x", "y"]},
     Settings: {"id": "b", "version": 7, "text": "a = 1"},
     Reply: {"id": "reply-r1", "state": "answered", "body": "12 km", "detail": ""},
-    FeedAsk: {"feed": "s", "streams": ["a", "b"], "where": "n > 1", "select": None, "begin": "earliest", "after": "v2.x"},
-    FeedChunk: {"feed": "s", "after": "", "cursor": "c", "events": [{"n": 1}], "gaps": [{"lost": 5}], "error": "", "retry_s": 1},
+    FeedAsk: {"feed": "s", "streams": ["a", "b"], "where": "n > 1", "select": None,
+        "begin": "earliest", "after": "v2.x"},
+    FeedChunk: {"feed": "s", "after": "", "cursor": "c", "events": [{"n": 1}],
+        "gaps": [{"lost": 5}], "error": "", "retry_s": 1},
     Request: {"id": "r1", "name": "route", "body": "to", "expires_s": 5},
 }  # fmt: skip
 ODD = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 20), st.just(2**53), st.floats(-2, 8, allow_nan=False), st.text(max_size=5),
-    st.sampled_from(["", "a", "ab", "a\n", "a\0", "red", "x", "A", "../s", "abab", "é", "x" * 5_000, "reply-x", "answered", "latest"]),
+    st.none(), st.booleans(), st.integers(-3, 20), st.just(2**53),
+    st.floats(-2, 8, allow_nan=False), st.text(max_size=5),
+    st.sampled_from(["", "a", "ab", "a\n", "a\0", "red", "x", "A", "../s", "abab", "é", "x" * 5_000,
+        "reply-x", "answered", "latest"]),
     st.lists(st.sampled_from(["a", "abc", 1, None, "\0", {}]), max_size=18),
     st.dictionaries(st.sampled_from(["a", "n"]), st.integers(0, 9), max_size=2),
 )  # fmt: skip
@@ -72,7 +79,9 @@ def like(kind: type[Plain]) -> st.SearchStrategy[dict[str, Any]]:
     names = [*GOOD[kind], "later_key"]
     return st.dictionaries(st.sampled_from(names), ODD, max_size=2).flatmap(
         lambda changes: st.sets(st.sampled_from(names), max_size=1).map(
-            lambda gone: {name: value for name, value in {**GOOD[kind], **changes}.items() if name not in gone}
+            lambda gone: {
+                name: value for name, value in {**GOOD[kind], **changes}.items() if name not in gone
+            }
         )
     )
 
@@ -82,7 +91,9 @@ def like(kind: type[Plain]) -> st.SearchStrategy[dict[str, Any]]:
 @example((Everything, {"text": "b", "whole": 2.0}))
 @example((Everything, {"text": "b", "inner": {"n": 3}}))
 @example((Command, {"id": "a\n", "name": "x"}))
-def test_it_takes_what_pydantic_takes_and_refuses_what_pydantic_refuses(case: tuple[type[Plain], dict[str, Any]]) -> None:
+def test_it_takes_what_pydantic_takes_and_refuses_what_pydantic_refuses(
+    case: tuple[type[Plain], dict[str, Any]],
+) -> None:
     kind, values = case
     text = orjson.dumps(values)
     try:

@@ -9,12 +9,23 @@ from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.record import Discipline, Mode, Placement
 
-FRAME = Frame(3, 12, 1101, [1_790_000_000_000, 1_790_000_001_000], {"speed": [51.2, None], "street": ["Quay", "Bridge"]})
+FRAME = Frame(
+    3,
+    12,
+    1101,
+    [1_790_000_000_000, 1_790_000_001_000],
+    {"speed": [51.2, None], "street": ["Quay", "Bridge"]},
+)
 
 
 def value() -> bytes:
     return records.encode(
-        device="car-07", stream="vehicle_position", mode=Mode.ACK, sent_at=None, received_at=5, frame_bytes=frames.encode(FRAME)
+        device="car-07",
+        stream="vehicle_position",
+        mode=Mode.ACK,
+        sent_at=None,
+        received_at=5,
+        frame_bytes=frames.encode(FRAME),
     )
 
 
@@ -55,12 +66,28 @@ RECEIVED_MS = 1_790_000_002_000
         (0, None, RECEIVED_MS - DAY_MS, RECEIVED_MS - DAY_MS + AHEAD_MS_MAX),
         (0, RECEIVED_MS - DAY_MS, RECEIVED_MS, RECEIVED_MS - DAY_MS + AHEAD_MS_MAX),
     ],
-    ids=["right", "an hour ahead, as was found out", "a day ahead, and silent about it", "and the bridge as well"],
+    ids=[
+        "right",
+        "an hour ahead, as was found out",
+        "a day ahead, and silent about it",
+        "and the bridge as well",
+    ],
 )
-def test_readers_see_the_times_that_queries_see(shift: int, kept_at: int | None, received_at: int, first: int) -> None:
+def test_readers_see_the_times_that_queries_see(
+    shift: int, kept_at: int | None, received_at: int, first: int
+) -> None:
     """A clock a day ahead showed tomorrow in `tail` and SQL, and today in queries."""
-    said = records.encode(device="a", stream="s", mode=Mode.ACK, sent_at=None, received_at=received_at, frame_bytes=frames.encode(FRAME))
-    shown, _ = records.readings(records.decode(records.with_clocks(said, shift=shift, kept_at=kept_at)))
+    said = records.encode(
+        device="a",
+        stream="s",
+        mode=Mode.ACK,
+        sent_at=None,
+        received_at=received_at,
+        frame_bytes=frames.encode(FRAME),
+    )
+    shown, _ = records.readings(
+        records.decode(records.with_clocks(said, shift=shift, kept_at=kept_at))
+    )
     assert shown["t"] == first
 
 
@@ -72,16 +99,30 @@ def test_a_placement_survives_encoding() -> None:
 
 def test_the_clocks_are_found_without_reading_the_rest() -> None:
     assert records.times_of(value()) == (None, 5)
-    said = records.encode(device="a", stream="s", mode=Mode.ACK, sent_at=7, received_at=9, frame_bytes=frames.encode(FRAME))
+    said = records.encode(
+        device="a",
+        stream="s",
+        mode=Mode.ACK,
+        sent_at=7,
+        received_at=9,
+        frame_bytes=frames.encode(FRAME),
+    )
     assert records.times_of(said) == (7, 9)
 
 
 @pytest.mark.parametrize(("shift", "kept_at"), [(0, None), (-3_600_000, None), (0, 9), (20_000, 9)])
-def test_what_was_found_out_about_the_clocks_stands_before_the_unchanged_record(shift: int, kept_at: int | None) -> None:
+def test_what_was_found_out_about_the_clocks_stands_before_the_unchanged_record(
+    shift: int, kept_at: int | None
+) -> None:
     said = records.with_clocks(value(), shift=shift, kept_at=kept_at)
     record = records.decode(said)
     assert said.endswith(value()[1:])
-    assert (record.shift, record.kept_at, record.frame, records.times_of(said)) == (shift, kept_at, FRAME, (None, 5))
+    assert (record.shift, record.kept_at, record.frame, records.times_of(said)) == (
+        shift,
+        kept_at,
+        FRAME,
+        (None, 5),
+    )
 
 
 def test_nothing_is_written_where_nothing_is_wrong() -> None:

@@ -1,4 +1,6 @@
-"""Summaries that a device sends: the reading that carries one, the exact figures, counts of texts, and samples."""
+"""Summaries that a device sends: the reading that carries one, the exact figures, counts of texts,
+and samples.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,20 @@ from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.frame import STRING_CHARS_MAX
 from edgewake.protocol.sample import Sample
-from edgewake.protocol.sketch import DAY_MS, SKETCH_BYTES_MAX, DeviceSketch, Numbers, SketchKind, item_text, parse
+from edgewake.protocol.sketch import (
+    DAY_MS,
+    SKETCH_BYTES_MAX,
+    DeviceSketch,
+    Numbers,
+    SketchKind,
+    item_text,
+    parse,
+)
 
 T0 = 1_790_000_040_000
-SKETCH = DeviceSketch("noise", "db", SketchKind.NUMBERS, T0, T0 + 60_000, 3, Numbers.of([1.0, 2.0, 4.0]).encode())
+SKETCH = DeviceSketch(
+    "noise", "db", SketchKind.NUMBERS, T0, T0 + 60_000, 3, Numbers.of([1.0, 2.0, 4.0]).encode()
+)
 doubles = st.floats(-1e9, 1e9, allow_nan=False)
 texts = st.lists(st.sampled_from(["a", "b", "ü", "12.5", "", "a longer text"]), max_size=60)
 
@@ -31,7 +43,9 @@ def test_the_largest_sketch_is_one_text_of_a_frame() -> None:
     largest = DeviceSketch("noise", "db", SketchKind.KLL, T0, T0 + 1, 3, bytes(SKETCH_BYTES_MAX))
     assert len(str(largest.fields()["sketch"])) == STRING_CHARS_MAX
     with pytest.raises(ValueError, match="expected at most"):
-        DeviceSketch("noise", "db", SketchKind.KLL, T0, T0 + 1, 3, bytes(SKETCH_BYTES_MAX + 1)).fields()
+        DeviceSketch(
+            "noise", "db", SketchKind.KLL, T0, T0 + 1, 3, bytes(SKETCH_BYTES_MAX + 1)
+        ).fields()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +72,17 @@ def test_what_is_no_sketch_is_refused_by_name(change: dict[str, object], why: st
 
 def test_a_value_has_one_text_everywhere() -> None:
     values = [1.0, -0.0, 2.5, 12_345_678.9, 5e-4, 1e300, "ü", True, False]
-    assert [item_text(value) for value in values] == ["1", "0", "2.5", "12345678.9", "0.0005", "1e+300", "ü", "true", "false"]
+    assert [item_text(value) for value in values] == [
+        "1",
+        "0",
+        "2.5",
+        "12345678.9",
+        "0.0005",
+        "1e+300",
+        "ü",
+        "true",
+        "false",
+    ]
 
 
 @given(st.lists(doubles, min_size=1, max_size=40), st.integers(0, 40))
@@ -98,9 +122,14 @@ def test_counts_are_never_too_low_and_merge(one: list[str], two: list[str]) -> N
 def test_counts_answer_within_their_bounds() -> None:
     numbers = [str(i % 300) for i in range(9_000)]
     found, other = CountMin.of(numbers), CountMin.of(["5", "7", "900"])
-    assert sum(found.count(str(i)) - 30 > found.error for i in range(300)) <= 300 * (1 - found.confidence)
+    assert sum(found.count(str(i)) - 30 > found.error for i in range(300)) <= 300 * (
+        1 - found.confidence
+    )
     assert 60 <= found.inner_product(other) <= 60 + found.error
-    assert sum(found.count(str(i)) > 0 for i in range(1000, 3000)) <= 2 * 2000 * found.false_positives + 5
+    assert (
+        sum(found.count(str(i)) > 0 for i in range(1000, 3000))
+        <= 2 * 2000 * found.false_positives + 5
+    )
 
 
 def test_sparks_table_is_ours() -> None:
@@ -109,7 +138,10 @@ def test_sparks_table_is_ours() -> None:
     assert CountMin.from_spark(spark) == own
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.text(max_size=5)), unique=True, max_size=40), st.integers(0, 40))
+@given(
+    st.lists(st.tuples(st.integers(0, 2**64 - 1), st.text(max_size=5)), unique=True, max_size=40),
+    st.integers(0, 40),
+)
 def test_a_sample_is_the_same_however_it_was_made(items: list[tuple[int, str]], cut: int) -> None:
     whole = Sample.of(items, size=8)
     assert Sample.of(items[cut:], size=8).merge(Sample.of(items[:cut], size=8)) == whole
@@ -128,7 +160,11 @@ def test_foreign_bytes_are_refused_by_name(data: bytes) -> None:
 
 
 def test_cut_bytes_are_refused() -> None:
-    for whole, kind in ((CountMin.of("aab").encode(), CountMin), (Sample.of([(7, "x")]).encode(), Sample), (Numbers().encode(), Numbers)):
+    for whole, kind in (
+        (CountMin.of("aab").encode(), CountMin),
+        (Sample.of([(7, "x")]).encode(), Sample),
+        (Numbers().encode(), Numbers),
+    ):
         for end in range(len(whole)):
             if kind is Sample and end == 3:
                 continue  # a sample of readings none of which it holds is one

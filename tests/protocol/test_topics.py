@@ -8,7 +8,9 @@ from edgewake.protocol.topics import UpTopic
 
 
 def test_an_up_topic_survives_text() -> None:
-    assert topics.parse_up(topics.up("car-07", "vehicle_position")) == UpTopic("car-07", "vehicle_position")
+    assert topics.parse_up(topics.up("car-07", "vehicle_position")) == UpTopic(
+        "car-07", "vehicle_position"
+    )
     assert topics.parse_status(topics.status("car-07")) == "car-07"
 
 
@@ -56,7 +58,14 @@ def test_a_refusal_names_the_nearest_right_topic(topic: str, right: str) -> None
 
 @pytest.mark.parametrize(
     ("topic", "device"),
-    [("ew/v1/dev/up/s", "dev"), ("/ew/v1/dev/up/s/", "dev"), ("ew/v1/dev", "dev"), ("ew/v1", ""), ("ew/v1/d v/up/s", ""), ("a/b/c", "")],
+    [
+        ("ew/v1/dev/up/s", "dev"),
+        ("/ew/v1/dev/up/s/", "dev"),
+        ("ew/v1/dev", "dev"),
+        ("ew/v1", ""),
+        ("ew/v1/d v/up/s", ""),
+        ("a/b/c", ""),
+    ],
 )
 def test_the_device_of_a_topic_be_it_right_or_not(topic: str, device: str) -> None:
     assert topics.device_in(topic) == device

@@ -29,14 +29,20 @@ def sealer(*keys: bytes) -> Sealer:
     return Sealer(list(keys) or [KEY], random_bytes)
 
 
-def request(*streams: str, url: str = "http://127.0.0.1:9/hook", cursor: str = "c0", **more: Any) -> LeaseRequest:
+def request(
+    *streams: str, url: str = "http://127.0.0.1:9/hook", cursor: str = "c0", **more: Any
+) -> LeaseRequest:
     """A request for a lease."""
     subscription = Subscription(streams=streams or ("s",), where=more.pop("where", None))
     wake = WakePolicy(**more.pop("wake", {}))
-    return LeaseRequest(subscription=subscription, cursor=cursor, endpoint=Webhook(url=url), wake=wake, **more)
+    return LeaseRequest(
+        subscription=subscription, cursor=cursor, endpoint=Webhook(url=url), wake=wake, **more
+    )
 
 
-def lease(lease_id: str, *, url: str = "http://127.0.0.1:9/hook", seals: Sealer | None = None, **more: Any) -> Lease:
+def lease(
+    lease_id: str, *, url: str = "http://127.0.0.1:9/hook", seals: Sealer | None = None, **more: Any
+) -> Lease:
     """A lease that ends in 2100."""
     wake = more.pop("wake", {})
     defaults = {

@@ -1,4 +1,6 @@
-"""A real HTTP server that receives webhooks, for tests: what it answers is told to it, what it got is kept."""
+"""A real HTTP server that receives webhooks, for tests: what it answers is told to it, what it got
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,14 @@ class Received:
         return self.headers["webhook-id"]
 
     def signed(self, secret: str) -> dict[str, Any]:
-        """The body, its signature checked whatever the time of it: for clocks that are not today's."""
+        """The body, its signature checked whatever the time of it: for clocks that are not
+        today's.
+        """
         at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), UTC)
-        assert Webhook(secret).sign(self.id, at, self.body.decode()) == self.headers["webhook-signature"]
+        assert (
+            Webhook(secret).sign(self.id, at, self.body.decode())
+            == self.headers["webhook-signature"]
+        )
         found: dict[str, Any] = json.loads(self.body)
         return found
 
@@ -62,7 +69,10 @@ class Receiver:
         self.open.add(writer)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head.split("\r\n")[1:] if line)}
+            headers = {
+                k.lower(): v
+                for k, _, v in (line.partition(": ") for line in head.split("\r\n")[1:] if line)
+            }
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             self.calls.append(Received(headers, body))
             answer = self.answer(len(self.calls) - 1)
@@ -70,7 +80,11 @@ class Receiver:
                 await reader.read()
             else:
                 status, more = answer
-                lines = [f"HTTP/1.1 {status} X", "content-length: 0", *(f"{k}: {v}" for k, v in more.items())]
+                lines = [
+                    f"HTTP/1.1 {status} X",
+                    "content-length: 0",
+                    *(f"{k}: {v}" for k, v in more.items()),
+                ]
                 writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

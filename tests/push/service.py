@@ -40,10 +40,21 @@ class Readings:
         for _ in range(count // per_frame):
             first = self.written + 1
             t = [RECEIVED_AT + first + i for i in range(per_frame)]
-            frame = Frame(epoch=1, frame=first, seq=first, t=t, fields={"n": [first + i for i in range(per_frame)]})
+            frame = Frame(
+                epoch=1,
+                frame=first,
+                seq=first,
+                t=t,
+                fields={"n": [first + i for i in range(per_frame)]},
+            )
             device = f"dev-{first % 3}"
             value = records.encode(
-                device=device, stream=self.stream, mode=Mode.ACK, sent_at=None, received_at=RECEIVED_AT, frame_bytes=encode(frame)
+                device=device,
+                stream=self.stream,
+                mode=Mode.ACK,
+                sent_at=None,
+                received_at=RECEIVED_AT,
+                frame_bytes=encode(frame),
             )
             self.producer.produce(topics.stream_topic(self.stream), key=device, value=value)
             self.written += per_frame
@@ -60,7 +71,14 @@ def readings(config: KafkaConfig, stream: str) -> Readings:
 
 
 @contextmanager
-def serving(kind: str, bootstrap: str, directory: Path, *, ready_within_s: float = PATIENCE_S, **more: object) -> Iterator[Service]:
+def serving(
+    kind: str,
+    bootstrap: str,
+    directory: Path,
+    *,
+    ready_within_s: float = PATIENCE_S,
+    **more: object,
+) -> Iterator[Service]:
     """`edgewake access` or `edgewake push`, ready."""
     (port,) = free_ports(1)
     name = more.pop("name", f"{kind}-1")
@@ -74,7 +92,9 @@ def serving(kind: str, bootstrap: str, directory: Path, *, ready_within_s: float
     lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
     config = directory / f"{name}-{port}.toml"
     config.write_text("\n".join(lines) + f'\n[kafka]\nbootstrap = "{bootstrap}"\n')
-    service = Service(f"http://127.0.0.1:{port}", part(kind, config, directory / f"{name}-{port}.log"))
+    service = Service(
+        f"http://127.0.0.1:{port}", part(kind, config, directory / f"{name}-{port}.log")
+    )
     with service.process:
         service.until_ready(timeout_s=ready_within_s)
         yield service
@@ -120,7 +140,9 @@ class Reader:
         self.seen, self.gaps = [], []
 
     async def read(self, *, until: int, start: str = "latest") -> None:
-        """Read, from the cursor on, until `n` = `until` of every reading was seen or 20 s are over."""
+        """Read, from the cursor on, until `n` = `until` of every reading was seen or 20 s are
+        over.
+        """
         async with asyncio.timeout(PATIENCE_S), self._blocks(start) as blocks:
             async for block in blocks:
                 self._take(block)
@@ -148,7 +170,9 @@ class Reader:
         address = f"{self.url}/v1/streams/{self.stream}/events"
         async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
             await self._until_known(client)
-            async with client.stream("GET", address, params={"from": start}, headers=headers) as response:
+            async with client.stream(
+                "GET", address, params={"from": start}, headers=headers
+            ) as response:
                 assert response.status_code == 200, await response.aread()
                 yield _blocks_of(response)
 

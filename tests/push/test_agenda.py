@@ -13,7 +13,9 @@ ACTIONS = st.one_of(
 
 
 @given(st.lists(ACTIONS, max_size=60))
-def test_each_lease_comes_once_at_its_latest_time_in_order(actions: list[tuple[str, str, int]]) -> None:
+def test_each_lease_comes_once_at_its_latest_time_in_order(
+    actions: list[tuple[str, str, int]],
+) -> None:
     agenda, model = Agenda(), dict[str, int]()
     for action, lease_id, at in actions:
         match action:
@@ -25,7 +27,11 @@ def test_each_lease_comes_once_at_its_latest_time_in_order(actions: list[tuple[s
                 model.pop(lease_id, None)
             case _:
                 found = list(agenda.due(at))
-                assert found == [name for when, name in sorted((when, name) for name, when in model.items()) if when <= at]
+                assert found == [
+                    name
+                    for when, name in sorted((when, name) for name, when in model.items())
+                    if when <= at
+                ]
                 model = {name: when for name, when in model.items() if when > at}
         assert (len(agenda), agenda.next_at()) == (len(model), min(model.values(), default=None))
 

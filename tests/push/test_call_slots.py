@@ -30,7 +30,9 @@ async def test_a_host_that_hangs_has_its_own_slots_and_no_other_hosts() -> None:
     assert (len(begun), len(slots)) == (51, 0)
 
 
-async def test_no_more_calls_than_there_may_be_in_all_and_one_that_is_cut_off_leaves_its_slot() -> None:
+async def test_no_more_calls_than_there_may_be_in_all_and_one_that_is_cut_off_leaves_its_slot() -> (
+    None
+):
     slots, begun, end = CallSlots(calls_max=2, per_host_max=2), list[str](), asyncio.Event()
     calls = [asyncio.create_task(_hold(slots, host, begun, end)) for host in ("a", "b", "c", "d")]
     await until(lambda: len(begun) == 2)

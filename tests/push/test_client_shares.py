@@ -1,4 +1,7 @@
-"""What one client may have of a proxy. In a file of its own: another proxy of the same group would take a part of its leases."""
+"""What one client may have of a proxy.
+
+In a file of its own: another proxy of the same group would take a part of its leases.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,24 @@ __all__ = ["access", "directory", "stream"]
 async def test_one_client_takes_its_share_of_leases_and_filters_and_others_are_served(
     kafka: Kafka, access: Service, stream: Readings, tmp_path: Path
 ) -> None:
-    """Clients are addresses of the loopback; that one says it is somebody else counts for nothing."""
+    """Clients are addresses of the loopback; that one says it is somebody else counts for
+    nothing.
+    """
     client = Reader(access.url, stream.stream)
     await client.stand()
     (tmp_path / "cursor.keys").write_text(f"1 {'ab' * 32}\n")
     bounds = {"leases_max": 80, "scanned_filters_max": 20}
-    with serving("push", kafka.bootstrap, tmp_path, allow_hosts=["127.0.0.1"], name="push-shares", **bounds) as push:
+    with serving(
+        "push", kafka.bootstrap, tmp_path, allow_hosts=["127.0.0.1"], name="push-shares", **bounds
+    ) as push:
         granted: list[dict[str, Any]] = []
 
         async def asked(address: str, where: str) -> int:
             headers = {"X-Forwarded-For": f"198.51.100.{len(where)}"}
             transport = httpx.AsyncHTTPTransport(local_address=address)
-            async with httpx.AsyncClient(transport=transport, headers=headers, base_url=push.url, timeout=PATIENCE_S) as http:
+            async with httpx.AsyncClient(
+                transport=transport, headers=headers, base_url=push.url, timeout=PATIENCE_S
+            ) as http:
                 asking = Asking(http, client)
                 answer = await asking.ask(where)
                 granted.extend(asking.granted)

@@ -100,20 +100,30 @@ def test_a_lost_range_calls_once() -> None:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[list[tuple[tuple[int, int], int, Event]], list[tuple[str | None, list[int]]]]:
-    """Events by place and offset in an order in which one reading may pass them, and leases with a position in each place."""
+def histories(
+    draw: st.DrawFn,
+) -> tuple[list[tuple[tuple[int, int], int, Event]], list[tuple[str | None, list[int]]]]:
+    """Events by place and offset in an order in which one reading may pass them, and leases with a
+    position in each place.
+    """
     ends = dict.fromkeys(PLACES, 0)
     passed = []
     for place in draw(st.lists(st.sampled_from(PLACES), max_size=40)):
         kind = draw(st.sampled_from([DATA, DATA, DATA, WATERMARK]))
-        passed.append((place, ends[place], event(draw(st.integers(0, 6)), kind, draw(st.sampled_from("ab")))))
+        passed.append(
+            (place, ends[place], event(draw(st.integers(0, 6)), kind, draw(st.sampled_from("ab"))))
+        )
         ends[place] += draw(st.integers(1, 3))  # offsets without records lie between
     positions = st.tuples(*(st.integers(0, ends[place]) for place in PLACES)).map(list)
-    return passed, draw(st.lists(st.tuples(st.sampled_from(WHERES), positions), min_size=1, max_size=8))
+    return passed, draw(
+        st.lists(st.tuples(st.sampled_from(WHERES), positions), min_size=1, max_size=8)
+    )
 
 
 @given(histories(), st.integers(0, 3))
-def test_a_sweep_gives_each_lease_what_reading_from_its_own_position_would_give(history: Any, previews_max: int) -> None:
+def test_a_sweep_gives_each_lease_what_reading_from_its_own_position_would_give(
+    history: Any, previews_max: int
+) -> None:
     passed, leases = history
     sweep, calls = Sweep(PLACES), Calls()
     counters = []
@@ -135,7 +145,9 @@ def test_a_sweep_gives_each_lease_what_reading_from_its_own_position_would_give(
         wanted = [
             one.fields
             for place, offset, one in passed
-            if offset >= at[PLACES.index(place)] and one.kind == DATA and (where is None or compile_where(where).passes(one.fields))
+            if offset >= at[PLACES.index(place)]
+            and one.kind == DATA
+            and (where is None or compile_where(where).passes(one.fields))
         ]
         assert counter.count == len(wanted)
         assert counter.previews == wanted[:previews_max]

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from edgewake.cloud.push.endpoint import ADDRESSES_MAX, Endpoint, EndpointRefused, is_public, parse, resolve, system_resolver
+from edgewake.cloud.push.endpoint import (
+    ADDRESSES_MAX,
+    Endpoint,
+    EndpointRefused,
+    is_public,
+    parse,
+    resolve,
+    system_resolver,
+)
 from edgewake.protocol.errors import Unavailable
 
 REFUSED_URLS = [
@@ -98,12 +106,17 @@ def test_a_url_that_is_no_plain_https_address_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("host", PRIVATE_HOSTS)
 async def test_every_spelling_of_an_inner_address_is_refused(host: str) -> None:
-    """Some of these the machine's resolver does not know at all; then there is no address to connect to either."""
+    """Some of these the machine's resolver does not know at all; then there is no address to
+    connect to either.
+    """
     with pytest.raises((EndpointRefused, Unavailable)):
         await resolve(parse(f"https://{host}/hook", ()), system_resolver)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.63.0.1", "172.32.0.1", "2606:4700:4700::1111", "2a00:1450:4001::1"])
+@pytest.mark.parametrize(
+    "address",
+    ["8.8.8.8", "1.1.1.1", "100.63.0.1", "172.32.0.1", "2606:4700:4700::1111", "2a00:1450:4001::1"],
+)
 def test_public_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
@@ -120,15 +133,25 @@ async def test_one_inner_address_among_public_ones_refuses_the_name() -> None:
         await resolve(parse("https://example.com/", ()), resolver("8.8.8.8", "10.0.0.1"))
 
 
-async def test_all_addresses_are_there_to_connect_to_in_the_resolvers_order_each_once_and_bounded() -> None:
+async def test_all_addresses_are_there_to_connect_to_in_the_resolvers_order_each_once_and_bounded() -> (
+    None
+):
     many = [f"8.8.8.{n}" for n in (1, 2, 2, 3, 4, 5, 6)]
-    assert await resolve(parse("https://example.com/", ()), resolver(*many)) == ["8.8.8.1", "8.8.8.2", "8.8.8.3", "8.8.8.4"]
+    assert await resolve(parse("https://example.com/", ()), resolver(*many)) == [
+        "8.8.8.1",
+        "8.8.8.2",
+        "8.8.8.3",
+        "8.8.8.4",
+    ]
     assert ADDRESSES_MAX == 4
 
 
 async def test_an_inner_address_beyond_those_that_are_tried_refuses_the_name_too() -> None:
     with pytest.raises(EndpointRefused, match="not a public address"):
-        await resolve(parse("https://example.com/", ()), resolver(*(f"8.8.8.{n}" for n in range(9)), "10.0.0.1"))
+        await resolve(
+            parse("https://example.com/", ()),
+            resolver(*(f"8.8.8.{n}" for n in range(9)), "10.0.0.1"),
+        )
 
 
 async def test_a_name_without_an_address_is_tried_again_later() -> None:

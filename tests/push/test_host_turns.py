@@ -20,7 +20,9 @@ def test_one_host_s_crowd_delays_another_host_by_one() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "add", "discard", "pop"]), st.integers(0, 9))))
-def test_each_waits_once_in_the_order_of_its_host_and_who_left_is_not_given(actions: list[tuple[str, int]]) -> None:
+def test_each_waits_once_in_the_order_of_its_host_and_who_left_is_not_given(
+    actions: list[tuple[str, int]],
+) -> None:
     turns, model = HostTurns(), dict[str, None]()
     for action, n in actions:
         lease_id, host = str(n), f"host-{n % 3}"

@@ -32,7 +32,9 @@ class Owner:
         self.losses: list[int] = []
         self._writing: list[asyncio.Task[None]] = []
 
-    def partition_owned(self, partition: int, leases: Mapping[str, Lease], writer: LeaseWriter) -> None:
+    def partition_owned(
+        self, partition: int, leases: Mapping[str, Lease], writer: LeaseWriter
+    ) -> None:
         self.leases[partition], self.writers[partition] = leases, writer
         self._writing.append(asyncio.create_task(writer.run()))
 
@@ -64,7 +66,15 @@ class Owner:
 @asynccontextmanager
 async def member(config: KafkaConfig, name: str) -> AsyncIterator[Owner]:
     owner = Owner()
-    membership = Membership(config, name, f"http://{name}:1", owner=owner, clock=CLOCK, rng=random.Random(1), session_timeout_s=SESSION_S)
+    membership = Membership(
+        config,
+        name,
+        f"http://{name}:1",
+        owner=owner,
+        clock=CLOCK,
+        rng=random.Random(1),
+        session_timeout_s=SESSION_S,
+    )
     task = asyncio.create_task(membership.run())
     try:
         yield owner
@@ -78,7 +88,9 @@ def fresh(**more: object) -> Lease:
     return lease(uuid.uuid4().hex[:24], **more)
 
 
-async def test_what_was_put_is_there_for_the_next_owner_and_what_was_removed_is_not(kafka_config: KafkaConfig) -> None:
+async def test_what_was_put_is_there_for_the_next_owner_and_what_was_removed_is_not(
+    kafka_config: KafkaConfig,
+) -> None:
     kept, ended = fresh(), fresh()
     async with member(kafka_config, "push-a") as first:
         await first.has(PARTITIONS)
@@ -92,7 +104,9 @@ async def test_what_was_put_is_there_for_the_next_owner_and_what_was_removed_is_
         await second.remove(kept)
 
 
-async def test_two_proxies_share_the_partitions_and_one_takes_over_what_the_other_leaves(kafka_config: KafkaConfig) -> None:
+async def test_two_proxies_share_the_partitions_and_one_takes_over_what_the_other_leaves(
+    kafka_config: KafkaConfig,
+) -> None:
     leases = [fresh() for _ in range(40)]
     async with member(kafka_config, "push-a") as first:
         await first.has(PARTITIONS)
@@ -107,7 +121,9 @@ async def test_two_proxies_share_the_partitions_and_one_takes_over_what_the_othe
             peers = Peers(kafka_config, CLOCK, "http://push-a:1")
             try:
                 for partition in range(PARTITIONS):
-                    assert await peers.url_of(partition) == ("http://push-b:1" if partition in second.writers else None)
+                    assert await peers.url_of(partition) == (
+                        "http://push-b:1" if partition in second.writers else None
+                    )
             finally:
                 await peers.close()
         await first.has(PARTITIONS)
@@ -115,8 +131,12 @@ async def test_two_proxies_share_the_partitions_and_one_takes_over_what_the_othe
         await asyncio.gather(*map(first.remove, leases))
 
 
-async def test_a_proxy_that_lost_a_partition_cannot_write_to_it_and_goes_on_with_the_others(kafka_config: KafkaConfig) -> None:
-    """A frozen proxy that wakes up: its writes are refused by the fence, not by its own knowledge."""
+async def test_a_proxy_that_lost_a_partition_cannot_write_to_it_and_goes_on_with_the_others(
+    kafka_config: KafkaConfig,
+) -> None:
+    """A frozen proxy that wakes up: its writes are refused by the fence, not by its own
+    knowledge.
+    """
     old, other = fresh(wakes=1), fresh()
     while other.partition == old.partition:
         other = fresh()

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.push import lease_state
-from edgewake.cloud.push.lease_state import PAUSE_S, TRANSITIONS, IllegalTransition, LeaseEvent, after, next_action_at
+from edgewake.cloud.push.lease_state import (
+    PAUSE_S,
+    TRANSITIONS,
+    IllegalTransition,
+    LeaseEvent,
+    after,
+    next_action_at,
+)
 from edgewake.cloud.push.wake_policy import GIVE_UP_AFTER_S, Unseen
 from edgewake.protocol import lease_record
 from edgewake.protocol.lease_record import PARTITIONS, Lease, LeaseState, PendingWake, partition_of
@@ -41,7 +48,9 @@ def test_what_has_ended_stays_ended() -> None:
 
 def test_every_living_lease_can_end_be_taken_over_and_be_read() -> None:
     for state in set(S) - {S.ENDED}:
-        assert {LeaseEvent.OVER, LeaseEvent.TAKEN_OVER, LeaseEvent.READS, LeaseEvent.MOVED} <= {e for s, e in TRANSITIONS if s is state}
+        assert {LeaseEvent.OVER, LeaseEvent.TAKEN_OVER, LeaseEvent.READS, LeaseEvent.MOVED} <= {
+            e for s, e in TRANSITIONS if s is state
+        }
 
 
 def test_every_state_is_reached_from_the_first() -> None:
@@ -54,12 +63,16 @@ def test_every_state_is_reached_from_the_first() -> None:
 def test_a_wake_up_that_was_taken_is_followed_by_longer_and_longer_waits() -> None:
     found, waits = in_state(S.DUE), []
     for _ in range(4):
-        calling = lease_state.stored(found, PendingWake(found.wakes + 1, "{}", NOW), counted_to="c5", count=5, gap=False)
+        calling = lease_state.stored(
+            found, PendingWake(found.wakes + 1, "{}", NOW), counted_to="c5", count=5, gap=False
+        )
         notified = lease_state.accepted(calling, now=NOW, rng=RNG)
         waits.append((notified.due_at - NOW) / 1000)
         found = lease_state.due(notified)
     assert (found.wakes, found.unanswered) == (4, 4)
-    assert [round(wait / base, 1) for wait, base in zip(waits, (60, 600, 3600, 21_600), strict=True)] == pytest.approx([1.05] * 4, abs=0.06)
+    assert [
+        round(wait / base, 1) for wait, base in zip(waits, (60, 600, 3600, 21_600), strict=True)
+    ] == pytest.approx([1.05] * 4, abs=0.06)
 
 
 def test_no_event_wakes_a_client_again_that_was_notified() -> None:
@@ -68,26 +81,50 @@ def test_no_event_wakes_a_client_again_that_was_notified() -> None:
 
 
 def test_a_failed_try_keeps_the_wake_up_and_its_bytes() -> None:
-    failed = lease_state.failed(in_state(S.CALLING), why="503", retry_after_s=None, now=NOW, rng=RNG)
+    failed = lease_state.failed(
+        in_state(S.CALLING), why="503", retry_after_s=None, now=NOW, rng=RNG
+    )
     again = lease_state.tried_again(failed)
-    assert (failed.state, failed.pending, failed.failures, failed.failing_since) == (S.DUE, PENDING, 1, NOW)
+    assert (failed.state, failed.pending, failed.failures, failed.failing_since) == (
+        S.DUE,
+        PENDING,
+        1,
+        NOW,
+    )
     assert (again.state, again.pending) == (S.CALLING, PENDING)
 
 
 def test_an_endpoint_that_failed_for_days_is_given_up_and_can_be_called_again() -> None:
     since = NOW - GIVE_UP_AFTER_S * 1000
-    given_up = lease_state.failed(in_state(S.CALLING, failures=9, failing_since=since), why="503", retry_after_s=None, now=NOW, rng=RNG)
+    given_up = lease_state.failed(
+        in_state(S.CALLING, failures=9, failing_since=since),
+        why="503",
+        retry_after_s=None,
+        now=NOW,
+        rng=RNG,
+    )
     assert given_up.state is S.DISABLED
     assert given_up.disabled == "given up after 10 tries in 3.0 days; the last: 503"
     assert next_action_at(given_up, Unseen(5, NOW), now=NOW) == given_up.expires_at
     enabled = lease_state.enabled(given_up)
-    assert (enabled.state, enabled.disabled, enabled.failures, enabled.failing_since) == (S.WAITING, None, 0, None)
+    assert (enabled.state, enabled.disabled, enabled.failures, enabled.failing_since) == (
+        S.WAITING,
+        None,
+        0,
+        None,
+    )
 
 
 def test_a_client_that_reads_is_not_woken_until_it_has_left_without_a_word() -> None:
     notified = in_state(S.NOTIFIED, due_at=NOW, unanswered=3, counted_to="c9", count=9, wakes=3)
     paused = lease_state.reads(notified, cursor="c20", now=NOW)
-    assert (paused.state, paused.cursor, paused.counted_to, paused.count, paused.unanswered) == (S.PAUSED, "c20", None, 0, 0)
+    assert (paused.state, paused.cursor, paused.counted_to, paused.count, paused.unanswered) == (
+        S.PAUSED,
+        "c20",
+        None,
+        0,
+        0,
+    )
     assert next_action_at(paused, Unseen(), now=NOW) == NOW + PAUSE_S * 1000
     again = lease_state.reads(paused, cursor=None, now=NOW + 60_000)
     assert (again.cursor, again.due_at) == ("c20", NOW + 60_000 + PAUSE_S * 1000)
@@ -124,9 +161,23 @@ def test_no_lease_is_looked_at_after_its_end() -> None:
         assert next_action_at(over, Unseen(1, NOW), now=NOW) <= NOW
 
 
-@given(st.sampled_from(sorted(S)), st.integers(0, 2**50), st.one_of(st.none(), st.integers(0, 2**50)), st.booleans())
-def test_a_record_is_read_as_it_was_written(state: LeaseState, count: int, due_at: int | None, has_pending: bool) -> None:
-    stored = lease("1", state=state, count=count, due_at=due_at, pending=PENDING if has_pending else None, where="n > 1")
+@given(
+    st.sampled_from(sorted(S)),
+    st.integers(0, 2**50),
+    st.one_of(st.none(), st.integers(0, 2**50)),
+    st.booleans(),
+)
+def test_a_record_is_read_as_it_was_written(
+    state: LeaseState, count: int, due_at: int | None, has_pending: bool
+) -> None:
+    stored = lease(
+        "1",
+        state=state,
+        count=count,
+        due_at=due_at,
+        pending=PENDING if has_pending else None,
+        where="n > 1",
+    )
     assert lease_record.decode(lease_record.encode(stored)) == stored
 
 
@@ -137,7 +188,10 @@ def test_a_record_that_is_no_lease_is_refused(record: bytes) -> None:
 
 
 def test_policies_and_streams_that_are_the_same_are_shared() -> None:
-    one, two = (lease_record.decode(lease_record.encode(lease(lease_id, wake={"min_events": 7}))) for lease_id in "12")
+    one, two = (
+        lease_record.decode(lease_record.encode(lease(lease_id, wake={"min_events": 7})))
+        for lease_id in "12"
+    )
     assert one.wake is two.wake
     assert one.streams is two.streams
 

@@ -28,7 +28,9 @@ CONDITIONS = st.one_of(
 FILTERS = st.recursive(
     CONDITIONS,
     lambda inner: st.one_of(
-        st.builds("({} AND {})".format, inner, inner), st.builds("({} OR {})".format, inner, inner), st.builds("NOT ({})".format, inner)
+        st.builds("({} AND {})".format, inner, inner),
+        st.builds("({} OR {})".format, inner, inner),
+        st.builds("NOT ({})".format, inner),
     ),
     max_leaves=4,
 )
@@ -48,7 +50,9 @@ def matcher(filters: set[str | None]) -> Matcher[str | None]:
 
 
 @given(st.sets(st.one_of(st.none(), FILTERS), max_size=8), EVENTS)
-def test_the_index_finds_what_trying_every_filter_finds(filters: set[str | None], fields: dict[str, Any]) -> None:
+def test_the_index_finds_what_trying_every_filter_finds(
+    filters: set[str | None], fields: dict[str, Any]
+) -> None:
     expected = {where for where in filters if where is None or compile_where(where).passes(fields)}
     found = list(matcher(filters).matches(event(fields)))
     assert (set(found), len(found)) == (expected, len(expected))
@@ -61,7 +65,9 @@ def test_what_was_removed_is_found_no_more(filters: set[str], data: st.DataObjec
     for where in gone:
         made.remove(where)
     fields = data.draw(EVENTS)
-    assert set(made.matches(event(fields))) == {where for where in filters - gone if compile_where(where).passes(fields)}
+    assert set(made.matches(event(fields))) == {
+        where for where in filters - gone if compile_where(where).passes(fields)
+    }
     assert len(made) == len(filters - gone)
 
 
@@ -82,7 +88,22 @@ def test_the_values_that_a_filter_demands(where: str, found: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["device", "d", "_x", "date", "user", "current_date", "true", "null", "not", "interval", "Device", "select", "in"]
+    "name",
+    [
+        "device",
+        "d",
+        "_x",
+        "date",
+        "user",
+        "current_date",
+        "true",
+        "null",
+        "not",
+        "interval",
+        "Device",
+        "select",
+        "in",
+    ],
 )
 @given(text=st.text(max_size=20))
 def test_the_short_way_for_plain_filters_says_what_the_parser_says(name: str, text: str) -> None:
@@ -106,7 +127,11 @@ def test_of_a_hundred_thousand_filters_only_those_of_the_device_are_tried() -> N
 
 def test_a_gap_passes_every_filter_that_may_have_wanted_what_is_lost_and_no_other() -> None:
     made = matcher({"device = 'a'", "device = 'b'", "n > 3", None})
-    assert set(made.matches(event({"scope": "device", "device": "a"}, GAP))) == {"device = 'a'", "n > 3", None}
+    assert set(made.matches(event({"scope": "device", "device": "a"}, GAP))) == {
+        "device = 'a'",
+        "n > 3",
+        None,
+    }
 
 
 def test_an_event_that_breaks_a_filter_stops_no_other() -> None:

@@ -1,4 +1,6 @@
-"""The proxy's own decisions, with a real HTTP receiver; the log and the table of leases are small ones in memory."""
+"""The proxy's own decisions, with a real HTTP receiver; the log and the table of leases are small
+ones in memory.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.lease_state import PAUSE_S
 from edgewake.cloud.push.metrics import Metrics
-from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
+from edgewake.cloud.push.proxy import (
+    Elsewhere,
+    KeyUsedBefore,
+    NoSuchLease,
+    Proxy,
+    Standby,
+    TooManyLeases,
+)
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
@@ -145,31 +154,55 @@ class World:
     clock: Clock
     proxy: Proxy
 
-    async def grant(self, *, cursor: str = "c0", idempotency_key: str | None = None, **more: Any) -> Any:
+    async def grant(
+        self, *, cursor: str = "c0", idempotency_key: str | None = None, **more: Any
+    ) -> Any:
         more.setdefault("wake", {"min_interval_s": 0})
-        return await self.proxy.grant(request(url=self.receiver.url, cursor=cursor, **more), idempotency_key)
+        return await self.proxy.grant(
+            request(url=self.receiver.url, cursor=cursor, **more), idempotency_key
+        )
 
     def reads(self, granted: Any, *, cursor: str | None = None, **more: Any) -> None:
         """The client reads by SSE."""
-        read = {"token_hash": hash_token(granted.endpoint.token), "at": self.clock.now_ms(), "streams": ("s",), "cursor": cursor} | more
+        read = {
+            "token_hash": hash_token(granted.endpoint.token),
+            "at": self.clock.now_ms(),
+            "streams": ("s",),
+            "cursor": cursor,
+        } | more
         self.proxy.client_reads(granted.lease.id, LeaseRead(**read))
 
 
 def calls(clock: Clock) -> Caller:
-    # A call that hangs does so for longer than a test waits: what must not wait for it would never end.
+    # A call that hangs does so for longer than a test waits: what must not wait for it would never
+    # end.
     return Caller(clock, allow_hosts=["127.0.0.1", "localhost"], timeout_s=2 * PATIENCE_S)
 
 
 @asynccontextmanager
-async def proxying(log: MemoryLog, store: MemoryStore, clock: Clock, caller: Caller, **more: Any) -> AsyncIterator[Proxy]:
+async def proxying(
+    log: MemoryLog, store: MemoryStore, clock: Clock, caller: Caller, **more: Any
+) -> AsyncIterator[Proxy]:
     """A running proxy that has all partitions."""
     partitions = more.pop("partitions", range(PARTITIONS))
     metrics = Metrics(CollectorRegistry())
-    services = Services(MemoryWatch(log), caller, more.pop("sealer", sealer()), clock, random.Random(1), metrics, session_timeout_s=6)
+    services = Services(
+        MemoryWatch(log),
+        caller,
+        more.pop("sealer", sealer()),
+        clock,
+        random.Random(1),
+        metrics,
+        session_timeout_s=6,
+    )
     proxy = Proxy(services, random_bytes=random_bytes, leases_max=more.pop("leases_max", 10))
     running = asyncio.create_task(proxy.run())
     for number in partitions:
-        proxy.partition_owned(number, {key: lease for key, lease in store.leases.items() if lease.partition == number}, store)
+        proxy.partition_owned(
+            number,
+            {key: lease for key, lease in store.leases.items() if lease.partition == number},
+            store,
+        )
     try:
         await until(lambda: proxy.is_ready or not partitions or running.done())
         yield proxy
@@ -203,7 +236,9 @@ async def until(condition: Any, what: str = "the condition holds") -> None:
 
 
 async def pass_time(w: World, condition: Any, *, within_s: float = 40 * 86_400) -> None:
-    """Let time jump from one time at which something is due to the next until the condition holds."""
+    """Let time jump from one time at which something is due to the next until the condition
+    holds.
+    """
     clock, tending = w.clock, w.proxy._tending
     assert isinstance(clock, ManualClock)
     end = clock.monotonic_s() + within_s
@@ -253,7 +288,9 @@ async def test_what_is_stored_names_neither_address_nor_secret_nor_token() -> No
     async with world() as w:
         granted = await w.grant()
         stored = lease_record.encode(kept(w)).decode()
-        assert not any(part in stored for part in ("/hook", granted.endpoint.secret, granted.endpoint.token))
+        assert not any(
+            part in stored for part in ("/hook", granted.endpoint.secret, granted.endpoint.token)
+        )
 
 
 async def test_events_that_came_before_the_lease_wake_too() -> None:
@@ -280,7 +317,9 @@ async def test_a_lease_is_notified_only_after_the_wake_up_was_taken() -> None:
 # One pending wake-up
 
 
-async def test_a_client_that_does_not_resume_is_woken_again_after_a_minute_ten_minutes_an_hour_whatever_comes() -> None:
+async def test_a_client_that_does_not_resume_is_woken_again_after_a_minute_ten_minutes_an_hour_whatever_comes() -> (
+    None
+):
     async with world(ManualClock()) as w:
         granted = await w.grant()
         times: list[int] = []
@@ -293,7 +332,9 @@ async def test_a_client_that_does_not_resume_is_woken_again_after_a_minute_ten_m
         assert len(times) == 1
         await pass_time(w, lambda: len(times) == 4, within_s=3 * 3600)
         waits_s = [round((later - earlier) / 1000) for earlier, later in itertools.pairwise(times)]
-        assert all(base <= wait <= base * 1.1 for wait, base in zip(waits_s, (60, 600, 3600), strict=True))
+        assert all(
+            base <= wait <= base * 1.1 for wait, base in zip(waits_s, (60, 600, 3600), strict=True)
+        )
         bodies = [call.signed(granted.endpoint.secret) for call in w.receiver.calls]
         assert [(body["count"], body["again"], body["cursor"]) for body in bodies] == [
             (1, 0, "c0"),
@@ -313,7 +354,9 @@ async def test_a_client_that_reads_is_not_woken() -> None:
         assert (kept(w).state, w.receiver.connections) == (LeaseState.PAUSED, 0)
 
 
-async def test_resuming_ends_the_wake_ups_and_going_without_a_word_begins_them_where_the_client_resumed() -> None:
+async def test_resuming_ends_the_wake_ups_and_going_without_a_word_begins_them_where_the_client_resumed() -> (
+    None
+):
     async with world(ManualClock()) as w:
         granted = await w.grant()
         w.log.add(2)
@@ -330,7 +373,9 @@ async def test_resuming_ends_the_wake_ups_and_going_without_a_word_begins_them_w
         assert (body["count"], body["cursor"], body["again"]) == (3, "c2", 0)
 
 
-async def test_a_client_that_went_to_sleep_again_with_its_cursor_is_woken_by_what_comes_after() -> None:
+async def test_a_client_that_went_to_sleep_again_with_its_cursor_is_woken_by_what_comes_after() -> (
+    None
+):
     async with world(ManualClock()) as w:
         granted = await w.grant()
         w.log.add(2)
@@ -344,7 +389,9 @@ async def test_a_client_that_went_to_sleep_again_with_its_cursor_is_woken_by_wha
         assert w.receiver.calls[1].signed(granted.endpoint.secret)["count"] == 1
 
 
-async def test_a_client_that_reads_with_another_token_or_long_ago_or_other_streams_moves_nothing() -> None:
+async def test_a_client_that_reads_with_another_token_or_long_ago_or_other_streams_moves_nothing() -> (
+    None
+):
     async with world(ManualClock()) as w:
         granted = await w.grant()
         w.reads(granted, token_hash=hash_token("other"))
@@ -435,8 +482,12 @@ async def test_an_endpoint_that_was_given_up_can_be_called_again(change: dict[st
 
 
 @pytest.mark.parametrize("status", [404, 503])
-@pytest.mark.parametrize("more", [{}, {"retry-after": "0"}, {"retry-after": "1"}, {"retry-after": "999999999"}])
-async def test_an_endpoint_that_fails_is_tried_for_three_days_whatever_it_asks_for(status: int, more: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "more", [{}, {"retry-after": "0"}, {"retry-after": "1"}, {"retry-after": "999999999"}]
+)
+async def test_an_endpoint_that_fails_is_tried_for_three_days_whatever_it_asks_for(
+    status: int, more: dict[str, str]
+) -> None:
     async with world(ManualClock()) as w:
         times: list[int] = []
         w.receiver.answer = lambda _: (times.append(w.clock.now_ms()), (status, more))[1]
@@ -450,7 +501,10 @@ async def test_an_endpoint_that_fails_is_tried_for_three_days_whatever_it_asks_f
 async def test_retry_after_is_kept() -> None:
     async with world(ManualClock()) as w:
         times: list[int] = []
-        w.receiver.answer = lambda n: (times.append(w.clock.now_ms()), (429, {"retry-after": "100"}) if n == 0 else (200, {}))[1]
+        w.receiver.answer = lambda n: (
+            times.append(w.clock.now_ms()),
+            (429, {"retry-after": "100"}) if n == 0 else (200, {}),
+        )[1]
         await w.grant()
         w.log.add()
         await pass_time(w, lambda: len(times) == 2, within_s=120)
@@ -470,7 +524,9 @@ async def test_an_endpoint_that_hangs_holds_no_other_up() -> None:
 
 
 async def test_a_write_that_takes_long_keeps_no_slot_for_calls_from_another_lease() -> None:
-    """Slots are for calls: while what their answers mean is being stored, the next leases are called."""
+    """Slots are for calls: while what their answers mean is being stored, the next leases are
+    called.
+    """
     async with world(leases_max=100) as w:
         for _ in range(2 * CALLS_PER_HOST_MAX):
             await w.grant()
@@ -479,7 +535,9 @@ async def test_a_write_that_takes_long_keeps_no_slot_for_calls_from_another_leas
         await w.receiver.got(2 * CALLS_PER_HOST_MAX)
         assert w.store.held > 0, "nothing was held up"
         w.store.holds = lambda _: False
-        await until(lambda: all(lease.state is LeaseState.NOTIFIED for lease in w.store.leases.values()))
+        await until(
+            lambda: all(lease.state is LeaseState.NOTIFIED for lease in w.store.leases.values())
+        )
 
 
 async def test_others_have_their_turn_while_one_event_wakes_very_many() -> None:
@@ -491,7 +549,10 @@ async def test_others_have_their_turn_while_one_event_wakes_very_many() -> None:
         assert sum(1 for _ in told) == 3000, "between any two leases others may run"
         await w.receiver.got(CALLS_PER_HOST_MAX)
         assert w.receiver.connections == CALLS_PER_HOST_MAX
-        assert sum(lease.state is LeaseState.CALLING for lease in w.store.leases.values()) <= IN_HAND_PER_HOST_MAX
+        assert (
+            sum(lease.state is LeaseState.CALLING for lease in w.store.leases.values())
+            <= IN_HAND_PER_HOST_MAX
+        )
 
 
 # Ending
@@ -566,7 +627,12 @@ async def test_a_request_repeated_with_its_key_gets_the_same_lease_and_the_same_
     async with world() as w:
         first = await w.grant(idempotency_key="k" * 16)
         again = await w.grant(idempotency_key="k" * 16)
-        assert (again.lease.id, again.endpoint, first.is_new, again.is_new) == (first.lease.id, first.endpoint, True, False)
+        assert (again.lease.id, again.endpoint, first.is_new, again.is_new) == (
+            first.lease.id,
+            first.endpoint,
+            True,
+            False,
+        )
         assert len(w.store.leases) == 1
 
 
@@ -621,7 +687,9 @@ async def test_a_change_that_is_refused_changes_nothing() -> None:
         inner, no_secret = Webhook(url="http://10.0.0.1/"), Webhook(url=w.receiver.url, secret="no")
         for change in ({"endpoint": inner}, {"cursor": "x"}, {"endpoint": no_secret}):
             with pytest.raises((EndpointRefused, CursorError, ValueError)):
-                await w.proxy.change(granted.lease.id, granted.endpoint.token, LeaseChange(**change))
+                await w.proxy.change(
+                    granted.lease.id, granted.endpoint.token, LeaseChange(**change)
+                )
         w.store.is_away = True
         with pytest.raises(Unavailable):
             await w.proxy.change(granted.lease.id, granted.endpoint.token, LeaseChange(ttl_s=100))
@@ -663,10 +731,15 @@ async def test_a_proxy_that_loses_a_partition_stops_calling_for_it_and_for_no_ot
         assert woken == {one.lease.id for one in granted if one.lease.partition != gone}
 
 
-async def test_a_proxy_that_has_not_proved_for_seconds_that_a_lease_is_its_own_writes_before_it_calls() -> None:
+async def test_a_proxy_that_has_not_proved_for_seconds_that_a_lease_is_its_own_writes_before_it_calls() -> (
+    None
+):
     async with world(ManualClock()) as w:
         proofs: list[float] = []
-        w.receiver.answer = lambda n: (proofs.append(w.clock.monotonic_s() - w.store.proved_at), (500 if n < 4 else 200, {}))[1]
+        w.receiver.answer = lambda n: (
+            proofs.append(w.clock.monotonic_s() - w.store.proved_at),
+            (500 if n < 4 else 200, {}),
+        )[1]
         await w.grant()
         w.log.add()
         await pass_time(w, lambda: kept(w).state is LeaseState.NOTIFIED)
@@ -689,7 +762,9 @@ async def test_a_proxy_seals_anew_with_the_first_key_what_it_takes_over() -> Non
     async with receiving() as receiver:
         caller = calls(clock)
         log, store = MemoryLog(clock), MemoryStore(clock)
-        store.leases = {str(n): lease(str(n), url=receiver.url, seals=sealer(old)) for n in range(20)}
+        store.leases = {
+            str(n): lease(str(n), url=receiver.url, seals=sealer(old)) for n in range(20)
+        }
         async with proxying(log, store, clock, caller, sealer=sealer(new, old), leases_max=100):
             await until(lambda: all(sealer(new).knows(one.sealed) for one in store.leases.values()))
         async with proxying(log, store, clock, caller, sealer=sealer(new), leases_max=100):
@@ -697,15 +772,23 @@ async def test_a_proxy_seals_anew_with_the_first_key_what_it_takes_over() -> Non
             assert len(await receiver.got(20)) == 20
 
 
-@pytest.mark.parametrize(("at", "when"), [(at, when) for at in range(1, 6) for when in ("before", "after")])
-async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_same_id(at: int, when: str) -> None:
-    """Writes: 1 the lease, 2 the fixed wake-up, 3 its acceptance, 4 and 5 the same of the second wake-up, a minute later."""
+@pytest.mark.parametrize(
+    ("at", "when"), [(at, when) for at in range(1, 6) for when in ("before", "after")]
+)
+async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_same_id(
+    at: int, when: str
+) -> None:
+    """Writes: 1 the lease, 2 the fixed wake-up, 3 its acceptance, 4 and 5 the same of the second
+    wake-up, a minute later.
+    """
     clock = ManualClock()
     async with receiving() as receiver:
         caller = calls(clock)
         log, store = MemoryLog(clock), MemoryStore(clock, dies_at=(at, when))
         async with proxying(log, store, clock, caller) as first:
-            granting = asyncio.create_task(first.grant(request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0})))
+            granting = asyncio.create_task(
+                first.grant(request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0}))
+            )
             log.add()
             async with asyncio.timeout(PATIENCE_S):
                 while not store.dead.is_set():

@@ -10,14 +10,23 @@ from hypothesis import strategies as st
 from edgewake.cloud.push.quiet_hours import is_quiet, quiet_until
 from edgewake.protocol.lease import QuietHours
 
-ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Santiago"]
+ZONES = [
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+    "America/Santiago",
+]
 MINUTES = st.integers(0, 24 * 60 - 1).map(lambda minute: f"{minute // 60:02}:{minute % 60:02}")
 MOMENTS_MS = st.integers(0, 4_000_000_000_000)
 
 
 def berlin(text: str) -> int:
     """A wall clock time in Berlin; with `*` at its end the second one of that name."""
-    moment = datetime.fromisoformat(text.rstrip("*")).replace(tzinfo=ZoneInfo("Europe/Berlin"), fold=int(text.endswith("*")))
+    moment = datetime.fromisoformat(text.rstrip("*")).replace(
+        tzinfo=ZoneInfo("Europe/Berlin"), fold=int(text.endswith("*"))
+    )
     return round(moment.astimezone(UTC).timestamp() * 1000)
 
 
@@ -30,18 +39,37 @@ def berlin(text: str) -> int:
         ("22:00", "07:00", "2026-06-02T07:00", "2026-06-02T07:00"),
         ("12:00", "13:30", "2026-06-02T12:10", "2026-06-02T13:30"),
         ("22:00", "07:00", "2026-03-28T23:00", "2026-03-29T07:00"),  # a night of eight hours
-        ("22:00", "02:30", "2026-03-28T23:00", "2026-03-29T03:00"),  # the end is jumped over: 01:59 is followed by 03:00
+        (
+            "22:00",
+            "02:30",
+            "2026-03-28T23:00",
+            "2026-03-29T03:00",
+        ),  # the end is jumped over: 01:59 is followed by 03:00
         ("22:00", "02:30", "2026-10-25T00:00", "2026-10-25T02:30"),
-        ("22:00", "02:30", "2026-10-25T02:10*", "2026-10-25T02:30*"),  # the hour that comes twice is quiet twice
-        ("02:40", "02:20", "2026-03-29T01:00", "2026-03-30T02:20"),  # all of the loud minutes are jumped over
+        (
+            "22:00",
+            "02:30",
+            "2026-10-25T02:10*",
+            "2026-10-25T02:30*",
+        ),  # the hour that comes twice is quiet twice
+        (
+            "02:40",
+            "02:20",
+            "2026-03-29T01:00",
+            "2026-03-30T02:20",
+        ),  # all of the loud minutes are jumped over
     ],
 )
 def test_when_the_quiet_time_ends(start: str, end: str, at: str, until: str) -> None:
-    assert quiet_until(QuietHours(start=start, end=end, timezone="Europe/Berlin"), berlin(at)) == berlin(until)
+    assert quiet_until(
+        QuietHours(start=start, end=end, timezone="Europe/Berlin"), berlin(at)
+    ) == berlin(until)
 
 
 @given(MINUTES, MINUTES, st.sampled_from(ZONES), MOMENTS_MS, st.floats(0, 1, exclude_max=True))
-def test_it_is_quiet_until_the_end_and_not_at_the_end(start: str, end: str, zone: str, at: int, share: float) -> None:
+def test_it_is_quiet_until_the_end_and_not_at_the_end(
+    start: str, end: str, zone: str, at: int, share: float
+) -> None:
     assume(start != end)
     hours = QuietHours(start=start, end=end, timezone=zone)
     until = quiet_until(hours, at)

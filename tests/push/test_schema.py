@@ -11,5 +11,12 @@ from tests.services import Kafka
 
 def test_every_answer_is_one_that_the_document_foresees(kafka: Kafka, tmp_path: Path) -> None:
     with serving("push", kafka.bootstrap, tmp_path) as push:
-        # Streams, filters, endpoints and cursors are described in words, so a body that fits the schema may be refused.
-        check(push.url, tmp_path, "--header", "Authorization: Bearer nobodys-token", disabled=("positive_data_acceptance",))
+        # Streams, filters, endpoints and cursors are described in words, so a body that fits the
+        # schema may be refused.
+        check(
+            push.url,
+            tmp_path,
+            "--header",
+            "Authorization: Bearer nobodys-token",
+            disabled=("positive_data_acceptance",),
+        )

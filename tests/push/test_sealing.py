@@ -38,7 +38,10 @@ def test_a_key_that_is_not_there_is_named() -> None:
         sealer(OTHER).open("1", sealed)
 
 
-@pytest.mark.parametrize("damage", [lambda s: s[:-6] + "AAAAAA", lambda s: s[:12], lambda s: s.partition(".")[0] + ".%%%"])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda s: s[:-6] + "AAAAAA", lambda s: s[:12], lambda s: s.partition(".")[0] + ".%%%"],
+)
 def test_what_was_changed_is_not_opened(damage: object) -> None:
     with pytest.raises(Damaged):
         sealer().open("1", damage(sealer().seal("1", ENDPOINT)))  # type: ignore[operator]

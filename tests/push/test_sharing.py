@@ -1,4 +1,6 @@
-"""Two proxies share the leases; one is killed or frozen, and nobody is forgotten, woken twice for one thing, or woken after the end."""
+"""Two proxies share the leases; one is killed or frozen, and nobody is forgotten, woken twice for
+one thing, or woken after the end.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,16 @@ def both(kafka: Kafka, directory: Path) -> Iterator[tuple[Service, Service]]:
 
 @pytest.fixture
 def proxies(both: tuple[Service, Service]) -> tuple[Service, Service]:
-    """Two proxies, each with half of the partitions; started again where a test before killed one."""
+    """Two proxies, each with half of the partitions; started again where a test before killed
+    one.
+    """
     for proxy in both:
         if not proxy.process.is_running():
             proxy.restart()
     one, two = both
-    wait_until(lambda: partitions(one) == partitions(two) == lease_record.PARTITIONS // 2, "each has half")
+    wait_until(
+        lambda: partitions(one) == partitions(two) == lease_record.PARTITIONS // 2, "each has half"
+    )
     return both
 
 
@@ -69,32 +75,49 @@ def partitions(push: Service) -> int:
 
 
 async def grant(push: Service, client: Reader, receiver: Receiver, **more: Any) -> dict[str, Any]:
-    body = {"subscription": {"streams": [client.stream]}, "cursor": client.cursor, "endpoint": {"url": receiver.url}, **more}
+    body = {
+        "subscription": {"streams": [client.stream]},
+        "cursor": client.cursor,
+        "endpoint": {"url": receiver.url},
+        **more,
+    }
     async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
-        answer = await http.post(f"{push.url}/v1/leases", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+        answer = await http.post(
+            f"{push.url}/v1/leases", json=body, headers={"Idempotency-Key": uuid.uuid4().hex}
+        )
     assert answer.status_code == 201, answer.text
     return answer.json()
 
 
 async def look(push: Service, lease: dict[str, Any]) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
+    async with httpx.AsyncClient(
+        timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}
+    ) as http:
         return await http.get(f"{push.url}/v1/leases/{lease['id']}")
 
 
 async def end(push: Service, lease: dict[str, Any]) -> None:
-    async with httpx.AsyncClient(timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
+    async with httpx.AsyncClient(
+        timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}
+    ) as http:
         done = {204}
         for _ in range(60):
             answer = await http.delete(f"{push.url}/v1/leases/{lease['id']}")
             if answer.status_code != 503:
                 break
-            done.add(404)  # the lease may have been ended, although who did so cannot say so any more
+            done.add(
+                404
+            )  # the lease may have been ended, although who did so cannot say so any more
             await asyncio.sleep(0.5)
     assert answer.status_code in done, answer.text
 
 
-async def test_any_proxy_answers_for_any_lease(access: Service, proxies: tuple[Service, Service], stream: Readings) -> None:
-    """Keys decide the partition, so of these leases about half belong to the proxy that was not asked."""
+async def test_any_proxy_answers_for_any_lease(
+    access: Service, proxies: tuple[Service, Service], stream: Readings
+) -> None:
+    """Keys decide the partition, so of these leases about half belong to the proxy that was not
+    asked.
+    """
     one, two = proxies
     client = Reader(access.url, stream.stream)
     await client.stand()
@@ -121,10 +144,19 @@ async def test_the_leases_of_a_proxy_that_is_killed_are_taken_over_and_each_is_w
         stream.add(1)
         await receiver.got(LEASES)
         wait_until(lambda: partitions(one) == lease_record.PARTITIONS, "the other one has all")
-        woken = [call.verified(next(x["secret"] for x in leases if x["id"] in call.id))["lease"] for call in receiver.calls]
+        woken = [
+            call.verified(next(x["secret"] for x in leases if x["id"] in call.id))["lease"]
+            for call in receiver.calls
+        ]
         assert set(woken) == {lease["id"] for lease in leases}
-        repeated = {call.id for call in receiver.calls if [other.id for other in receiver.calls].count(call.id) > 1}
-        assert len(woken) == LEASES + len(repeated)  # a call whose acceptance was not stored any more comes again, with its id
+        repeated = {
+            call.id
+            for call in receiver.calls
+            if [other.id for other in receiver.calls].count(call.id) > 1
+        }
+        assert len(woken) == LEASES + len(
+            repeated
+        )  # a call whose acceptance was not stored any more comes again, with its id
         for lease in leases:
             await end(one, lease)
 
@@ -132,12 +164,17 @@ async def test_the_leases_of_a_proxy_that_is_killed_are_taken_over_and_each_is_w
 async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhile(
     access: Service, proxies: tuple[Service, Service], stream: Readings
 ) -> None:
-    """It sleeps in the wait before a second try, and its lease is ended by its successor. The control: the same without an end."""
+    """It sleeps in the wait before a second try, and its lease is ended by its successor.
+
+    The control: the same without an end.
+    """
     one, two = proxies
     client = Reader(access.url, stream.stream)
     await client.stand()
     async with receiving() as receiver:
-        receiver.answer = lambda n: (503, {}) if n < LEASES else (204, {})  # a second failure would put the third try off by half a minute
+        receiver.answer = lambda n: (
+            (503, {}) if n < LEASES else (204, {})
+        )  # a second failure would put the third try off by half a minute
         leases = [await grant(one, client, receiver) for _ in range(LEASES)]
         stream.add(1)
         await receiver.got(LEASES)
@@ -152,7 +189,9 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
         finally:
             two.process.thaw()
         wait_until(
-            lambda: not two.process.is_running() or "is another proxy's now" in two.process.output(),
+            lambda: (
+                not two.process.is_running() or "is another proxy's now" in two.process.output()
+            ),
             "it learns of it",
             timeout_s=PATIENCE_S,
         )
@@ -160,8 +199,14 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
             for lease in kept:
                 while (await look(one, lease)).json().get("state") != "notified":
                     await asyncio.sleep(0.1)
-        late = [call.id for call in receiver.calls[after_end:] if any(lease["id"] in call.id for lease in ended)]
+        late = [
+            call.id
+            for call in receiver.calls[after_end:]
+            if any(lease["id"] in call.id for lease in ended)
+        ]
         assert late == []
-        assert len(receiver.calls) > calls_before  # the control: the leases that were not ended were called on
+        assert (
+            len(receiver.calls) > calls_before
+        )  # the control: the leases that were not ended were called on
         for lease in kept:
             await end(one, lease)

@@ -1,4 +1,6 @@
-"""A client reads, sleeps, is woken and goes on: access server, proxy, Kafka and receiver are real, and the proxy is killed."""
+"""A client reads, sleeps, is woken and goes on: access server, proxy, Kafka and receiver are real,
+and the proxy is killed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def access(kafka: Kafka, directory: Path) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def proxy(kafka: Kafka, directory: Path) -> Iterator[Service]:
-    with serving("push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"], session_timeout_s=3) as service:
+    with serving(
+        "push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"], session_timeout_s=3
+    ) as service:
         yield service
 
 
@@ -53,9 +57,18 @@ def stream(kafka_config: KafkaConfig) -> Readings:
 
 
 def lease_body(client: Reader, url: str, **more: Any) -> dict[str, Any]:
-    subscription = {"streams": [client.stream], **({"where": more.pop("where")} if "where" in more else {})}
+    subscription = {
+        "streams": [client.stream],
+        **({"where": more.pop("where")} if "where" in more else {}),
+    }
     wake = {"min_interval_s": 0.5, **more.pop("wake", {})}
-    return {"subscription": subscription, "cursor": client.cursor, "endpoint": {"url": url}, "wake": wake, **more}
+    return {
+        "subscription": subscription,
+        "cursor": client.cursor,
+        "endpoint": {"url": url},
+        "wake": wake,
+        **more,
+    }
 
 
 async def sleep_with(push: Service, body: dict[str, Any]) -> dict[str, Any]:
@@ -65,13 +78,17 @@ async def sleep_with(push: Service, body: dict[str, Any]) -> dict[str, Any]:
     return response.json()
 
 
-async def seen(push: Service, lease: dict[str, Any], is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+async def seen(
+    push: Service, lease: dict[str, Any], is_so: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
     """Wait until the lease looks so; how it looks."""
     headers = {"Authorization": f"Bearer {lease['token']}"}
     async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
         while True:
             answer = await client.get(f"{push.url}/v1/leases/{lease['id']}", headers=headers)
-            if answer.status_code != 503:  # a proxy that was just started does not have all leases yet
+            if (
+                answer.status_code != 503
+            ):  # a proxy that was just started does not have all leases yet
                 found: dict[str, Any] = answer.json()
                 if is_so(found):
                     return found
@@ -80,11 +97,16 @@ async def seen(push: Service, lease: dict[str, Any], is_so: Callable[[dict[str, 
 
 async def wake_up(push: Service, lease: dict[str, Any]) -> None:
     async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
-        response = await client.delete(f"{push.url}/v1/leases/{lease['id']}", headers={"Authorization": f"Bearer {lease['token']}"})
+        response = await client.delete(
+            f"{push.url}/v1/leases/{lease['id']}",
+            headers={"Authorization": f"Bearer {lease['token']}"},
+        )
     assert response.status_code == 204, response.text
 
 
-async def test_a_client_that_slept_is_woken_and_sees_every_event_once(access: Service, push: Service, stream: Readings) -> None:
+async def test_a_client_that_slept_is_woken_and_sees_every_event_once(
+    access: Service, push: Service, stream: Readings
+) -> None:
     client = Reader(access.url, stream.stream)
     stream.add(5)
     await client.read(until=5, start="earliest")
@@ -94,7 +116,11 @@ async def test_a_client_that_slept_is_woken_and_sees_every_event_once(access: Se
         stream.add(3)
         (call, *_) = await receiver.got(1)
         body = call.verified(lease["secret"])
-        assert (body["lease"], body["cursor"], body["streams"]) == (lease["id"], client.cursor, [stream.stream])
+        assert (body["lease"], body["cursor"], body["streams"]) == (
+            lease["id"],
+            client.cursor,
+            [stream.stream],
+        )
         assert 1 <= body["count"] <= 3
         await wake_up(push, lease)
     stream.add(2)
@@ -136,7 +162,9 @@ async def test_a_proxy_that_is_killed_during_its_call_repeats_it_with_the_same_i
         first, again = await receiver.got(2)
         assert (again.id, again.body) == (first.id, first.body)
         assert again.verified(lease["secret"])["count"] == 1
-        await seen(push, lease, lambda found: found["state"] == "notified" and found["unseen_count"] == 4)
+        await seen(
+            push, lease, lambda found: found["state"] == "notified" and found["unseen_count"] == 4
+        )
         assert len(receiver.calls) == 2  # the client was woken once for all of it
         await wake_up(push, lease)
 
@@ -144,7 +172,9 @@ async def test_a_proxy_that_is_killed_during_its_call_repeats_it_with_the_same_i
 async def test_without_the_durable_lease_nobody_is_woken_after_the_kill(
     access: Service, push: Service, stream: Readings, kafka_config: KafkaConfig
 ) -> None:
-    """The control: the same story with the lease taken out of Kafka must fail, else the test above proves nothing."""
+    """The control: the same story with the lease taken out of Kafka must fail, else the test above
+    proves nothing.
+    """
     client = Reader(access.url, stream.stream)
     await client.stand()
     async with receiving() as receiver:
@@ -152,13 +182,20 @@ async def test_without_the_durable_lease_nobody_is_woken_after_the_kill(
         other = await sleep_with(push, lease_body(client, receiver.url))
         push.process.kill()
         producer = clients.producer(kafka_config, "control")
-        producer.produce(topics.LEASES, key=lease["id"], value=None, partition=lease_record.partition_of(lease["id"]))
+        producer.produce(
+            topics.LEASES,
+            key=lease["id"],
+            value=None,
+            partition=lease_record.partition_of(lease["id"]),
+        )
         assert producer.flush(10) == 0
         stream.add(4)
         push.restart()
         await seen(push, other, lambda found: found["state"] == "notified")
         assert {call.verified(other["secret"])["lease"] for call in receiver.calls} == {other["id"]}
-        async with httpx.AsyncClient(timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
+        async with httpx.AsyncClient(
+            timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}
+        ) as http:
             assert (await http.get(f"{push.url}/v1/leases/{lease['id']}")).status_code == 404
         await wake_up(push, other)
 
@@ -174,7 +211,9 @@ async def test_a_second_proxy_takes_over_from_one_that_is_killed(
         other.mkdir(exist_ok=True)
         (other / "cursor.keys").write_text((directory / "cursor.keys").read_text())
         push.process.kill()
-        with serving("push", kafka.bootstrap, other, allow_hosts=["127.0.0.1"], session_timeout_s=3) as second:
+        with serving(
+            "push", kafka.bootstrap, other, allow_hosts=["127.0.0.1"], session_timeout_s=3
+        ) as second:
             stream.add(2)
             (call, *_) = await receiver.got(1)
             assert call.verified(lease["secret"])["lease"] == lease["id"]
@@ -182,7 +221,9 @@ async def test_a_second_proxy_takes_over_from_one_that_is_killed(
             await wake_up(second, lease)
 
 
-async def test_a_client_that_reads_with_its_lease_is_not_woken_meanwhile(access: Service, push: Service, stream: Readings) -> None:
+async def test_a_client_that_reads_with_its_lease_is_not_woken_meanwhile(
+    access: Service, push: Service, stream: Readings
+) -> None:
     client = Reader(access.url, stream.stream)
     await client.stand()
     async with receiving() as receiver:
@@ -196,34 +237,46 @@ async def test_a_client_that_reads_with_its_lease_is_not_woken_meanwhile(access:
             found = await seen(push, lease, lambda found: found["state"] == "paused")
             assert (found["cursor"], found["unanswered"], found["unseen_count"]) == (before, 0, 0)
             stream.add(4)
-        async with httpx.AsyncClient(timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
-            answer = await http.patch(f"{push.url}/v1/leases/{lease['id']}", json={"cursor": before})
+        async with httpx.AsyncClient(
+            timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}
+        ) as http:
+            answer = await http.patch(
+                f"{push.url}/v1/leases/{lease['id']}", json={"cursor": before}
+            )
         assert (answer.status_code, answer.json()["state"]) == (200, "waiting")
         assert (await receiver.got(2))[1].verified(lease["secret"])["again"] == 0
         await wake_up(push, lease)
 
 
-async def test_a_request_repeated_with_its_key_makes_one_lease(access: Service, push: Service, stream: Readings) -> None:
+async def test_a_request_repeated_with_its_key_makes_one_lease(
+    access: Service, push: Service, stream: Readings
+) -> None:
     client = Reader(access.url, stream.stream)
     await client.stand()
     body, key = lease_body(client, "http://127.0.0.1:9/hook"), {"Idempotency-Key": uuid.uuid4().hex}
     async with httpx.AsyncClient(timeout=PATIENCE_S, base_url=push.url) as http:
         first, again = [await http.post("/v1/leases", json=body, headers=key) for _ in range(2)]
         assert (first.status_code, again.status_code) == (201, 200)
-        assert [(one.json()["id"], one.json()["token"], one.json()["secret"]) for one in (first, again)] == [
-            (first.json()["id"], first.json()["token"], first.json()["secret"])
-        ] * 2
+        assert [
+            (one.json()["id"], one.json()["token"], one.json()["secret"]) for one in (first, again)
+        ] == [(first.json()["id"], first.json()["token"], first.json()["secret"])] * 2
         other = await http.post("/v1/leases", json=body | {"ttl_s": 100}, headers=key)
         assert (other.status_code, other.json()["title"]) == (409, "idempotency key")
-        assert (await http.post("/v1/leases", json=body, headers={"Idempotency-Key": "short"})).status_code == 422
+        assert (
+            await http.post("/v1/leases", json=body, headers={"Idempotency-Key": "short"})
+        ).status_code == 422
         await wake_up(push, first.json())
 
 
-async def test_only_events_that_the_filter_wants_wake(access: Service, push: Service, stream: Readings) -> None:
+async def test_only_events_that_the_filter_wants_wake(
+    access: Service, push: Service, stream: Readings
+) -> None:
     client = Reader(access.url, stream.stream)
     async with (
         httpx.AsyncClient(timeout=PATIENCE_S) as http,
-        http.stream("GET", f"{access.url}/v1/streams/{stream.stream}/events", params={"where": "n > 3"}) as response,
+        http.stream(
+            "GET", f"{access.url}/v1/streams/{stream.stream}/events", params={"where": "n > 3"}
+        ) as response,
     ):
         async for line in response.aiter_lines():
             if line.startswith("id: "):
@@ -240,7 +293,9 @@ async def test_only_events_that_the_filter_wants_wake(access: Service, push: Ser
         await wake_up(push, lease)
 
 
-async def test_a_client_far_behind_is_told_how_much_waits(access: Service, push: Service, stream: Readings) -> None:
+async def test_a_client_far_behind_is_told_how_much_waits(
+    access: Service, push: Service, stream: Readings
+) -> None:
     client = Reader(access.url, stream.stream)
     await client.stand()
     stream.add(6000, per_frame=10)
@@ -313,7 +368,10 @@ async def test_what_cannot_be_granted_is_refused_with_its_reason(
         body |= change
     async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
         response = await http.post(f"{push.url}/v1/leases", json=body)
-    assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json"), response.text
+    assert (response.status_code, response.headers["content-type"]) == (
+        422,
+        "application/problem+json",
+    ), response.text
     assert response.json()["title"] == title, response.text
 
 
@@ -326,7 +384,9 @@ async def test_a_cursor_fits_its_own_streams_with_any_filter(
     async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
         body = lease_body(client, "http://127.0.0.1:9/hook", where="n > 3")
         assert (await http.post(f"{push.url}/v1/leases", json=body)).status_code == 201
-        refused = await http.post(f"{push.url}/v1/leases", json=body | {"subscription": {"streams": [other.stream]}})
+        refused = await http.post(
+            f"{push.url}/v1/leases", json=body | {"subscription": {"streams": [other.stream]}}
+        )
     assert (refused.status_code, refused.json()["title"]) == (422, "cursor subscription")
 
 
@@ -344,16 +404,22 @@ async def test_a_lease_is_looked_at_and_ended_with_its_token_only(
     assert "token" not in found
     assert found["cursor"] == client.cursor
     stored = _stored(kafka_config, lease["id"])
-    assert not any(secret.encode() in stored for secret in (lease["token"], lease["secret"], "/hook"))
+    assert not any(
+        secret.encode() in stored for secret in (lease["token"], lease["secret"], "/hook")
+    )
     await wake_up(push, lease)
-    assert httpx.get(address, headers={"Authorization": f"Bearer {lease['token']}"}).status_code == 404
+    assert (
+        httpx.get(address, headers={"Authorization": f"Bearer {lease['token']}"}).status_code == 404
+    )
 
 
 def _stored(config: KafkaConfig, lease_id: str) -> bytes:
     """The lease's record in Kafka."""
     rows: dict[str, bytes | None] = {}
     partition = lease_record.partition_of(lease_id)
-    table = TableReader(config, "test-leases", {topics.LEASES: rows.__setitem__}, partition=partition)
+    table = TableReader(
+        config, "test-leases", {topics.LEASES: rows.__setitem__}, partition=partition
+    )
     try:
         table.read_all()
     finally:
@@ -364,7 +430,11 @@ def _stored(config: KafkaConfig, lease_id: str) -> bytes:
 async def test_metrics_and_health_are_there(push: Service) -> None:
     assert httpx.get(f"{push.url}/healthz").status_code == 200
     text = httpx.get(f"{push.url}/metrics").text
-    for name in ("edgewake_push_leases", "edgewake_push_wakes_total", "edgewake_push_partitions 8.0"):
+    for name in (
+        "edgewake_push_leases",
+        "edgewake_push_wakes_total",
+        "edgewake_push_partitions 8.0",
+    ):
         assert name in text
 
 

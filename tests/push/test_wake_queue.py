@@ -24,8 +24,14 @@ def test_a_host_goes_on_when_one_of_its_calls_ended() -> None:
     assert queue.start_next() == ("2", "a")
 
 
-@given(st.lists(st.one_of(st.sampled_from("abc"), st.just("end"), st.just("begin")), max_size=80), st.integers(1, 4), st.integers(1, 3))
-def test_bounds_are_kept_order_within_a_host_is_kept_and_nobody_is_forgotten(actions: list[str], most: int, per_host: int) -> None:
+@given(
+    st.lists(st.one_of(st.sampled_from("abc"), st.just("end"), st.just("begin")), max_size=80),
+    st.integers(1, 4),
+    st.integers(1, 3),
+)
+def test_bounds_are_kept_order_within_a_host_is_kept_and_nobody_is_forgotten(
+    actions: list[str], most: int, per_host: int
+) -> None:
     queue = WakeQueue(in_hand_max=most, per_host_max=per_host)
     in_hand: list[str] = []
     added: dict[str, list[str]] = {}

@@ -1,4 +1,6 @@
-"""Counting for leases on a real Kafka: wherever a lease begins and whatever is written meanwhile, it counts each event once."""
+"""Counting for leases on a real Kafka: wherever a lease begins and whatever is written meanwhile,
+it counts each event once.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,13 @@ def new_stream(config: KafkaConfig) -> Readings:
 
 
 def counter(stream: Readings, where: str | None = None, **more: Any) -> Counter:
-    return Counter(uuid.uuid4().hex, streams=(stream.stream,), where=where, on_change=more.pop("on_change", lambda _: None), **more)
+    return Counter(
+        uuid.uuid4().hex,
+        streams=(stream.stream,),
+        where=where,
+        on_change=more.pop("on_change", lambda _: None),
+        **more,
+    )
 
 
 async def live_cursor(watchers: Watchers, stream: Readings) -> str:
@@ -77,7 +85,9 @@ async def live_cursor(watchers: Watchers, stream: Readings) -> str:
         watchers._hub.close(plan)
 
 
-async def test_leases_that_join_anywhere_at_any_time_count_each_event_once(kafka_config: KafkaConfig) -> None:
+async def test_leases_that_join_anywhere_at_any_time_count_each_event_once(
+    kafka_config: KafkaConfig,
+) -> None:
     rng, stream = random.Random(1), new_stream(kafka_config)
     async with watching(kafka_config) as watchers:
         first = await live_cursor(watchers, stream)
@@ -93,14 +103,20 @@ async def test_leases_that_join_anywhere_at_any_time_count_each_event_once(kafka
                 watchers.add(one, cursor)
                 joined.append((one, seen))
             if rng.random() < 0.4:
-                await until(lambda: reference.count == stream.written and watchers.cursor(reference) is not None)
+                await until(
+                    lambda: (
+                        reference.count == stream.written and watchers.cursor(reference) is not None
+                    )
+                )
                 cursor = watchers.cursor(reference)
                 assert cursor is not None
                 known.append((cursor, stream.written))
         await until(lambda: reference.count == stream.written)
         await until(lambda: not any(one.is_behind for one, _ in joined))
         for one, seen in joined:
-            assert one.count == sum(wanted(one.where, n) for n in range(seen + 1, stream.written + 1)), one.where
+            assert one.count == sum(
+                wanted(one.where, n) for n in range(seen + 1, stream.written + 1)
+            ), one.where
         assert len(known) > 3
         for one, _ in joined:
             watchers.remove(one)
@@ -109,12 +125,18 @@ async def test_leases_that_join_anywhere_at_any_time_count_each_event_once(kafka
         assert len(watcher._matcher) == 0
 
 
-async def test_a_count_and_its_cursor_agree_also_in_the_midst_of_counting(kafka_config: KafkaConfig) -> None:
-    """A proxy stores both; its successor counts on from the cursor, and must count nothing twice."""
+async def test_a_count_and_its_cursor_agree_also_in_the_midst_of_counting(
+    kafka_config: KafkaConfig,
+) -> None:
+    """A proxy stores both; its successor counts on from the cursor, and must count nothing
+    twice.
+    """
     stream = new_stream(kafka_config)
     async with watching(kafka_config) as watchers:
         start = await live_cursor(watchers, stream)
-        slow = [counter(stream, f"n > {-k}") for k in range(200)]  # each is evaluated for every event
+        slow = [
+            counter(stream, f"n > {-k}") for k in range(200)
+        ]  # each is evaluated for every event
         for one in slow:
             watchers.add(one, start)
         await until(lambda: not any(one.is_behind for one in slow))
@@ -136,12 +158,16 @@ async def test_a_count_and_its_cursor_agree_also_in_the_midst_of_counting(kafka_
             assert again.count == 1500 - count
 
 
-async def test_a_lease_far_behind_is_brought_on_while_a_new_one_is_served_at_once(kafka_config: KafkaConfig) -> None:
+async def test_a_lease_far_behind_is_brought_on_while_a_new_one_is_served_at_once(
+    kafka_config: KafkaConfig,
+) -> None:
     stream = new_stream(kafka_config)
     async with watching(kafka_config) as watchers:
         first = await live_cursor(watchers, stream)
     await asyncio.to_thread(stream.add, 9000, per_frame=3)
-    async with watching(kafka_config) as watchers:  # a process of later: nothing of before is in its memory but the latest records
+    async with watching(
+        kafka_config
+    ) as watchers:  # a process of later: nothing of before is in its memory but the latest records
         far, near = counter(stream), counter(stream)
         watchers.add(far, first)
         watchers.add(near, await live_cursor(watchers, stream))
@@ -151,7 +177,9 @@ async def test_a_lease_far_behind_is_brought_on_while_a_new_one_is_served_at_onc
         await until(lambda: far.count == 9001 and not far.is_behind)
 
 
-async def test_a_stream_that_is_made_anew_is_a_gap_and_counting_goes_on(kafka_config: KafkaConfig) -> None:
+async def test_a_stream_that_is_made_anew_is_a_gap_and_counting_goes_on(
+    kafka_config: KafkaConfig,
+) -> None:
     stream = new_stream(kafka_config)
     async with watching(kafka_config) as watchers:
         one = counter(stream)
@@ -172,7 +200,9 @@ def _make_anew(config: KafkaConfig, topic: str) -> None:
     topic_admin.ensure_topics(config, [topic])
 
 
-async def test_a_stream_that_is_not_there_fails_its_leases_with_its_name(kafka_config: KafkaConfig) -> None:
+async def test_a_stream_that_is_not_there_fails_its_leases_with_its_name(
+    kafka_config: KafkaConfig,
+) -> None:
     failed: list[str] = []
     async with watching(kafka_config) as watchers:
         stream = new_stream(kafka_config)

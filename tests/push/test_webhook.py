@@ -65,7 +65,10 @@ async def test_a_changed_body_an_old_time_and_another_secret_do_not_verify() -> 
             Webhook(secret).verify(body, sent)
 
 
-@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_!!!", "secret", "whsec_" + "QUJD", make_secret(lambda _: b"x" * 65)])
+@pytest.mark.parametrize(
+    "secret",
+    ["", "whsec_", "whsec_!!!", "secret", "whsec_" + "QUJD", make_secret(lambda _: b"x" * 65)],
+)
 def test_a_secret_of_the_wrong_length_or_form_is_refused(secret: str) -> None:
     with pytest.raises(ValueError, match="whsec_"):
         check_secret(secret)
@@ -83,7 +86,11 @@ def test_a_secret_of_the_wrong_length_or_form_is_refused(secret: str) -> None:
         (400, None, Failed("the endpoint answered 400")),
         (500, "10", Failed("the endpoint answered 500")),
         (429, "10", Failed("the endpoint answered 429", 10.0)),
-        (503, formatdate(NOW_MS / 1000 + 60, usegmt=True), Failed("the endpoint answered 503", 60.0)),
+        (
+            503,
+            formatdate(NOW_MS / 1000 + 60, usegmt=True),
+            Failed("the endpoint answered 503", 60.0),
+        ),
         (503, "soon", Failed("the endpoint answered 503")),
         (503, "-1", Failed("the endpoint answered 503")),
     ],
@@ -92,17 +99,23 @@ def test_what_an_answer_means(status: int, retry_after: str | None, expected: ob
     assert outcome(status, retry_after, now_ms=NOW_MS) == expected
 
 
-async def test_a_redirect_is_a_failure_and_its_place_is_never_called(caller: Callable[..., Caller]) -> None:
+async def test_a_redirect_is_a_failure_and_its_place_is_never_called(
+    caller: Callable[..., Caller],
+) -> None:
     async with receiving() as canary, receiving() as receiver:
         receiver.answer = lambda _: (302, {"location": canary.url})
         assert await caller().call(receiver.url, WAKE) == Failed("the endpoint answered 302")
         assert canary.connections == 0
 
 
-async def test_an_endpoint_that_hangs_is_given_up_after_the_time_out(caller: Callable[..., Caller]) -> None:
+async def test_an_endpoint_that_hangs_is_given_up_after_the_time_out(
+    caller: Callable[..., Caller],
+) -> None:
     async with receiving() as receiver:
         receiver.answer = lambda _: None
-        assert await caller(timeout_s=0.2).call(receiver.url, WAKE) == Failed("no answer within 0.2 s")
+        assert await caller(timeout_s=0.2).call(receiver.url, WAKE) == Failed(
+            "no answer within 0.2 s"
+        )
 
 
 async def test_a_refused_connection_is_a_failure(caller: Callable[..., Caller]) -> None:
@@ -111,7 +124,9 @@ async def test_a_refused_connection_is_a_failure(caller: Callable[..., Caller]) 
     assert isinstance(await caller().call(url, WAKE), Failed)
 
 
-async def test_a_name_that_turns_to_an_inner_address_after_the_first_answer_is_never_connected_to(caller: Callable[..., Caller]) -> None:
+async def test_a_name_that_turns_to_an_inner_address_after_the_first_answer_is_never_connected_to(
+    caller: Callable[..., Caller],
+) -> None:
     """DNS rebinding: public when the lease is made, the loopback when it is called."""
     answers = iter([["8.8.8.8"], ["127.0.0.1"]])
 
@@ -121,11 +136,15 @@ async def test_a_name_that_turns_to_an_inner_address_after_the_first_answer_is_n
     async with receiving() as canary:
         guarded = caller(allow_hosts=(), resolver=flips)
         await guarded.check("https://rebind.example/")
-        assert await guarded.call("https://rebind.example/", WAKE) == Failed("endpoint rebind.example: not a public address")
+        assert await guarded.call("https://rebind.example/", WAKE) == Failed(
+            "endpoint rebind.example: not a public address"
+        )
         assert canary.connections == 0
 
 
-async def test_an_address_that_takes_no_connection_is_passed_over_for_the_next(caller: Callable[..., Caller]) -> None:
+async def test_an_address_that_takes_no_connection_is_passed_over_for_the_next(
+    caller: Callable[..., Caller],
+) -> None:
     async def two(_: str, __: int) -> Sequence[str]:
         return ["127.0.0.9", "127.0.0.1"]
 
@@ -134,21 +153,37 @@ async def test_an_address_that_takes_no_connection_is_passed_over_for_the_next(c
         assert await many.call(f"http://hooks.example:{receiver.port}/x", WAKE) == Taken()
 
 
-async def test_a_request_that_was_sent_is_not_sent_to_the_next_address_too(caller: Callable[..., Caller]) -> None:
+async def test_a_request_that_was_sent_is_not_sent_to_the_next_address_too(
+    caller: Callable[..., Caller],
+) -> None:
     async def twice(_: str, __: int) -> Sequence[str]:
         return ["127.0.0.1", "localhost"]
 
     async with receiving() as receiver:
         receiver.answer = lambda _: (503, {})
         many = caller(allow_hosts=["hooks.example"], resolver=twice)
-        assert await many.call(f"http://hooks.example:{receiver.port}/x", WAKE) == Failed("the endpoint answered 503")
+        assert await many.call(f"http://hooks.example:{receiver.port}/x", WAKE) == Failed(
+            "the endpoint answered 503"
+        )
         assert len(receiver.calls) == 1
 
 
-async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(caller: Callable[..., Caller], tmp_path: Path) -> None:
+async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(
+    caller: Callable[..., Caller], tmp_path: Path
+) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=hooks.example"
-    names = ["-addext", "subjectAltName=DNS:hooks.example", "-keyout", str(key), "-out", str(certificate)]
+    request = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj "
+        "/CN=hooks.example"
+    )
+    names = [
+        "-addext",
+        "subjectAltName=DNS:hooks.example",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     subprocess.run([*request.split(), *names], check=True, capture_output=True)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
@@ -159,9 +194,15 @@ async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(ca
         return ["127.0.0.1"]
 
     async with receiving(tls=server) as receiver:
-        trusting = caller(allow_hosts=["hooks.example", "other.example"], resolver=here, tls=ssl.create_default_context(cafile=certificate))
+        trusting = caller(
+            allow_hosts=["hooks.example", "other.example"],
+            resolver=here,
+            tls=ssl.create_default_context(cafile=certificate),
+        )
         assert await trusting.call(f"https://hooks.example:{receiver.port}/x", WAKE) == Taken()
-        assert isinstance(await trusting.call(f"https://other.example:{receiver.port}/x", WAKE), Failed)  # not its certificate
+        assert isinstance(
+            await trusting.call(f"https://other.example:{receiver.port}/x", WAKE), Failed
+        )  # not its certificate
     assert asked == ["hooks.example", "other.example"]
     assert [call.headers["host"] for call in receiver.calls] == [f"hooks.example:{receiver.port}"]
 
@@ -172,19 +213,34 @@ async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(ca
         (b"HTTP/1.1 204 No Content\r\n\r\n", Taken()),
         (b"HTTP/1.0 200\r\n\r\n", Taken()),
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", Taken()),
-        (b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n", Gone("the endpoint answered 410")),
-        (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", Failed("the endpoint answered 101")),
+        (
+            b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n",
+            Gone("the endpoint answered 410"),
+        ),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+            Failed("the endpoint answered 101"),
+        ),
         (b"HTTP/1.1 429 X\r\nRETRY-AFTER: 7\r\n\r\n", Failed("the endpoint answered 429", 7.0)),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\nbegin", Taken()),
     ],
 )
-async def test_what_counts_of_an_answer_is_its_head(answer: bytes, expected: object, caller: Callable[..., Caller]) -> None:
+async def test_what_counts_of_an_answer_is_its_head(
+    answer: bytes, expected: object, caller: Callable[..., Caller]
+) -> None:
     async with answering(answer) as url:
         assert await caller().call(url, WAKE) == expected
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"HTTP/1.1 20", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000, b"HTTP/1.1 200 OK\r\n"]
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 20",
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000,
+        b"HTTP/1.1 200 OK\r\n",
+    ],
 )
 async def test_what_is_no_answer_is_a_failure(answer: bytes, caller: Callable[..., Caller]) -> None:
     async with answering(answer) as url:

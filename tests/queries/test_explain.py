@@ -16,28 +16,40 @@ ROOT = Path(__file__).parents[2]
 def test_the_plan_says_step_by_step_what_becomes_of_a_reading_as_the_document_shows_it() -> None:
     text = (ROOT / "deploy/examples/fast_vehicles.sql").read_text("utf-8")
     found = described(parse(text))
-    assert (found.name, found.stream, found.streams) == ("fast_vehicles", "vehicle_position", ("vehicle_position",))
-    lines = [f"{found.execution}: {found.why}", *(f"{i}. {step}" for i, step in enumerate(found.plan, 1))]
+    assert (found.name, found.stream, found.streams) == (
+        "fast_vehicles",
+        "vehicle_position",
+        ("vehicle_position",),
+    )
+    lines = [
+        f"{found.execution}: {found.why}",
+        *(f"{i}. {step}" for i, step in enumerate(found.plan, 1)),
+    ]
     assert "\n".join(lines) in (ROOT / "docs/queries.md").read_text("utf-8")
 
 
 def test_all_that_a_query_asks_for_is_in_its_plan() -> None:
     found = described(
         parse(
-            "-- name: q\n-- lateness: 1 minute\n-- reopen: 7 days\n-- shed: random above 60 seconds\n"
-            "SELECT kind, approx_percentile(v, 0.5) AS m FROM s UNPIVOT (v FOR kind IN (a, b)) WHERE v > 1"
-            " GROUP BY window(received_at, '1 minute', '20 seconds'), kind HAVING count(*) > 2 ORDER BY m LIMIT 5"
+            "-- name: q\n-- lateness: 1 minute\n-- reopen: 7 days\n-- shed: random above 60 "
+            "seconds\nSELECT kind, approx_percentile(v, 0.5) AS m FROM s UNPIVOT (v FOR kind IN "
+            "(a, b)) WHERE v > 1 GROUP BY window(received_at, '1 minute', '20 seconds'), kind "
+            "HAVING count(*) > 2 ORDER BY m LIMIT 5"
         )
     )
     assert found.execution == "shared"
-    assert found.why.endswith("it may leave readings out, so it is computed apart from those that may not")
+    assert found.why.endswith(
+        "it may leave readings out, so it is computed apart from those that may not"
+    )
     assert list(found.plan) == [
         "read s, as it is: a, b",
         "leave readings out while what comes next was received more than 1 minute ago",
         "keep the readings that pass WHERE",
-        "put each into windows of 1 minute, a new one every 20 seconds by when a bridge had it of its group (kind): 6 rows",
+        "put each into windows of 1 minute, a new one every 20 seconds by when a bridge had it of "
+        "its group (kind): 6 rows",
         "aggregate quantile, count_all, as partials that merge",
-        "tell a row again when a reading changes it; final 1 minute after its window's end, open it again for 7 days; then drop its state",
+        "tell a row again when a reading changes it; final 1 minute after its window's end, open "
+        "it again for 7 days; then drop its state",
         "tell rows that pass HAVING; withdraw those that pass no more",
         "tell the first 5 rows of each window; withdraw those that are no longer among them",
     ]
@@ -47,35 +59,72 @@ def test_all_that_a_query_asks_for_is_in_its_plan() -> None:
     ("text", "kind", "steps"),
     [
         ("SELECT x FROM s", LaneKind.ROWS, ["tell each as a row at once, final"]),
-        ("SELECT count(*) AS n FROM s", LaneKind.PLAIN, ["put each into the one row", "it is never final, and its state is kept for ever"]),
-        ("SELECT device, count(DISTINCT x) AS n FROM s GROUP BY device", LaneKind.DISTINCT, ["aggregate distinct"]),
-        ("SELECT max(x) AS n FROM s GROUP BY date_trunc('day', event_time)", LaneKind.PLAIN, ["put each into its day in UTC"]),
+        (
+            "SELECT count(*) AS n FROM s",
+            LaneKind.PLAIN,
+            ["put each into the one row", "it is never final, and its state is kept for ever"],
+        ),
+        (
+            "SELECT device, count(DISTINCT x) AS n FROM s GROUP BY device",
+            LaneKind.DISTINCT,
+            ["aggregate distinct"],
+        ),
+        (
+            "SELECT max(x) AS n FROM s GROUP BY date_trunc('day', event_time)",
+            LaneKind.PLAIN,
+            ["put each into its day in UTC"],
+        ),
         (
             "SELECT sum(x) AS n FROM s GROUP BY session_window(event_time, '5 minutes')",
             LaneKind.SEQUENCE,
             ["session that 5 minutes"],
         ),
-        ("SELECT sum(x) AS n FROM s GROUP BY count_window(100, 10), device", LaneKind.SEQUENCE, ["100 readings", "final when it is full"]),
+        (
+            "SELECT sum(x) AS n FROM s GROUP BY count_window(100, 10), device",
+            LaneKind.SEQUENCE,
+            ["100 readings", "final when it is full"],
+        ),
         (
             "SELECT sum(x) AS n FROM s GROUP BY absence_window(event_time, '1 hour')",
             LaneKind.SEQUENCE,
             ["absence of readings"],
         ),
-        ("SELECT sum(x) AS n FROM s GROUP BY threshold_window(x > 1)", LaneKind.SEQUENCE, ["the time in which the condition holds"]),
-        ("SELECT sum(x) AS n FROM s GROUP BY pattern_window('1 day', x > 1, x < 0)", LaneKind.SEQUENCE, ["succession within 1 day"]),
+        (
+            "SELECT sum(x) AS n FROM s GROUP BY threshold_window(x > 1)",
+            LaneKind.SEQUENCE,
+            ["the time in which the condition holds"],
+        ),
+        (
+            "SELECT sum(x) AS n FROM s GROUP BY pattern_window('1 day', x > 1, x < 0)",
+            LaneKind.SEQUENCE,
+            ["succession within 1 day"],
+        ),
         (
             "SELECT trend(x, '1 hour') AS u FROM s JOIN r ON s.k = r.k WHERE x > 1 AND r.y > 2",
             LaneKind.JOIN,
-            ["for trend", "row of r where k = r.k, that held at the reading's time; drop those without one", "the rest of WHERE"],
+            [
+                "for trend",
+                "row of r where k = r.k, that held at the reading's time; drop those without one",
+                "the rest of WHERE",
+            ],
         ),
         (
-            "SELECT x, r.y FROM s LEFT JOIN r ON s.k = r.k AND r.event_time BETWEEN s.event_time - INTERVAL 5 SECONDS AND s.event_time",
+            "SELECT x, r.y FROM s LEFT JOIN r ON s.k = r.k AND r.event_time BETWEEN s.event_time "
+            "- INTERVAL 5 SECONDS AND s.event_time",
             LaneKind.PAIR,
-            ["read s and r, as one: k, x", "pair with all readings of r where k = r.k, from 5 seconds before to the same time; nulls"],
+            [
+                "read s and r, as one: k, x",
+                (
+                    "pair with all readings of r where k = r.k, from 5 seconds before to the same "
+                    "time; nulls"
+                ),
+            ],
         ),
     ],
 )
-def test_each_kind_of_query_says_how_it_is_computed(text: str, kind: LaneKind, steps: list[str]) -> None:
+def test_each_kind_of_query_says_how_it_is_computed(
+    text: str, kind: LaneKind, steps: list[str]
+) -> None:
     query = parse(f"-- name: q\n{text}")
     found = described(query)
     assert (kind_of(query), found.execution) == (
@@ -87,7 +136,12 @@ def test_each_kind_of_query_says_how_it_is_computed(text: str, kind: LaneKind, s
 
 
 def test_a_table_says_that_only_its_latest_rows_count() -> None:
-    found = described(parse("-- name: q\n-- table: device\nSELECT x, r.y FROM s LEFT JOIN r ON s.k = r.k WHERE r.y > 2"))
+    found = described(
+        parse(
+            "-- name: q\n-- table: device\nSELECT x, r.y FROM s LEFT JOIN r ON s.k = r.k WHERE "
+            "r.y > 2"
+        )
+    )
     assert found.execution == "dedicated"
     assert list(found.plan) == [
         "read s and r, as one: k, x",

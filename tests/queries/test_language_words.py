@@ -1,4 +1,6 @@
-"""What a user of SQL tries first: 64 queries, each read as it is meant, or refused with a sentence that says what to write instead."""
+"""What a user of SQL tries first: 64 queries, each read as it is meant, or refused with a sentence
+that says what to write instead.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,13 @@ STREAMS = {
             "charging": B,
         },
     ),
-    "host_metrics": Stream(name="host_metrics", fields=dict.fromkeys(("cpu_percent", "memory_percent", "disk_percent", "load_1m"), N)),
-    "orders": Stream(name="orders", fields={"order_id": T, "price": N, "qty": N, "sku": T, "customer": T}),
+    "host_metrics": Stream(
+        name="host_metrics",
+        fields=dict.fromkeys(("cpu_percent", "memory_percent", "disk_percent", "load_1m"), N),
+    ),
+    "orders": Stream(
+        name="orders", fields={"order_id": T, "price": N, "qty": N, "sku": T, "customer": T}
+    ),
     "clicks": Stream(name="clicks", fields=dict.fromkeys(("order_id", "url", "ua"), T)),
 }
 V = "FROM vehicle_position"
@@ -41,13 +48,29 @@ READ = {
     "ratio of aggregates": f"SELECT device, sum(price * qty) / count(*) AS basket FROM orders {W}, device",
     "difference of aggregates": f"SELECT device, max(battery_percent) - min(battery_percent) AS drop {V} {W}, device",
     "function of an aggregate": f"SELECT device, round(avg(speed_kmh), 1) AS s {V} {W}, device",
-    "TUMBLE": f"SELECT device, count(*) AS n {V} GROUP BY TUMBLE(event_time, INTERVAL '1' MINUTE), device",
-    "slide that does not divide": f"SELECT device, count(*) AS n {V} GROUP BY window(event_time, '5 minutes', '7 seconds'), device",
-    "window with an offset": f"SELECT device, count(*) AS n {V} GROUP BY window(event_time, '1 day', '1 day', '23 hours'), device",
+    "TUMBLE": (
+        f"SELECT device, count(*) AS n {V} GROUP BY TUMBLE(event_time, INTERVAL '1' MINUTE), device"
+    ),
+    "slide that does not divide": (
+        f"SELECT device, count(*) AS n {V} GROUP BY window(event_time, '5 minutes', '7 seconds'), "
+        "device"
+    ),
+    "window with an offset": (
+        f"SELECT device, count(*) AS n {V} GROUP BY window(event_time, '1 day', '1 day', '23 "
+        "hours'), device"
+    ),
     "week": f"SELECT device, count(*) AS n {V} GROUP BY window(event_time, '7 days'), device",
-    "half a second": f"SELECT device, avg(speed_kmh) AS n {V} GROUP BY window(event_time, '500 milliseconds'), device",
-    "alias of the table": f"SELECT v.device, avg(v.speed_kmh) AS s {V} v GROUP BY window(v.event_time, '1 minute'), v.device",
-    "common table that filters": f"WITH fast AS (SELECT * {V} WHERE speed_kmh > 80) SELECT device, count(*) AS n FROM fast {W}, device",
+    "half a second": f"SELECT device, avg(speed_kmh) AS n {V} GROUP BY window(event_time, '500 "
+    "milliseconds'), "
+    "device",
+    "alias of the table": (
+        f"SELECT v.device, avg(v.speed_kmh) AS s {V} v GROUP BY window(v.event_time, '1 minute'), "
+        "v.device"
+    ),
+    "common table that filters": (
+        f"WITH fast AS (SELECT * {V} WHERE speed_kmh > 80) SELECT device, count(*) AS n FROM fast "
+        f"{W}, device"
+    ),
     "rounded keys": f"SELECT round(lat, 2) AS la, round(lon, 2) AS lo, count(*) AS n {V} {W}, la, lo",
     "key without a name": f"SELECT floor(speed_kmh / 10), count(*) AS n {V} {W}, floor(speed_kmh / 10)",
     "GROUP BY a number": f"SELECT device, count(*) AS n {V} {W}, 1",
@@ -56,7 +79,9 @@ READ = {
     "RLIKE": f"SELECT count(*) AS n {V} WHERE street RLIKE '^Main' {W}",
     "ILIKE": f"SELECT count(*) AS n {V} WHERE street ILIKE 'main%' {W}",
     "CAST": f"SELECT max(cast(ts_text AS double)) AS m {V} {W}",
-    "hour of the day": f"SELECT hour(event_time) AS h, count(*) AS n {V} GROUP BY window(event_time, '1 day'), h",
+    "hour of the day": (
+        f"SELECT hour(event_time) AS h, count(*) AS n {V} GROUP BY window(event_time, '1 day'), h"
+    ),
     "IS NOT NULL": f"SELECT count(*) AS n {V} WHERE charging AND error_code IS NOT NULL {W}",
     "= TRUE": f"SELECT count(*) AS n {V} WHERE charging = TRUE {W}",
     "IS TRUE": f"SELECT count(*) AS n {V} WHERE charging IS TRUE {W}",
@@ -73,25 +98,35 @@ READ = {
     "INTERVAL": f"SELECT count(*) AS n {V} GROUP BY window(event_time, INTERVAL 1 MINUTE)",
     "time at the bridge": f"SELECT count(*) AS n {V} GROUP BY window(received_at, '1 minute')",
     "name in double quotes": f"SELECT count(*) AS n {V} WHERE \"street\" = 'Main' {W}",
-    "session": f"SELECT device, count(*) AS n {V} GROUP BY session_window(event_time, '5 minutes'), device",
+    "session": (
+        f"SELECT device, count(*) AS n {V} GROUP BY session_window(event_time, '5 minutes'), device"
+    ),
     "no window": f"SELECT device, last(speed_kmh) AS s {V} GROUP BY device",
-    "join with a registry": f"SELECT d.version, avg(v.speed_kmh) AS s {V} v JOIN devices d ON v.device = d.device {W}, d.version",
-    "join of streams within a time": "SELECT o.sku, c.url FROM orders o JOIN clicks c ON o.order_id = c.order_id"
-    " AND c.event_time BETWEEN o.event_time AND o.event_time + INTERVAL 1 HOUR",
+    "join with a registry": (
+        f"SELECT d.version, avg(v.speed_kmh) AS s {V} v JOIN devices d ON v.device = d.device "
+        f"{W}, d.version"
+    ),
+    "join of streams within a time": (
+        "SELECT o.sku, c.url FROM orders o JOIN clicks c ON o.order_id = c.order_id AND "
+        "c.event_time BETWEEN o.event_time AND o.event_time + INTERVAL 1 HOUR"
+    ),
     "comment after the end": f"SELECT count(*) AS n {V} {W}; -- done",
 }
 
 REFUSED = {
     "TUMBLE as a table": (
-        f"SELECT device, count(*) AS n FROM TABLE(TUMBLE(TABLE vehicle_position, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) {W}",
+        "SELECT device, count(*) AS n FROM TABLE(TUMBLE(TABLE vehicle_position, "
+        f"DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) {W}",
         "GROUP BY window(event_time, '1 minute')",
     ),
     "360 windows a reading": (
-        f"SELECT device, avg(speed_kmh) AS n {V} GROUP BY window(event_time, '1 hour', '10 seconds'), device",
+        f"SELECT device, avg(speed_kmh) AS n {V} GROUP BY window(event_time, '1 hour', '10 "
+        "seconds'), device",
         "use a longer slide",
     ),
     "lag": (
-        f"SELECT device, speed_kmh - lag(speed_kmh) OVER (PARTITION BY device ORDER BY event_time) AS d {V} {W}, device",
+        "SELECT device, speed_kmh - lag(speed_kmh) OVER (PARTITION BY device ORDER BY "
+        f"event_time) AS d {V} {W}, device",
         "count_window(2, 1), device HAVING count(*) = 2",
     ),
     "row_number": (
@@ -99,27 +134,45 @@ REFUSED = {
         "(SELECT * FROM stream WHERE …)",
     ),
     "two levels": (
-        f"SELECT avg(s) AS m FROM (SELECT device, max(speed_kmh) AS s {V} {W}, device) GROUP BY window(window_end, '10 minutes')",
+        f"SELECT avg(s) AS m FROM (SELECT device, max(speed_kmh) AS s {V} {W}, device) GROUP BY "
+        "window(window_end, '10 minutes')",
         "register a query of its own for the rest",
     ),
     "UNION ALL": (
-        f"SELECT device, count(*) AS n {V} {W}, device UNION ALL SELECT device, count(*) {H} {W}, device",
+        f"SELECT device, count(*) AS n {V} {W}, device UNION ALL SELECT device, count(*) {H} {W}, "
+        "device",
         "register a query for each",
     ),
     "MATCH_RECOGNIZE": (
-        f"SELECT * {V} MATCH_RECOGNIZE (PARTITION BY device ORDER BY event_time MEASURES A.event_time AS t PATTERN (A) DEFINE A AS 1)",
+        f"SELECT * {V} MATCH_RECOGNIZE (PARTITION BY device ORDER BY event_time MEASURES "
+        "A.event_time AS t PATTERN (A) DEFINE A AS 1)",
         "GROUP BY pattern_window(",
     ),
-    "window_time with a reserved name": (f"SELECT window_time(window) AS t, count(*) AS n {V} {W}", "give it another with AS"),
+    "window_time with a reserved name": (
+        f"SELECT window_time(window) AS t, count(*) AS n {V} {W}",
+        "give it another with AS",
+    ),
     "collect_set": (f"SELECT collect_set(street) AS streets {V} {W}", "use approx_top_k(x, k)"),
     "time of computing": (
         f"SELECT count(*) AS n {V} GROUP BY window(current_timestamp(), '1 minute')",
         "use event_time, received_at or sent_at",
     ),
-    "wrong function": (f"SELECT avrage(speed_kmh) AS n {V} {W}", "line 2:8: SELECT n: function avrage() is not allowed: did you mean avg?"),
-    "wrong field": (f"SELECT avg(sped_kmh) AS n {V} {W}", "line 2:12: SELECT n: unknown field 'sped_kmh': did you mean 'speed_kmh'?"),
-    "missing comma": (f"SELECT device count(*) AS n {V} {W}, device", "line 2:20: SQL: Invalid expression / Unexpected token near '('"),
-    "open bracket": (f"SELECT device, avg(speed_kmh AS n {V} {W}, device", "line 2:30: SQL: Expecting ) near 'AS'"),
+    "wrong function": (
+        f"SELECT avrage(speed_kmh) AS n {V} {W}",
+        "line 2:8: SELECT n: function avrage() is not allowed: did you mean avg?",
+    ),
+    "wrong field": (
+        f"SELECT avg(sped_kmh) AS n {V} {W}",
+        "line 2:12: SELECT n: unknown field 'sped_kmh': did you mean 'speed_kmh'?",
+    ),
+    "missing comma": (
+        f"SELECT device count(*) AS n {V} {W}, device",
+        "line 2:20: SQL: Invalid expression / Unexpected token near '('",
+    ),
+    "open bracket": (
+        f"SELECT device, avg(speed_kmh AS n {V} {W}, device",
+        "line 2:30: SQL: Expecting ) near 'AS'",
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""What a device's readings before say of the next one, against NumPy, over restarts; and how queries write it."""
+"""What a device's readings before say of the next one, against NumPy, over restarts; and how
+queries write it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, data_file, is_result
 from tests.examples import examples
 
-STREAMS = {"s": Stream(name="s", fields={"v": FieldInfo(type=FieldType.NUMBER), "street": FieldInfo(type=FieldType.STRING)})}
+STREAMS = {
+    "s": Stream(
+        name="s",
+        fields={"v": FieldInfo(type=FieldType.NUMBER), "street": FieldInfo(type=FieldType.STRING)},
+    )
+}
 VALUE = st.one_of(st.none(), st.integers(-20, 20), st.floats(-100, 100))
 HOUR_MS = 3_600_000
 
@@ -57,7 +64,9 @@ def same(found: float | None, expected: float | None) -> bool:
 
 @given(st.lists(VALUE, max_size=30), st.integers(5, 9))
 @settings(max_examples=examples(100))
-def test_a_robust_zscore_is_that_of_the_values_before(values: list[float | None], size: int) -> None:
+def test_a_robust_zscore_is_that_of_the_values_before(
+    values: list[float | None], size: int
+) -> None:
     found = results(Past("robust_zscore", size), list(enumerate(values)))
     for i, value in enumerate(values):
         before = np.array([float(one) for one in values[:i] if one is not None][-size:])
@@ -66,7 +75,11 @@ def test_a_robust_zscore_is_that_of_the_values_before(values: list[float | None]
             middle = np.median(before)
             deviation = 1.4826 * np.median(np.abs(before - middle))
             with np.errstate(over="ignore"):  # then there is no number to tell
-                expected = (value - middle) / deviation if deviation else (0.0 if value == middle else None)
+                expected = (
+                    (value - middle) / deviation
+                    if deviation
+                    else (0.0 if value == middle else None)
+                )
         assert same(found[i], expected)
 
 
@@ -77,11 +90,17 @@ def test_a_trend_is_the_slope_of_the_last_readings(steps: list[tuple[int, float 
     readings = [(T0 + t, value) for t, (_, value) in zip(times, steps, strict=True)]
     found = results(Past("trend", 1_000), readings)
     for i, (t, value) in enumerate(readings):
-        near = [((at - T0) / 1000, one) for at, one in readings[: i + 1] if one is not None and at > t - 1_000]
+        near = [
+            ((at - T0) / 1000, one)
+            for at, one in readings[: i + 1]
+            if one is not None and at > t - 1_000
+        ]
         expected = None
         if value is not None and len(near) >= 3 and len({at for at, _ in near}) > 1:
             expected = float(np.polyfit(*np.array(near, dtype=float).T, 1)[0])
-        assert same(found[i], expected) or abs((found[i] or 0.0) - (expected or 0.0)) < 1e-4 * (1 + abs(expected or 0.0))
+        assert same(found[i], expected) or abs((found[i] or 0.0) - (expected or 0.0)) < 1e-4 * (
+            1 + abs(expected or 0.0)
+        )
 
 
 def test_a_trend_keeps_no_more_readings_than_its_bound() -> None:
@@ -92,23 +111,36 @@ def test_a_trend_keeps_no_more_readings_than_its_bound() -> None:
     assert slope == pytest.approx(2_000.0)
 
 
-@pytest.mark.skipif(not data_file("household_power").exists(), reason="the recorded sets are not here")
+@pytest.mark.skipif(
+    not data_file("household_power").exists(), reason="the recorded sets are not here"
+)
 @pytest.mark.parametrize("season", [24, 168])
 def test_a_seasonal_baseline_of_a_real_house_is_that_of_all_readings_before(season: int) -> None:
     (path,) = data_file("household_power").glob("*.txt.gz")
     with gzip.open(path, "rt", encoding="utf-8-sig") as lines:
-        rows = [row for row in itertools.islice(csv.DictReader(lines, delimiter=";"), 0, 14_000, 5) if row["Voltage"] != "?"]
-    times = [datetime.strptime(f"{row['Date']} {row['Time']}", "%d/%m/%Y %H:%M:%S").replace(tzinfo=UTC) for row in rows]
+        rows = [
+            row
+            for row in itertools.islice(csv.DictReader(lines, delimiter=";"), 0, 14_000, 5)
+            if row["Voltage"] != "?"
+        ]
+    times = [
+        datetime.strptime(f"{row['Date']} {row['Time']}", "%d/%m/%Y %H:%M:%S").replace(tzinfo=UTC)
+        for row in rows
+    ]
     power = np.array([float(row["Global_active_power"]) for row in rows])
     local = [at.astimezone(ZoneInfo("Europe/Paris")) for at in times]
     slots = np.array([at.hour + (0 if season == 24 else 24 * at.weekday()) for at in local])
-    readings = [(int(at.timestamp() * 1000), value) for at, value in zip(times, power.tolist(), strict=True)]
+    readings = [
+        (int(at.timestamp() * 1000), value) for at, value in zip(times, power.tolist(), strict=True)
+    ]
     baselines = results(Past("seasonal_baseline", season, "Europe/Paris"), readings)
     scores = results(Past("seasonal_zscore", season, "Europe/Paris"), readings)
     assert sum(one is not None for one in baselines) > 100
     for i, value in enumerate(power):
         before = power[:i][slots[:i] == slots[i]]
-        mean, deviation = (before.mean(), before.std(ddof=1)) if len(before) >= SEASON_MIN else (None, None)
+        mean, deviation = (
+            (before.mean(), before.std(ddof=1)) if len(before) >= SEASON_MIN else (None, None)
+        )
         assert same(baselines[i], mean)
         assert same(scores[i], (value - mean) / deviation if deviation else None)
 
@@ -119,7 +151,11 @@ def test_a_seasonal_baseline_of_a_real_house_is_that_of_all_readings_before(seas
 )
 def test_what_is_no_number_is_no_value(function: str, values: list[object]) -> None:
     past = Past(function, 24)
-    numbers = [(i, value) for i, value in enumerate(values) if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [
+        (i, value)
+        for i, value in enumerate(values)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
     everything = results(past, list(enumerate(values)))
     assert [everything[i] for i, _ in numbers] == results(past, numbers)
     assert past.step(None, 0, float("inf")) == past.step(None, 0, float("nan")) == (None, None)
@@ -127,14 +163,19 @@ def test_what_is_no_number_is_no_value(function: str, values: list[object]) -> N
 
 def test_a_season_forgets_what_it_was_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookback, "SEASON_WEIGHT_MAX", 20)
-    found = results(Past("seasonal_baseline", 24), [(T0, float(i % 2)) for i in range(40)] + [(T0, 10.0 + i % 2) for i in range(200)])
+    found = results(
+        Past("seasonal_baseline", 24),
+        [(T0, float(i % 2)) for i in range(40)] + [(T0, 10.0 + i % 2) for i in range(200)],
+    )
     assert found[40] == pytest.approx(0.5, abs=0.1)
     assert found[-1] == pytest.approx(10.5, abs=0.1)
     scores = results(Past("seasonal_zscore", 24), [(T0, float(i % 2)) for i in range(4_000)])
     assert abs(scores[-1] or 0) == pytest.approx(1.0, abs=0.1)
 
 
-def test_histories_are_bounded_and_the_longest_silent_device_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_histories_are_bounded_and_the_longest_silent_device_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(enriched, "DEVICES_MAX", 2)
     histories = Histories((query("SELECT trend(v, '1 minute') AS x FROM s").history[0],))
     for i, device in enumerate(("a", "b", "a", "c")):
@@ -152,21 +193,32 @@ def query(text: str) -> Query:
 
 
 class Lane:
-    """A lane without Spark and Kafka: what was told, and what stands on `ew.windows`, from which it may begin again."""
+    """A lane without Spark and Kafka: what was told, and what stands on `ew.windows`, from which it
+    may begin again.
+    """
 
     def __init__(self, text: str) -> None:
         registered = Registered(query(text), 7)
-        ((_, job),) = jobs_of([registered], {"s": {"v": FieldType.NUMBER, "street": FieldType.STRING}}).items()
+        ((_, job),) = jobs_of(
+            [registered], {"s": {"v": FieldType.NUMBER, "street": FieldType.STRING}}
+        ).items()
         assert isinstance(job, JoinJob)
         self.job, self.states, self.kept = job, restored([registered], {}), dict[str, bytes]()
         self.told: list[dict[str, Any]] = []
         self._offset = 0
 
-    def read(self, *readings: tuple[str, int, float | None], top: int | None = None) -> dict[str, int]:
-        """One batch: device, time and value of each reading. Returns which windows may lack readings now (emit.Batch)."""
+    def read(
+        self, *readings: tuple[str, int, float | None], top: int | None = None
+    ) -> dict[str, int]:
+        """One batch: device, time and value of each reading.
+
+        Returns which windows may lack readings now (emit.Batch).
+        """
         rows = []
         for device, t, value in readings:
-            reading = orjson.dumps({"device": device, "t": t, "received_at": t, "sent_at": t, "v": value}).decode()
+            reading = orjson.dumps(
+                {"device": device, "t": t, "received_at": t, "sent_at": t, "v": value}
+            ).decode()
             place = {"partition": 0, "offset": self._offset, "number": 0}
             rows.append({"query": self.job.queries[0].id, **place, "reading": reading})
             self._offset += 1
@@ -181,11 +233,15 @@ class Lane:
 
     def restart(self) -> None:
         """Go on from what was written down."""
-        self.states = restored(self.job.queries, {key: value for key, value in self.kept.items() if value})
+        self.states = restored(
+            self.job.queries, {key: value for key, value in self.kept.items() if value}
+        )
 
 
 @pytest.mark.parametrize("group", ["", "GROUP BY window(event_time, '1 minute')"])
-def test_a_device_that_begins_anew_because_there_are_too_many_is_said(monkeypatch: pytest.MonkeyPatch, group: str) -> None:
+def test_a_device_that_begins_anew_because_there_are_too_many_is_said(
+    monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
     monkeypatch.setattr(enriched, "DEVICES_MAX", 2)
     trend = "trend(v, '1 minute')"
     lane = Lane(f"SELECT {f'max({trend})' if group else trend} AS x FROM s {group}")
@@ -195,20 +251,31 @@ def test_a_device_that_begins_anew_because_there_are_too_many_is_said(monkeypatc
 
 
 def test_an_outlier_of_each_device_is_found_over_a_restart() -> None:
-    lane = Lane("SELECT v, round(robust_zscore(v, 10), 3) AS z FROM s WHERE v IS NOT NULL AND abs(robust_zscore(v, 10)) > 3.5")
+    lane = Lane(
+        "SELECT v, round(robust_zscore(v, 10), 3) AS z FROM s WHERE v IS NOT NULL AND "
+        "abs(robust_zscore(v, 10)) > 3.5"
+    )
     values = [1.0, 2.0, 1.5, 2.5, 1.0, 2.0]
-    lane.read(*[("a", T0 + i, v) for i, v in enumerate(values)], *[("b", T0 + i, 100 * v) for i, v in enumerate(values)])
+    lane.read(
+        *[("a", T0 + i, v) for i, v in enumerate(values)],
+        *[("b", T0 + i, 100 * v) for i, v in enumerate(values)],
+    )
     assert lane.told == []
     lane.restart()
     lane.read(("a", T0 + 10, 120.0), ("b", T0 + 10, 120.0))
     middle = np.median(values)
     z = (120.0 - middle) / (1.4826 * np.median(np.abs(np.array(values) - middle)))
-    assert [(row["device"], row["v"], row["z"]) for row in lane.told] == [("a", 120.0, pytest.approx(z, abs=1e-3))]
+    assert [(row["device"], row["v"], row["z"]) for row in lane.told] == [
+        ("a", 120.0, pytest.approx(z, abs=1e-3))
+    ]
 
 
 def test_a_trend_decides_where_a_threshold_begins_and_ends() -> None:
     slope = "trend(v, '10 seconds')"
-    lane = Lane(f"SELECT device, max(v) AS top, count(*) AS n FROM s GROUP BY threshold_window({slope} > 1.5, {slope} < 0), device")
+    lane = Lane(
+        f"SELECT device, max(v) AS top, count(*) AS n FROM s GROUP BY threshold_window({slope} > "
+        f"1.5, {slope} < 0), device"
+    )
     values = [0, 0, 0, 0, 2, 6, 12, 20, 26, 24, 12, 0]
     for i, v in enumerate(values):
         lane.read(("a", T0 + 2_000 * i, float(v)))
@@ -216,7 +283,11 @@ def test_a_trend_decides_where_a_threshold_begins_and_ends() -> None:
     slopes = []
     for i in range(len(values)):
         near = list(range(max(0, i - 4), i + 1))
-        slopes.append(np.polyfit([2.0 * k for k in near], [values[k] for k in near], 1)[0] if len(near) > 2 else 0.0)
+        slopes.append(
+            np.polyfit([2.0 * k for k in near], [values[k] for k in near], 1)[0]
+            if len(near) > 2
+            else 0.0
+        )
     begin = next(i for i, one in enumerate(slopes) if one > 1.5)
     end = next(i for i, one in enumerate(slopes) if i > begin and one < 0)
     last = lane.told[-1]
@@ -230,28 +301,55 @@ def test_a_trend_decides_where_a_threshold_begins_and_ends() -> None:
 
 def test_equal_calls_are_one_and_different_ones_are_bounded() -> None:
     found = query(
-        "SELECT max(seasonal_zscore(v, 'day')) AS z, min(seasonal_zscore(v, 'day')) AS y FROM s GROUP BY window(event_time, '1 hour')"
+        "SELECT max(seasonal_zscore(v, 'day')) AS z, min(seasonal_zscore(v, 'day')) AS y FROM s "
+        "GROUP BY window(event_time, '1 hour')"
     )
     assert found.history == (History(Past("seasonal_zscore", 24), found.history[0].expression),)
     assert found.fields == {"v"}
     with pytest.raises(QueryError, match="at most 8 different calls"):
-        query("SELECT " + ", ".join(f"robust_zscore(v, {n}) AS z{n}" for n in range(5, 15)) + " FROM s")
+        query(
+            "SELECT "
+            + ", ".join(f"robust_zscore(v, {n}) AS z{n}" for n in range(5, 15))
+            + " FROM s"
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("SELECT robust_zscore(v) AS z FROM s", "line 3:8: ROBUST_ZSCORE(v): expected robust_zscore(x, 60)"),
-        ("SELECT robust_zscore(v, 3) AS z FROM s", "how many values before it count, 5 to 500"),
-        ("SELECT robust_zscore(street, 30) AS z FROM s", "robust_zscore: expected a number, found a string"),
-        ("SELECT trend(v, '8 days') AS z FROM s", "expected trend(x, '10 minutes'): x and the time that counts, up to 7 days"),
-        ("SELECT trend(v, 'long') AS z FROM s", "trend 'long': expected a number and a unit"),
-        ("SELECT seasonal_zscore(v, 'year') AS z FROM s", "seasonal_zscore(x, 'day'): x, and 'day' or 'week'"),
-        ("SELECT robust_zscore(trend(v, '1 hour'), 30) AS z FROM s", "expected an expression over the reading's own fields"),
-        ("SELECT trend(avg(v), '1 hour') AS z FROM s GROUP BY window(event_time, '1 minute')", "it is of readings: use it in WHERE"),
-        ("SELECT median(trend(v, '1 hour')) AS z FROM s GROUP BY device", "trend: a query with it has all aggregates but quantiles"),
         (
-            "SELECT count(*) AS n FROM s WHERE trend(v, '1 hour') > 1 GROUP BY absence_window(event_time, '1 hour')",
+            "SELECT robust_zscore(v) AS z FROM s",
+            "line 3:8: ROBUST_ZSCORE(v): expected robust_zscore(x, 60)",
+        ),
+        ("SELECT robust_zscore(v, 3) AS z FROM s", "how many values before it count, 5 to 500"),
+        (
+            "SELECT robust_zscore(street, 30) AS z FROM s",
+            "robust_zscore: expected a number, found a string",
+        ),
+        (
+            "SELECT trend(v, '8 days') AS z FROM s",
+            "expected trend(x, '10 minutes'): x and the time that counts, up to 7 days",
+        ),
+        ("SELECT trend(v, 'long') AS z FROM s", "trend 'long': expected a number and a unit"),
+        (
+            "SELECT seasonal_zscore(v, 'year') AS z FROM s",
+            "seasonal_zscore(x, 'day'): x, and 'day' or 'week'",
+        ),
+        (
+            "SELECT robust_zscore(trend(v, '1 hour'), 30) AS z FROM s",
+            "expected an expression over the reading's own fields",
+        ),
+        (
+            "SELECT trend(avg(v), '1 hour') AS z FROM s GROUP BY window(event_time, '1 minute')",
+            "it is of readings: use it in WHERE",
+        ),
+        (
+            "SELECT median(trend(v, '1 hour')) AS z FROM s GROUP BY device",
+            "trend: a query with it has all aggregates but quantiles",
+        ),
+        (
+            "SELECT count(*) AS n FROM s WHERE trend(v, '1 hour') > 1 GROUP BY "
+            "absence_window(event_time, '1 hour')",
             "not with absence_window",
         ),
     ],

@@ -22,11 +22,17 @@ def tables(*registrations: Registration, **fields: FieldType) -> Tables:
     return Tables({one.name: one for one in registrations}, StreamTable(s=stream))
 
 
-def registration(name: str = "q", field: str = "x", stream: str = "s", *, at: int = 1, paused: bool = False) -> Registration:
-    return Registration(name=name, text=TEXT.format(name, field, stream), registered_at=at, paused=paused)
+def registration(
+    name: str = "q", field: str = "x", stream: str = "s", *, at: int = 1, paused: bool = False
+) -> Registration:
+    return Registration(
+        name=name, text=TEXT.format(name, field, stream), registered_at=at, paused=paused
+    )
 
 
-def state(found: Tables, failed: dict[str, str] | None = None, name: str = "q") -> tuple[QueryState, str]:
+def state(
+    found: Tables, failed: dict[str, str] | None = None, name: str = "q"
+) -> tuple[QueryState, str]:
     one = statuses(found, failed or {})[name]
     return one.state, one.detail
 
@@ -64,7 +70,9 @@ def test_a_registration_under_another_name_than_its_header_is_refused() -> None:
 def test_more_queries_than_a_stream_bears_are_refused_youngest_first() -> None:
     many = [registration(f"q{i}", at=i) for i in range(registry.QUERIES_PER_STREAM_MAX + 1)]
     found = statuses(tables(*many, x=FieldType.NUMBER), {})
-    assert [name for name, one in found.items() if one.state is QueryState.REFUSED] == [many[-1].name]
+    assert [name for name, one in found.items() if one.state is QueryState.REFUSED] == [
+        many[-1].name
+    ]
 
 
 def test_a_removed_query_is_gone_and_a_removed_stream_makes_its_queries_wait() -> None:
@@ -75,7 +83,9 @@ def test_a_removed_query_is_gone_and_a_removed_stream_makes_its_queries_wait() -
     assert statuses(found, {}) == {}
 
 
-def test_a_file_is_read_again_only_when_it_or_the_streams_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_again_only_when_it_or_the_streams_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     read: list[str] = []
 
     def parsed(text: str, streams: Mapping[str, Stream]) -> Query:
@@ -85,8 +95,13 @@ def test_a_file_is_read_again_only_when_it_or_the_streams_changed(monkeypatch: p
     monkeypatch.setattr(registry, "parse", parsed)
     one, other = registration("one"), registration("other", field="y")
     found = tables(one, other, x=FieldType.NUMBER)
-    assert [state(found, name=name)[0] for name in ("one", "other")] == [QueryState.RUNNING, QueryState.REFUSED]
-    found.on_stream("third", Stream(name="third", kind=NameKind.QUERY, claim="c").model_dump_json().encode())
+    assert [state(found, name=name)[0] for name in ("one", "other")] == [
+        QueryState.RUNNING,
+        QueryState.REFUSED,
+    ]
+    found.on_stream(
+        "third", Stream(name="third", kind=NameKind.QUERY, claim="c").model_dump_json().encode()
+    )
     found.on_query("third", registration("third").model_dump_json().encode())
     assert state(found, name="third")[0] is QueryState.RUNNING
     assert read == [one.text, other.text, registration("third").text]

@@ -23,13 +23,23 @@ def ms(text: str) -> int:
     [
         (Window(size_ms=60_000, slide_ms=60_000), (T, T + 60_000), T),
         (Window(size_ms=60_000, slide_ms=10_000), (T, T + 60_000), T),
-        (Window(size_ms=60_000, slide_ms=60_000, offset_ms=17_000), (T - 43_000, T + 17_000), T - 43_000),
+        (
+            Window(size_ms=60_000, slide_ms=60_000, offset_ms=17_000),
+            (T - 43_000, T + 17_000),
+            T - 43_000,
+        ),
         (Window(size_ms=25, slide_ms=10, offset_ms=3), (T - 7, T + 18), T - 2),
-        (Window(size_ms=25 * HOUR, slide_ms=25 * HOUR, unit="day", zone="UTC"), (ms("2026-09-21"), ms("2026-09-22")), ms("2026-09-21")),
+        (
+            Window(size_ms=25 * HOUR, slide_ms=25 * HOUR, unit="day", zone="UTC"),
+            (ms("2026-09-21"), ms("2026-09-22")),
+            ms("2026-09-21"),
+        ),
         (Window(size_ms=1, slide_ms=1), (T, T + 1), T),
     ],
 )
-def test_a_window_says_where_it_is_and_what_is_over(window: Window, latest: tuple[int, int], over: int) -> None:
+def test_a_window_says_where_it_is_and_what_is_over(
+    window: Window, latest: tuple[int, int], over: int
+) -> None:
     assert window.latest(T) == latest
     assert window.over(T) == over
     assert window.over(over) == over
@@ -59,10 +69,22 @@ def test_windows_are_final_when_event_time_is_past_their_end_and_lateness() -> N
     header = "-- name: q\n-- zone: Europe/Berlin\n-- lateness: 1 hour\n-- reopen: 1 hour\n"
     query = parse(f"{header}SELECT count(*) AS n FROM s GROUP BY date_trunc('day', event_time)")
     end = ms("2026-09-21 22:00")
-    assert (watermark(query, end + HOUR - 1), watermark(query, end + HOUR)) == (end - 24 * HOUR, end)
-    assert (closed(query, end + 2 * HOUR - 1), closed(query, end + 2 * HOUR)) == (end - 24 * HOUR, end)
+    assert (watermark(query, end + HOUR - 1), watermark(query, end + HOUR)) == (
+        end - 24 * HOUR,
+        end,
+    )
+    assert (closed(query, end + 2 * HOUR - 1), closed(query, end + 2 * HOUR)) == (
+        end - 24 * HOUR,
+        end,
+    )
 
 
 def test_an_hour_in_a_zone_begins_with_that_zones_hour() -> None:
-    query = parse("-- name: q\n-- zone: Asia/Kolkata\nSELECT count(*) AS n FROM s GROUP BY date_trunc('hour', event_time)")
-    assert query.window.latest(ms("2026-09-21 10:00")) == (ms("2026-09-21 09:30"), ms("2026-09-21 10:30"))
+    query = parse(
+        "-- name: q\n-- zone: Asia/Kolkata\nSELECT count(*) AS n FROM s GROUP BY "
+        "date_trunc('hour', event_time)"
+    )
+    assert query.window.latest(ms("2026-09-21 10:00")) == (
+        ms("2026-09-21 09:30"),
+        ms("2026-09-21 10:30"),
+    )

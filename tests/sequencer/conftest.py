@@ -1,4 +1,7 @@
-"""A broker for each test and a Kafka for all files: these tests kill them. A sequencer that starts finds what the tests before left."""
+"""A broker for each test and a Kafka for all files: these tests kill them.
+
+A sequencer that starts finds what the tests before left.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ import pytest
 from tests.bridge.running import World, world
 from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
 
-NO_TRANSACTION_TIMES_OUT = f"transaction.abort.timed.out.transaction.cleanup.interval.ms={3_600_000}"
-"""Kafka looks for transactions that timed out once an hour: what a dead sequencer left open is ended by its successor or by nobody."""
+NO_TRANSACTION_TIMES_OUT = (
+    f"transaction.abort.timed.out.transaction.cleanup.interval.ms={3_600_000}"
+)
+"""Kafka looks for transactions that timed out once an hour: what a dead sequencer left open is
+ended by its successor or by nobody."""
 
 
 @pytest.fixture(scope="package")

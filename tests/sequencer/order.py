@@ -1,7 +1,8 @@
-"""A sequencer of one partition without Kafka: it accepts records, keeps what the real one commits, and can die at any point.
+"""A sequencer of one partition without Kafka: it accepts records, keeps what the real one commits,
+and can die at any point.
 
-`Order` is what a vector or a property needs of an implementation: `accept`, `time`, `restart`. Another implementation is tested by
-writing this class anew for it.
+`Order` is what a vector or a property needs of an implementation: `accept`, `time`, `restart`.
+Another implementation is tested by writing this class anew for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ START_MS = 1_790_000_000_000
 
 
 class Order:
-    """One partition of `ew.up`. Every call is a transaction of its own; `restart` is a kill -9 between two of them."""
+    """One partition of `ew.up`.
+
+    Every call is a transaction of its own; `restart` is a kill -9 between two of them.
+    """
 
     def __init__(self, **bounds: Any) -> None:
         self.bounds = Bounds(**bounds)
@@ -43,10 +47,14 @@ class Order:
     def time(self, to_s: float) -> list[dict[str, Any]]:
         """Let the clock advance to `to_s` seconds after the start."""
         self.now_s = to_s
-        return self._commit(self.partition.step([], len(self.log), now_s=self.now_s, now_ms=self.now_ms))
+        return self._commit(
+            self.partition.step([], len(self.log), now_s=self.now_s, now_ms=self.now_ms)
+        )
 
     def restart(self) -> list[dict[str, Any]]:
-        """Forget everything in memory; what is kept in rows is read again, then `ew.up` from the position on."""
+        """Forget everything in memory; what is kept in rows is read again, then `ew.up` from the
+        position on.
+        """
         self.partition = Partition.restore(0, self.bounds, position=self.position, blocks=self.rows)
         assert self.partition.start_at(0, len(self.log), now_s=self.now_s) == 0
         for offset in range(self.partition.position.read_from, self.partition.next_offset):
@@ -57,7 +65,9 @@ class Order:
         return out
 
     def _read(self, offset: int) -> list[dict[str, Any]]:
-        step = self.partition.step([arrival(offset, self.log[offset])], offset + 1, now_s=self.now_s, now_ms=self.now_ms)
+        step = self.partition.step(
+            [arrival(offset, self.log[offset])], offset + 1, now_s=self.now_s, now_ms=self.now_ms
+        )
         return self._commit(step)
 
     def _commit(self, step: Step | None) -> list[dict[str, Any]]:
@@ -84,7 +94,14 @@ def arrival(offset: int, record: Mapping[str, Any]) -> Arrival:
         readings,
         record.get("content", 0),
     )
-    return Arrival(offset, record.get("device", "a"), placement, record.get("bytes", 100), record["received_at"], record.get("sent_at"))
+    return Arrival(
+        offset,
+        record.get("device", "a"),
+        placement,
+        record.get("bytes", 100),
+        record["received_at"],
+        record.get("sent_at"),
+    )
 
 
 def shown(output: Output) -> dict[str, Any]:
@@ -99,4 +116,8 @@ def shown(output: Output) -> dict[str, Any]:
             "seq": output.seq,
             "lost": output.lost,
         }
-    return {"pass": output.offset} | ({"late": True} if output.late else {}) | ({"shift": output.shift} if output.shift else {})
+    return (
+        {"pass": output.offset}
+        | ({"late": True} if output.late else {})
+        | ({"shift": output.shift} if output.shift else {})
+    )

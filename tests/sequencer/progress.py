@@ -14,9 +14,16 @@ class Progress:
     """Follows the positions of all 64 partitions; the topics exist."""
 
     def __init__(self, config: KafkaConfig) -> None:
-        self._rows = clients.consumer(config, "test-progress", **{"fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS})
+        self._rows = clients.consumer(
+            config, "test-progress", **{"fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS}
+        )
         self._ends = clients.consumer(config, "test-progress-ends")
-        self._rows.assign([TopicPartition(topics.SEQUENCE, shard, OFFSET_BEGINNING) for shard in range(topics.SHARDS)])
+        self._rows.assign(
+            [
+                TopicPartition(topics.SEQUENCE, shard, OFFSET_BEGINNING)
+                for shard in range(topics.SHARDS)
+            ]
+        )
         self.positions: dict[int, int] = dict.fromkeys(range(topics.UP_PARTITIONS), 0)
         self.moved_ms: dict[int, list[int]] = {partition: [] for partition in self.positions}
         """When a partition went on, by the sequencers' clock, ms since 1970 UTC."""
@@ -45,7 +52,10 @@ class Progress:
 
     def ends(self) -> dict[int, int]:
         """Offset after the last record of each partition of `ew.up`."""
-        return {partition: offsets.watermarks(self._ends, topics.UP, partition)[1] for partition in self.positions}
+        return {
+            partition: offsets.watermarks(self._ends, topics.UP, partition)[1]
+            for partition in self.positions
+        }
 
     def waiting(self) -> int:
         """Records of `ew.up` that are not passed on yet."""

@@ -1,4 +1,6 @@
-"""Each frame once and in order, whatever two bridges did to them on the way, and whenever the process dies."""
+"""Each frame once and in order, whatever two bridges did to them on the way, and whenever the
+process dies.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ from tests.sequencer.order import START_MS, Order
 READINGS = 10
 
 
-def frame(number: int, *, offset: int, device: str = "a", epoch: int = 1, size: int = 100) -> Arrival:
-    placement = Placement(Discipline.ORDERED, "s", epoch, number, number, (number - 1) * READINGS + 1, READINGS)
+def frame(
+    number: int, *, offset: int, device: str = "a", epoch: int = 1, size: int = 100
+) -> Arrival:
+    placement = Placement(
+        Discipline.ORDERED, "s", epoch, number, number, (number - 1) * READINGS + 1, READINGS
+    )
     return Arrival(offset, device, placement, size, START_MS)
 
 
@@ -37,7 +43,9 @@ def journeys(draw: st.DrawFn) -> list[int]:
 
 
 @given(journeys(), st.lists(st.integers(0, 60), max_size=4))
-def test_any_interleaving_of_repeats_disorder_and_restarts_comes_out_once_and_in_order(numbers: list[int], deaths: list[int]) -> None:
+def test_any_interleaving_of_repeats_disorder_and_restarts_comes_out_once_and_in_order(
+    numbers: list[int], deaths: list[int]
+) -> None:
     order = Order()
     out = []
     for i, number in enumerate(numbers):
@@ -49,10 +57,17 @@ def test_any_interleaving_of_repeats_disorder_and_restarts_comes_out_once_and_in
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0, 1, 200, 400]), st.integers(-40_000, 40_000)), max_size=40),
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.sampled_from([0, 1, 200, 400]), st.integers(-40_000, 40_000)
+        ),
+        max_size=40,
+    ),
     st.sets(st.integers(0, 39)),
 )
-def test_what_is_known_of_the_clocks_survives_any_kill(records: list[tuple[str, int, int]], deaths: set[int]) -> None:
+def test_what_is_known_of_the_clocks_survives_any_kill(
+    records: list[tuple[str, int, int]], deaths: set[int]
+) -> None:
     """The same records, in one life and in many: the same shifts."""
     one, many = Order(), Order()
     for i, (device, after_s, apart_ms) in enumerate(records):
@@ -62,12 +77,25 @@ def test_what_is_known_of_the_clocks_survives_any_kill(records: list[tuple[str, 
                 assert order.restart() == []
             order.time(order.now_s + after_s)
             sent_at = order.now_ms - apart_ms
-            out.append(order.accept({"discipline": "free", "epoch": 0, "device": device, "readings": 1, "seq": 0, "sent_at": sent_at}))
+            out.append(
+                order.accept(
+                    {
+                        "discipline": "free",
+                        "epoch": 0,
+                        "device": device,
+                        "readings": 1,
+                        "seq": 0,
+                        "sent_at": sent_at,
+                    }
+                )
+            )
         assert out[0] == out[1]
 
 
 class AnyLife(RuleBasedStateMachine):
-    """Records of two devices, two epochs and all disciplines, gap frames, time and kills, in any order; a naive oracle judges the end."""
+    """Records of two devices, two epochs and all disciplines, gap frames, time and kills, in any
+    order; a naive oracle judges the end.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +108,9 @@ class AnyLife(RuleBasedStateMachine):
 
     @rule(number=st.integers(2, 40))
     def numbered(self, number: int) -> None:
-        self.out += self.order.accept({"discipline": "numbered", "epoch": 0, "frame": number, "seq": number, "readings": 1})
+        self.out += self.order.accept(
+            {"discipline": "numbered", "epoch": 0, "frame": number, "seq": number, "readings": 1}
+        )
 
     @rule()
     def free(self) -> None:
@@ -104,32 +134,46 @@ class AnyLife(RuleBasedStateMachine):
         for one in self.out:
             if "pass" in one:
                 record = log[one["pass"]]
-                line = (record.get("discipline", "ordered"), record.get("device", "a"), record["epoch"])
+                line = (
+                    record.get("discipline", "ordered"),
+                    record.get("device", "a"),
+                    record["epoch"],
+                )
                 passed[line].append((record.get("frame", one["pass"]), bool(one.get("late"))))
             else:
                 assert one["statement"] in ("open", "unknown_before")
                 assert one["lost"] == 0, "nothing was lost"
-                stated["ordered", one["device"], one["epoch"]] |= set(range(one["first"], one["last"] + 1))
+                stated["ordered", one["device"], one["epoch"]] |= set(
+                    range(one["first"], one["last"] + 1)
+                )
         sent: dict[Any, list[int]] = defaultdict(list)
         for offset, record in enumerate(log):
             line = (record.get("discipline", "ordered"), record.get("device", "a"), record["epoch"])
             sent[line].append(record.get("frame", offset))
         for line, numbers in sent.items():
             came = passed[line]
-            assert sorted(number for number, _ in came) == sorted(set(numbers)), f"{line}: each once"
+            assert sorted(number for number, _ in came) == sorted(set(numbers)), (
+                f"{line}: each once"
+            )
             if line[0] == "ordered":
                 in_turn = [number for number, late in came if not late]
                 assert in_turn == sorted(in_turn), f"{line}: in order"
-                assert set(range(1, max(numbers) + 1)) - set(in_turn) == stated[line], f"{line}: every hole is stated, and nothing else"
+                assert set(range(1, max(numbers) + 1)) - set(in_turn) == stated[line], (
+                    f"{line}: every hole is stated, and nothing else"
+                )
                 assert {number for number, late in came if late} <= stated[line]
 
 
-AnyLife.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
+AnyLife.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)
 TestAnyLife = AnyLife.TestCase
 
 
 def test_a_device_that_invents_epochs_harms_only_itself() -> None:
-    """20,000 invented epochs: four states, and the neighbour's next frame passes at once, its repeat does not."""
+    """20,000 invented epochs: four states, and the neighbour's next frame passes at once, its
+    repeat does not.
+    """
     order = FrameOrder(Bounds())
     for number in range(1, 51):
         order.accept(frame(number, offset=number, device="meter"), now_s=0)
@@ -142,7 +186,9 @@ def test_a_device_that_invents_epochs_harms_only_itself() -> None:
 
 
 def test_late_frames_that_split_a_hole_cost_the_same_however_many_came() -> None:
-    """A hole of ten million frames of which every second one comes: the ranges stay bounded, each frame passes, each loss is counted."""
+    """A hole of ten million frames of which every second one comes: the ranges stay bounded, each
+    frame passes, each loss is counted.
+    """
     order = FrameOrder(Bounds())
     order.accept(frame(1, offset=0), now_s=0)
     order.accept(frame(10_000_000, offset=1), now_s=0)
@@ -172,9 +218,14 @@ def test_at_the_bound_of_states_old_epochs_go_first_and_then_the_quietest_lines(
         send(i, f"d{i}", 1)
     send(100, "d99", 2)
     send(101, "new", 1)
-    known = {device: order.accept(frame(1, offset=1000, device=device), now_s=0) == [] for device in ("quiet", "d5", "d99", "new")}
+    known = {
+        device: order.accept(frame(1, offset=1000, device=device), now_s=0) == []
+        for device in ("quiet", "d5", "d99", "new")
+    }
     assert known == {"quiet": False, "d5": False, "d99": False, "new": True}
-    assert order.accept(frame(1, offset=1001, device="d99", epoch=2), now_s=0) == [], "the newest epoch of a busy line stays"
+    assert order.accept(frame(1, offset=1001, device="d99", epoch=2), now_s=0) == [], (
+        "the newest epoch of a busy line stays"
+    )
 
 
 def test_old_epochs_are_forgotten_after_a_time_and_the_highest_never() -> None:
@@ -189,7 +240,9 @@ def test_old_epochs_are_forgotten_after_a_time_and_the_highest_never() -> None:
 
 
 def test_a_state_takes_at_most_a_hundred_bytes() -> None:
-    """Everything that the process allocates for states of as many devices, at any load of the table."""
+    """Everything that the process allocates for states of as many devices, at any load of the
+    table.
+    """
     states = 8_000
     order = FrameOrder(Bounds())
     line_digest.cache_clear()

@@ -1,4 +1,6 @@
-"""A lone record goes at once; where another comes soon two share a turn; many wait a short time for each other."""
+"""A lone record goes at once; where another comes soon two share a turn; many wait a short time for
+each other.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,12 @@ COMMIT_S = 0.008
 """What a turn takes after it has gathered."""
 
 
-def turns(per_s: float, gathering: Gathering | None = None, *, start_s: float = 100.0) -> list[list[float]]:
-    """Seconds that the records of each turn waited for it to gather, when they come evenly spread; the first second is for learning."""
+def turns(
+    per_s: float, gathering: Gathering | None = None, *, start_s: float = 100.0
+) -> list[list[float]]:
+    """Seconds that the records of each turn waited for it to gather, when they come evenly spread;
+    the first second is for learning.
+    """
     gathering = gathering or Gathering()
     come = [start_s + i / per_s for i in range(int(per_s * (SECONDS + 1)))]
     found: list[list[float]] = []

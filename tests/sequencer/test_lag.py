@@ -1,4 +1,6 @@
-"""How far a sequencer is behind: its gauges and /readyz say so while records wait, and that it has caught up when none do."""
+"""How far a sequencer is behind: its gauges and /readyz say so while records wait, and that it has
+caught up when none do.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,20 @@ def test_a_clock_that_went_back_gives_no_negative_lag() -> None:
 def ready(here: World, name: str) -> int:
     """Status of /readyz."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{here.ports[name]}/readyz", timeout=PATIENCE_S) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{here.ports[name]}/readyz", timeout=PATIENCE_S
+        ) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
 
 
-async def test_a_backlog_shows_in_the_gauges_and_in_readyz_until_it_is_worked_off(here: World) -> None:
-    """Old records wait and few are committed at once: not ready, so many records and seconds behind. Then ready, and nothing waits."""
+async def test_a_backlog_shows_in_the_gauges_and_in_readyz_until_it_is_worked_off(
+    here: World,
+) -> None:
+    """Old records wait and few are committed at once: not ready, so many records and seconds
+    behind. Then ready, and nothing waits.
+    """
     up = Up(here, "behind", "behind")
     up.put(*range(1, FRAMES + 1))
     since_s = time.monotonic()

@@ -1,4 +1,6 @@
-"""A device is reported at most every five seconds, with the smallest skew since the last report, and a large fleet less often."""
+"""A device is reported at most every five seconds, with the smallest skew since the last report,
+and a large fleet less often.
+"""
 
 from edgewake.cloud.sequencer.seen import DEVICES_MAX, REPORT_S, REPORTS_MAX, Seen
 from edgewake.protocol.device import DeviceSeen
@@ -7,11 +9,15 @@ from edgewake.protocol.device import DeviceSeen
 def test_a_first_record_is_reported_at_once_and_the_next_ones_later() -> None:
     seen = Seen()
     seen.note("a", "s", received_at=1000, sent_at=900)
-    assert seen.due(0.0) == [DeviceSeen(device="a", last_seen=1000, skew_ms=100, streams={"s": 1}, records=1)]
+    assert seen.due(0.0) == [
+        DeviceSeen(device="a", last_seen=1000, skew_ms=100, streams={"s": 1}, records=1)
+    ]
     seen.note("a", "r", received_at=2000, sent_at=1950)
     seen.note("a", "s", received_at=2100, sent_at=2080)
     assert seen.due(REPORT_S - 0.1) == []
-    assert seen.due(REPORT_S) == [DeviceSeen(device="a", last_seen=2100, skew_ms=20, streams={"r": 1, "s": 1}, records=2)]
+    assert seen.due(REPORT_S) == [
+        DeviceSeen(device="a", last_seen=2100, skew_ms=20, streams={"r": 1, "s": 1}, records=2)
+    ]
 
 
 def test_a_device_that_is_quiet_is_not_reported_again() -> None:

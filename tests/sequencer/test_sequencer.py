@@ -1,4 +1,6 @@
-"""The sequencer on a real Kafka: whatever dies in the middle, each frame passes once and in order, and each loss is said."""
+"""The sequencer on a real Kafka: whatever dies in the middle, each frame passes once and in order,
+and each loss is said.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ import json
 import time
 from collections.abc import Iterator
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.protocol import frame as frames
@@ -15,13 +24,22 @@ from edgewake.protocol import record, topics
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.frame import Gap
-from edgewake.protocol.record import LATE_HEADER, ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement
+from edgewake.protocol.record import (
+    LATE_HEADER,
+    ORIGIN_HEADER,
+    PLACEMENT_HEADER,
+    Discipline,
+    Mode,
+    Placement,
+)
 from tests.bridge.running import World, frame, numbers, read, read_some, sequenced, start
 from tests.services import Kafka, Process, part, wait_until
 
 
 def now_ms() -> int:
-    """Records are of this moment: Kafka would delete an old one at once, and its clock would be believed rather than the record's."""
+    """Records are of this moment: Kafka would delete an old one at once, and its clock would be
+    believed rather than the record's.
+    """
     return time.time_ns() // 1_000_000
 
 
@@ -54,9 +72,16 @@ class Up:
         self._producer.flush()
 
     def _put_frame(self, number: int, sent_at: int | None) -> None:
-        placement = Placement(Discipline.ORDERED, self.stream, 1, number, number, (number - 1) * 2 + 1, 2)
+        placement = Placement(
+            Discipline.ORDERED, self.stream, 1, number, number, (number - 1) * 2 + 1, 2
+        )
         value = record.encode(
-            device=self.device, stream=self.stream, mode=Mode.ACK, sent_at=sent_at, received_at=now_ms(), frame_bytes=frame(number)
+            device=self.device,
+            stream=self.stream,
+            mode=Mode.ACK,
+            sent_at=sent_at,
+            received_at=now_ms(),
+            frame_bytes=frame(number),
         )
         self._put(value, [(PLACEMENT_HEADER, placement.encode())])
 
@@ -73,7 +98,13 @@ class Up:
         while True:
             try:
                 self._producer.produce(
-                    topics.UP, value, self.device, self.partition, headers=headers, timestamp=now_ms(), on_delivery=self._stored
+                    topics.UP,
+                    value,
+                    self.device,
+                    self.partition,
+                    headers=headers,
+                    timestamp=now_ms(),
+                    on_delivery=self._stored,
                 )
             except BufferError:
                 self._producer.poll(0.1)
@@ -82,12 +113,19 @@ class Up:
 
 
 class Ends:
-    """Where a stream ends, transactions in progress included; quick to ask, so that a fault falls into what was just seen."""
+    """Where a stream ends, transactions in progress included; quick to ask, so that a fault falls
+    into what was just seen.
+    """
 
     def __init__(self, here: World, stream: str) -> None:
-        self._reader = clients.consumer(here.config, "test-end", **{"isolation.level": "read_uncommitted"})
+        self._reader = clients.consumer(
+            here.config, "test-end", **{"isolation.level": "read_uncommitted"}
+        )
         self._stable = clients.consumer(here.config, "test-stable-end")
-        self._places = [TopicPartition(topics.stream_topic(stream), partition) for partition in range(here.config.partitions)]
+        self._places = [
+            TopicPartition(topics.stream_topic(stream), partition)
+            for partition in range(here.config.partitions)
+        ]
         self._seen = 0
 
     def sum(self) -> int:
@@ -109,7 +147,9 @@ class Ends:
             return 0
 
     def wait_for_more(self) -> None:
-        """Return as soon as there is more than when it last did; at first, as soon as there is anything."""
+        """Return as soon as there is more than when it last did; at first, as soon as there is
+        anything.
+        """
         wait_until(lambda: self.sum() > self._seen, "it goes on")
         self._seen = self.sum()
 
@@ -134,17 +174,26 @@ async def test_repeats_and_disorder_come_out_once_and_in_order(here: World) -> N
     assert await sequenced(here, "order", "order-1", 6) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_record_keeps_its_bytes_key_time_and_partition_and_says_where_it_came_from(here: World) -> None:
+async def test_a_record_keeps_its_bytes_key_time_and_partition_and_says_where_it_came_from(
+    here: World,
+) -> None:
     Up(here, "keep-1", "keep").put(1)
     here.sequencer()
     await sequenced(here, "keep", "keep-1", 1)
-    (before,), (after,) = read(here.config, topics.UP, device="keep-1"), read(here.config, "ew.s.keep", device="keep-1")
+    (before,), (after,) = (
+        read(here.config, topics.UP, device="keep-1"),
+        read(here.config, "ew.s.keep", device="keep-1"),
+    )
     assert (after.value(), after.timestamp()[1]) == (before.value(), before.timestamp()[1])
     assert after.partition() == before.partition() % here.config.partitions
-    assert dict(after.headers()) == {ORIGIN_HEADER: b"%d:%d" % (before.partition(), before.offset())}
+    assert dict(after.headers()) == {
+        ORIGIN_HEADER: b"%d:%d" % (before.partition(), before.offset())
+    }
 
 
-async def test_a_frame_that_does_not_come_leaves_an_open_hole_and_passes_marked_when_it_comes(here: World) -> None:
+async def test_a_frame_that_does_not_come_leaves_an_open_hole_and_passes_marked_when_it_comes(
+    here: World,
+) -> None:
     up = Up(here, "gap-1", "gap")
     up.put(1, 4)
     here.sequencer(hold_s=0.5)
@@ -159,20 +208,29 @@ async def test_a_frame_that_does_not_come_leaves_an_open_hole_and_passes_marked_
 
 
 async def test_held_frames_survive_a_kill(here: World) -> None:
-    """The committed offset stays at the oldest held frame, so it is read again; what had passed does not pass again."""
+    """The committed offset stays at the oldest held frame, so it is read again; what had passed
+    does not pass again.
+    """
     up = Up(here, "held-1", "held")
     up.put(1, 2, 5, 4)
     process = here.sequencer()
     await sequenced(here, "held", "held-1", 2)
-    wait_until(lambda: here.metric("sequencer-1", "edgewake_sequencer_held_frames") == 2, "two frames are held")
+    wait_until(
+        lambda: here.metric("sequencer-1", "edgewake_sequencer_held_frames") == 2,
+        "two frames are held",
+    )
     process.kill()
     start(process)
     up.put(3, 6)
     assert await sequenced(here, "held", "held-1", 6) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing(here: World) -> None:
-    """Control: some kill left an open transaction, and a reader of uncommitted records does see repeats."""
+async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing(
+    here: World,
+) -> None:
+    """Control: some kill left an open transaction, and a reader of uncommitted records does see
+    repeats.
+    """
     count, more, stream = 30_000, 15_000, "txn"  # many transactions more than kills, and long ones
     up = Up(here, "txn-1", stream)
     up.put(*range(1, count + 1))
@@ -182,7 +240,9 @@ async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing
         while torn < 2:
             assert kills < 12, "no kill fell into a transaction: the test shows nothing"
             assert count < 1_000_000, "no transaction was seen open: the test shows nothing"
-            if end.stable_sum() > count - more:  # a slow machine looks too seldom: then it needs more transactions to look at
+            if (
+                end.stable_sum() > count - more
+            ):  # a slow machine looks too seldom: then it needs more transactions to look at
                 up.put(*range(count + 1, count + more + 1))
                 count += more
             end.wait_for_more()
@@ -195,11 +255,15 @@ async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing
             torn += end.is_open()  # its last request may have ended it
             start(process)
     assert await sequenced(here, stream, "txn-1", count) == list(range(1, count + 1))
-    uncommitted = numbers(read(here.config, topics.stream_topic(stream), committed=False, device="txn-1"))
+    uncommitted = numbers(
+        read(here.config, topics.stream_topic(stream), committed=False, device="txn-1")
+    )
     assert len(uncommitted) > count
 
 
-async def test_a_restart_under_the_same_name_ends_the_dead_ones_transaction_at_once(here: World) -> None:
+async def test_a_restart_under_the_same_name_ends_the_dead_ones_transaction_at_once(
+    here: World,
+) -> None:
     """Readers need not wait for the transaction's time-out: here none times out."""
     up = Up(here, "fast-1", "fast")
     process = here.sequencer()
@@ -211,9 +275,16 @@ async def test_a_restart_under_the_same_name_ends_the_dead_ones_transaction_at_o
     assert await sequenced(here, "fast", "fast-1", 20_000) == list(range(1, 20_001))
 
 
-async def test_two_sequencers_share_the_partitions_and_one_takes_over_from_the_other(here: World) -> None:
+async def test_two_sequencers_share_the_partitions_and_one_takes_over_from_the_other(
+    here: World,
+) -> None:
     first, _ = here.sequencer("seq-a"), here.sequencer("seq-b")
-    wait_until(lambda: all(here.metric(name, "edgewake_sequencer_shards") == 8 for name in ("seq-a", "seq-b")), "each serves half")
+    wait_until(
+        lambda: all(
+            here.metric(name, "edgewake_sequencer_shards") == 8 for name in ("seq-a", "seq-b")
+        ),
+        "each serves half",
+    )
     ups = [Up(here, f"two-{i}", "two") for i in range(8)]
     for up in ups:
         up.put(1, 2, 3)
@@ -229,7 +300,9 @@ async def test_two_sequencers_share_the_partitions_and_one_takes_over_from_the_o
 async def test_a_second_process_of_the_same_name_ends_the_first(here: World) -> None:
     first = here.sequencer("twin")
     second = part("sequencer", here.folder / "twin.toml", here.folder / "twin-2.log")
-    (here.folder / "twin.toml").write_text(f'name = "twin"\n[kafka]\nbootstrap = "{here.node.bootstrap}"\n')
+    (here.folder / "twin.toml").write_text(
+        f'name = "twin"\n[kafka]\nbootstrap = "{here.node.bootstrap}"\n'
+    )
     here.parts.append(second)
     start(second)
     up = Up(here, "twin-1", "twin")
@@ -241,7 +314,9 @@ async def test_a_second_process_of_the_same_name_ends_the_first(here: World) -> 
     assert second.is_running()
 
 
-async def test_kafka_killed_and_restarted_the_sequencer_goes_on(here: World, own_kafka: Kafka) -> None:
+async def test_kafka_killed_and_restarted_the_sequencer_goes_on(
+    here: World, own_kafka: Kafka
+) -> None:
     up = Up(here, "back-1", "back")
     process = here.sequencer()
     up.put(*range(1, 5001))
@@ -252,8 +327,14 @@ async def test_kafka_killed_and_restarted_the_sequencer_goes_on(here: World, own
     up.put(*range(4990, 5011))
     assert await sequenced(here, "back", "back-1", 5010) == list(range(1, 5011))
     assert process.is_running()
-    lost = [json.loads(line) for line in process.output().splitlines() if '"event":"sequencer.session_lost"' in line]
-    assert {one["level"] for one in lost} <= {"warning"}, "a failure that comes again is no debug message"
+    lost = [
+        json.loads(line)
+        for line in process.output().splitlines()
+        if '"event":"sequencer.session_lost"' in line
+    ]
+    assert {one["level"] for one in lost} <= {"warning"}, (
+        "a failure that comes again is no debug message"
+    )
 
 
 async def test_a_record_that_no_bridge_wrote_becomes_a_dead_letter(here: World) -> None:
@@ -269,14 +350,27 @@ async def test_a_record_that_no_bridge_wrote_becomes_a_dead_letter(here: World) 
 async def test_when_a_device_was_seen_is_reported_with_its_smallest_skew(here: World) -> None:
     sent_at = now_ms() - 300
     Up(here, "seen-1", "seen").put(1, 2, sent_at=sent_at)
-    first_ms, last_ms = (one.timestamp()[1] for one in read(here.config, topics.UP, device="seen-1"))
+    first_ms, last_ms = (
+        one.timestamp()[1] for one in read(here.config, topics.UP, device="seen-1")
+    )
     here.sequencer()
 
     def rows() -> list[DeviceSeen]:
-        return [DeviceSeen.from_json(one.value()) for one in read(here.config, topics.DEVICES, device="seen-1|seen")]
+        return [
+            DeviceSeen.from_json(one.value())
+            for one in read(here.config, topics.DEVICES, device="seen-1|seen")
+        ]
 
     wait_until(rows, "the device is reported")
-    assert rows() == [DeviceSeen(device="seen-1", last_seen=last_ms, skew_ms=first_ms - sent_at, streams={"seen": 2}, records=2)]
+    assert rows() == [
+        DeviceSeen(
+            device="seen-1",
+            last_seen=last_ms,
+            skew_ms=first_ms - sent_at,
+            streams={"seen": 2},
+            records=2,
+        )
+    ]
 
 
 async def test_a_lone_record_waits_for_no_other(here: World) -> None:
@@ -309,5 +403,7 @@ async def test_sigterm_ends_it_cleanly_and_the_next_one_goes_on(here: World) -> 
 
 def test_the_gap_record_reads_like_an_agents_gap_frame() -> None:
     """Downstream needs one way of reading a gap."""
-    said = frames.decode(frames.encode(frames.Frame(1, 3, 3, (), {}, gap=Gap("missing", 4), first_frame=2)))
+    said = frames.decode(
+        frames.encode(frames.Frame(1, 3, 3, (), {}, gap=Gap("missing", 4), first_frame=2))
+    )
     assert (said.gap, said.first_frame, said.frame) == (Gap("missing", 4), 2, 3)

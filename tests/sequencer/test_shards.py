@@ -1,4 +1,6 @@
-"""Shards between processes: only those that move pause, what Kafka deleted unread is an error, and rows are few."""
+"""Shards between processes: only those that move pause, what Kafka deleted unread is an error, and
+rows are few.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ DEVICES = topics.UP_PARTITIONS
 
 @contextmanager
 def steady_load(here: World, stream: str) -> Iterator[None]:
-    """Every 50 ms a frame of a device of each partition of `ew.up`, so that all go on all the time."""
+    """Every 50 ms a frame of a device of each partition of `ew.up`, so that all go on all the
+    time.
+    """
     up = Up(here, "", stream)
     done = threading.Event()
 
@@ -48,12 +52,23 @@ def steady_load(here: World, stream: str) -> Iterator[None]:
 
 def shards(process: Process, event: str) -> list[tuple[int, list[int]]]:
     """(time in ms, shards) of each line of the log with this event."""
-    lines = [json.loads(line) for line in process.output().splitlines() if f'"event":"sequencer.{event}"' in line]
-    return [(line["time"], [int(n) for n in re.findall(r"\d+", line["text"].partition("[")[2])]) for line in lines]
+    lines = [
+        json.loads(line)
+        for line in process.output().splitlines()
+        if f'"event":"sequencer.{event}"' in line
+    ]
+    return [
+        (line["time"], [int(n) for n in re.findall(r"\d+", line["text"].partition("[")[2])])
+        for line in lines
+    ]
 
 
-async def test_only_the_shards_that_move_pause_when_a_process_joins_and_when_it_dies(here: World) -> None:
-    """When one joins, the others go on while its shards are restored; when one dies, its shards do pause (control), the others do not."""
+async def test_only_the_shards_that_move_pause_when_a_process_joins_and_when_it_dies(
+    here: World,
+) -> None:
+    """When one joins, the others go on while its shards are restored; when one dies, its shards do
+    pause (control), the others do not.
+    """
     first = here.sequencer("stays")
     with closing(Progress(here.config)) as progress, steady_load(here, "steady"):
 
@@ -63,33 +78,64 @@ async def test_only_the_shards_that_move_pause_when_a_process_joins_and_when_it_
 
         wait_until(lambda: polled(all(progress.positions.values())), "every partition goes on")
         second = here.sequencer("joins")
-        wait_until(lambda: polled(here.metric("joins", "edgewake_sequencer_shards") == 8), "the second one serves half")
-        (given_up_ms, moved), (served_ms, served) = shards(first, "revoked")[0], shards(second, "assigned")[0]
-        assert sorted(moved) == served, "one step: what the first one gave up is what the second one got"
+        wait_until(
+            lambda: polled(here.metric("joins", "edgewake_sequencer_shards") == 8),
+            "the second one serves half",
+        )
+        (given_up_ms, moved), (served_ms, served) = (
+            shards(first, "revoked")[0],
+            shards(second, "assigned")[0],
+        )
+        assert sorted(moved) == served, (
+            "one step: what the first one gave up is what the second one got"
+        )
         assert len(moved) == 8
         stayed = [p for p in progress.positions if topics.shard_of(p) not in moved]
 
         def went_on(partition: int, from_ms: float, to_ms: float) -> bool:
             return any(from_ms < at <= to_ms for at in progress.moved_ms[partition])
 
-        wait_until(lambda: polled(all(went_on(p, served_ms, served_ms + 600_000) for p in progress.positions)), "all go on")
+        wait_until(
+            lambda: polled(
+                all(went_on(p, served_ms, served_ms + 600_000) for p in progress.positions)
+            ),
+            "all go on",
+        )
         assert all(went_on(p, given_up_ms, served_ms) for p in stayed)
-        assert "sequencer.fenced" not in second.output(), "who gave shards up goes on with its others"
+        assert "sequencer.fenced" not in second.output(), (
+            "who gave shards up goes on with its others"
+        )
 
         second.kill()
         killed_ms = time.time() * 1000
         gained = len(shards(first, "assigned"))
-        wait_until(lambda: polled(len(shards(first, "assigned")) > gained), "the first one serves all again")
+        wait_until(
+            lambda: polled(len(shards(first, "assigned")) > gained),
+            "the first one serves all again",
+        )
         again_ms, all_shards = shards(first, "assigned")[-1]
         assert all_shards == list(range(topics.SHARDS))
         assert len(shards(first, "revoked")) == 1, "it gave up nothing more"
         assert first.output().count('"event":"sequencer.fenced"') == 1, "of who was killed"
-        wait_until(lambda: polled(all(went_on(p, again_ms, again_ms + 600_000) for p in progress.positions)), "all go on")
-        resumed_ms = min(at for p in progress.positions if p not in stayed for at in progress.moved_ms[p] if at > killed_ms)
+        wait_until(
+            lambda: polled(
+                all(went_on(p, again_ms, again_ms + 600_000) for p in progress.positions)
+            ),
+            "all go on",
+        )
+        resumed_ms = min(
+            at
+            for p in progress.positions
+            if p not in stayed
+            for at in progress.moved_ms[p]
+            if at > killed_ms
+        )
         assert all(went_on(p, killed_ms, resumed_ms) for p in stayed)
 
 
-async def test_records_that_kafka_deleted_unread_are_an_error_and_the_rest_passes(here: World) -> None:
+async def test_records_that_kafka_deleted_unread_are_an_error_and_the_rest_passes(
+    here: World,
+) -> None:
     """A running sequencer that is overtaken never goes on elsewhere in silence."""
     up = Up(here, "overtaken-1", "overtaken")
     process = here.sequencer(unknown_s=0.2)
@@ -104,14 +150,28 @@ async def test_records_that_kafka_deleted_unread_are_an_error_and_the_rest_passe
     client.delete_records([place])[place].result(10)
     process.thaw()
     wait_until(lambda: '"event":"sequencer.overtaken"' in process.output(), "it is an error")
-    (line,) = [json.loads(text) for text in process.output().splitlines() if '"event":"sequencer.overtaken"' in text]
+    (line,) = [
+        json.loads(text)
+        for text in process.output().splitlines()
+        if '"event":"sequencer.overtaken"' in text
+    ]
     lost = line["lost_records"]
-    assert (line["level"], 0 < lost <= 20) == ("error", True), "the first ones may have been fetched before the process was stopped"
-    wait_until(lambda: here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="overtaken"}') == lost, "and counted")
+    assert (line["level"], 0 < lost <= 20) == ("error", True), (
+        "the first ones may have been fetched before the process was stopped"
+    )
+    wait_until(
+        lambda: (
+            here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="overtaken"}')
+            == lost
+        ),
+        "and counted",
+    )
 
 
 async def test_what_kafka_deleted_unread_is_waited_for_by_nobody(here: World) -> None:
-    """Bridges accept nothing while old records wait, so none would come any more that moves the position on."""
+    """Bridges accept nothing while old records wait, so none would come any more that moves the
+    position on.
+    """
     up = Up(here, "gone-1", "gone")
     process = here.sequencer()
     up.put(1, 2)
@@ -123,12 +183,21 @@ async def test_what_kafka_deleted_unread_is_waited_for_by_nobody(here: World) ->
     start(process)
     with closing(UpPlaces(here.config, "test-places")) as places:
         wait_until(lambda: places.sequenced()[partition] == last + 1, "it says that nothing waits")
-    wait_until(lambda: here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="overtaken"}') == 8, "they are counted")
+    wait_until(
+        lambda: (
+            here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="overtaken"}') == 8
+        ),
+        "they are counted",
+    )
     up.put(11)
-    assert await sequenced(here, "gone", "gone-1", 4) == [1, 2, 10, 11], "a gap up to the last one that is gone, and what came after it"
+    assert await sequenced(here, "gone", "gone-1", 4) == [1, 2, 10, 11], (
+        "a gap up to the last one that is gone, and what came after it"
+    )
 
 
-async def test_a_fleet_writes_few_rows_and_a_killed_sequencer_reads_again_what_they_lack(here: World) -> None:
+async def test_a_fleet_writes_few_rows_and_a_killed_sequencer_reads_again_what_they_lack(
+    here: World,
+) -> None:
     """5000 devices, two frames each: a row per record would be 10,000."""
     up = Up(here, "", "fleet")
     process = here.sequencer()
@@ -152,4 +221,9 @@ async def test_a_fleet_writes_few_rows_and_a_killed_sequencer_reads_again_what_t
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
     for i in (0, 2500, 4999):
         assert await sequenced(here, "fleet", f"fleet-{i}", 3) == [1, 2, 3]
-    wait_until(lambda: here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="repeat"}') == 5000, "repeats are known")
+    wait_until(
+        lambda: (
+            here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="repeat"}') == 5000
+        ),
+        "repeats are known",
+    )

@@ -1,4 +1,6 @@
-"""Rows of `ew.sequence`: what is written is read, what is foreign is refused, and no row is too large for Kafka."""
+"""Rows of `ew.sequence`: what is written is read, what is foreign is refused, and no row is too
+large for Kafka.
+"""
 
 import pytest
 
@@ -27,7 +29,10 @@ def test_a_block_survives_its_row() -> None:
     row = decode_block(encode_block(a_row()))
     assert (row.through, row.slots, row.wide) == (77, [bytes([1]) * SLOT_BYTES], a_row().wide)
     (holes,) = row.holes.values()
-    assert ((holes.device, holes.stream, holes.epoch), list(holes)) == (("device-0", "stream", 3), [Hole(2, 9, 11, 91, 5, counted=False)])
+    assert ((holes.device, holes.stream, holes.epoch), list(holes)) == (
+        ("device-0", "stream", 3),
+        [Hole(2, 9, 11, 91, 5, counted=False)],
+    )
 
 
 def test_a_row_leaves_out_windows_and_then_holes_rather_than_be_too_large() -> None:
@@ -37,7 +42,16 @@ def test_a_row_leaves_out_windows_and_then_holes_rather_than_be_too_large() -> N
     assert len(encode_block(a_row(holes=20_000, wide=3000))) < ROW_BYTES_MAX
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"\x02" + bytes(12), b"\x01" + bytes(8) + b"\x01\0\0\0", encode_block(a_row())[:-4]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{}",
+        b"\x02" + bytes(12),
+        b"\x01" + bytes(8) + b"\x01\0\0\0",
+        encode_block(a_row())[:-4],
+    ],
+)
 def test_a_foreign_block_is_a_value_error(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"block row|JSON|EOF|unexpected"):
         decode_block(value)

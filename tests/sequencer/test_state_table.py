@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from edgewake.cloud.sequencer.bounds import Bounds
 from edgewake.cloud.sequencer.partition import Partition
 from edgewake.cloud.sequencer.state_rows import BlockRow, encode_block
-from edgewake.cloud.sequencer.state_table import BLOCKS, SLOT_BYTES, State, StateTable, line_digest, seconds, state_key
+from edgewake.cloud.sequencer.state_table import (
+    BLOCKS,
+    SLOT_BYTES,
+    State,
+    StateTable,
+    line_digest,
+    seconds,
+    state_key,
+)
 from edgewake.protocol.record import Discipline
 from edgewake.protocol.sequence import Position
 
@@ -17,7 +25,9 @@ def key(device: int, epoch: int = 1) -> bytes:
     return state_key(line_digest(f"d{device}", "s", Discipline.ORDERED), epoch)
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 2**53)), max_size=200))
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 2**53)), max_size=200)
+)
 def test_it_remembers_what_a_dict_remembers(entries: list[tuple[int, int, int]]) -> None:
     table, naive = StateTable(), {}
     for device, epoch, number in entries:
@@ -32,12 +42,18 @@ def test_it_remembers_what_a_dict_remembers(entries: list[tuple[int, int, int]])
 
 
 @given(st.sets(st.integers(0, 3000), max_size=300), st.randoms())
-def test_blocks_hold_every_state_once_and_load_into_another_table(devices: set[int], rng: random.Random) -> None:
+def test_blocks_hold_every_state_once_and_load_into_another_table(
+    devices: set[int], rng: random.Random
+) -> None:
     table = StateTable()
     for device in devices:
         table.write(table.insert(key(device)), device, 0, 1, 0)
     blocks = {number: table.block(number) for number in range(BLOCKS)}
-    assert all(raw[0] == number and len(raw) == SLOT_BYTES for number, raws in blocks.items() for raw in raws)
+    assert all(
+        raw[0] == number and len(raw) == SLOT_BYTES
+        for number, raws in blocks.items()
+        for raw in raws
+    )
     copy = StateTable()
     raws = [raw for raws in blocks.values() for raw in raws]
     rng.shuffle(raws)
@@ -49,12 +65,19 @@ def test_blocks_hold_every_state_once_and_load_into_another_table(devices: set[i
 
 
 def test_a_partition_is_restored_without_moving_a_state() -> None:
-    """Blocks come in the order of their digests. A table that grows meanwhile holds them all in its first slots, so that each search passes
-    thousands: a million states took minutes. It is made as large as it must be, which its memory shows."""
+    """Blocks come in the order of their digests.
+
+    A table that grows meanwhile holds them all in its first slots, so that each search passes
+    thousands: a million states took minutes. It is made as large as it must be, which its memory
+    shows.
+    """
     table = StateTable()
     for device in range(5000):
         table.write(table.insert(key(device)), device, 0, 1, 0)
-    blocks = {number: encode_block(BlockRow(7, table.block(number), {}, {}, {})) for number in range(BLOCKS)}
+    blocks = {
+        number: encode_block(BlockRow(7, table.block(number), {}, {}, {}))
+        for number in range(BLOCKS)
+    }
     order = Partition.restore(0, Bounds(), position=Position(), blocks=blocks).order
     assert dict(order.table.states()) == dict(table.states())
     assert order.table.memory_bytes <= (len(table) * 100 // 80 + 1) * SLOT_BYTES

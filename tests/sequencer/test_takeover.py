@@ -1,4 +1,6 @@
-"""A shard is served, and a process says that it is ready, when everything that the process before knew is there: rows and replay."""
+"""A shard is served, and a process says that it is ready, when everything that the process before
+knew is there: rows and replay.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def put_all(here: World, stream: str, *frames: int) -> None:
 
 def events(process: Process, event: str, *, after: int = 0) -> list[dict[str, object]]:
     """Lines of the log with this event, from character `after` on."""
-    return [json.loads(line) for line in process.output()[after:].splitlines() if f'"event":"{event}"' in line]
+    return [
+        json.loads(line)
+        for line in process.output()[after:].splitlines()
+        if f'"event":"{event}"' in line
+    ]
 
 
 def states(here: World, *names: str) -> float:
@@ -46,8 +52,12 @@ def states_of_before(here: World, progress: Progress, *names: str) -> float:
     return states(here, *names)
 
 
-async def test_a_killed_one_is_ready_again_when_everything_is_read_again_that_no_row_has(here: World) -> None:
-    """Control: the killed one had written next to no rows, so nearly all states come from the records."""
+async def test_a_killed_one_is_ready_again_when_everything_is_read_again_that_no_row_has(
+    here: World,
+) -> None:
+    """Control: the killed one had written next to no rows, so nearly all states come from the
+    records.
+    """
     process = here.sequencer(batch_records=20)
     with closing(Progress(here.config)) as progress:
         known = states_of_before(here, progress, "sequencer-1") + DEVICES
@@ -57,11 +67,15 @@ async def test_a_killed_one_is_ready_again_when_everything_is_read_again_that_no
         process.kill()
         before = len(process.output())
         process.start()
-        wait_until(lambda: _answers(here) and ready(here, "sequencer-1") == 200, "it says that it is ready")
+        wait_until(
+            lambda: _answers(here) and ready(here, "sequencer-1") == 200, "it says that it is ready"
+        )
         assert states(here, "sequencer-1") == known
     restored = events(process, "sequencer.restored", after=before)
     assert len(restored) == topics.SHARDS
-    assert sum(int(str(one["records"])) for one in restored) > DEVICES / 2, "something had to be read again"
+    assert sum(int(str(one["records"])) for one in restored) > DEVICES / 2, (
+        "something had to be read again"
+    )
 
 
 def _answers(here: World) -> bool:
@@ -72,11 +86,21 @@ def _answers(here: World) -> bool:
     return True
 
 
-async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_that_lives(here: World) -> None:
-    """Its states are there, those that only records tell of too, while the other is still busy with its own; and no frame passes twice."""
-    victim, survivor = here.sequencer("dies", batch_records=1), here.sequencer("lives", batch_records=1)  # slow: busy for a minute
+async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_that_lives(
+    here: World,
+) -> None:
+    """Its states are there, those that only records tell of too, while the other is still busy with
+    its own; and no frame passes twice.
+    """
+    victim, survivor = (
+        here.sequencer("dies", batch_records=1),
+        here.sequencer("lives", batch_records=1),
+    )  # slow: busy for a minute
     for name in ("dies", "lives"):
-        wait_until(lambda name=name: here.metric(name, "edgewake_sequencer_shards") == topics.SHARDS / 2, "each serves half")
+        wait_until(
+            lambda name=name: here.metric(name, "edgewake_sequencer_shards") == topics.SHARDS / 2,
+            "each serves half",
+        )
     with closing(Progress(here.config)) as progress:
         known = states_of_before(here, progress, "dies", "lives") + DEVICES
         put_all(here, "moved", 1)
@@ -85,11 +109,20 @@ async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_
         victims, before = states(here, "dies"), len(survivor.output())
         put_all(here, "moved", *range(2, 22))
         victim.kill()
-        wait_until(lambda: here.metric("lives", "edgewake_sequencer_shards") == topics.SHARDS, "it serves all")
+        wait_until(
+            lambda: here.metric("lives", "edgewake_sequencer_shards") == topics.SHARDS,
+            "it serves all",
+        )
         restored = events(survivor, "sequencer.restored", after=before)
         assert sum(int(str(one["states"])) for one in restored) == victims
-        assert sum(int(str(one["records"])) for one in restored) > 0, "something had to be read again"
-        own = [p for p in progress.positions if topics.shard_of(p) not in {one["shard"] for one in restored}]
+        assert sum(int(str(one["records"])) for one in restored) > 0, (
+            "something had to be read again"
+        )
+        own = [
+            p
+            for p in progress.positions
+            if topics.shard_of(p) not in {one["shard"] for one in restored}
+        ]
         progress.poll()
         ends = progress.ends()
         assert any(progress.positions[p] < ends[p] for p in own), "it was busy with its own"
@@ -100,8 +133,12 @@ async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_
         assert await sequenced(here, "moved", f"moved-{i}", 21) == list(range(1, 22))
 
 
-async def test_one_that_has_not_heard_from_its_group_is_not_ready_and_one_without_shards_is(here: World) -> None:
-    """Twice as many members as there are partitions of a topic: the group tells those who get none, too."""
+async def test_one_that_has_not_heard_from_its_group_is_not_ready_and_one_without_shards_is(
+    here: World,
+) -> None:
+    """Twice as many members as there are partitions of a topic: the group tells those who get none,
+    too.
+    """
     topic_admin.ensure_topics(here.config, [topics.SEQUENCE])
     members = [_member(here, f"member-{i}") for i in range(topics.SHARDS + 2)]
     try:
@@ -138,4 +175,6 @@ async def test_a_session_that_kafka_does_not_allow_is_an_error_with_its_key(here
 
 
 def _member(here: World, name: str, *, session_s: float = 6.0) -> Membership:
-    return Membership(here.config, name, session_s=session_s, on_gained=lambda _: None, on_lost=lambda _: None)
+    return Membership(
+        here.config, name, session_s=session_s, on_gained=lambda _: None, on_lost=lambda _: None
+    )

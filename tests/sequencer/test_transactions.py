@@ -1,5 +1,6 @@
-"""Who takes a shard over shuts out who served it, and reads all that will ever be of that one: on a real Kafka, which ends no transaction
-by itself (conftest)."""
+"""Who takes a shard over shuts out who served it, and reads all that will ever be of that one: on a
+real Kafka, which ends no transaction by itself (conftest).
+"""
 
 from __future__ import annotations
 
@@ -53,20 +54,26 @@ def session(config: KafkaConfig) -> Iterator[type[Transactions]]:
 
 def write(session: Transactions, emitted_before: int) -> None:
     """A position of the shard, within a transaction; it is with Kafka."""
-    session.producer.produce(topics.SEQUENCE, encode_positions({SHARD: Position(0, emitted_before)}), POSITION_KEY, SHARD)
+    session.producer.produce(
+        topics.SEQUENCE, encode_positions({SHARD: Position(0, emitted_before)}), POSITION_KEY, SHARD
+    )
     assert not session.producer.flush(30)
 
 
 def serve(config: KafkaConfig, session: Transactions) -> Shard:
     bounds = SequencerConfig(kafka=config).bounds()
-    return Shard.serve(SHARD, config, part="test", bounds=bounds, transactions=session, is_wanted=lambda: True)
+    return Shard.serve(
+        SHARD, config, part="test", bounds=bounds, transactions=session, is_wanted=lambda: True
+    )
 
 
 def position(shard: Shard) -> int:
     return shard.partitions[SHARD].position.emitted_before
 
 
-def test_what_who_died_committed_is_read_and_what_it_left_open_is_not(config: KafkaConfig, session: type[Transactions]) -> None:
+def test_what_who_died_committed_is_read_and_what_it_left_open_is_not(
+    config: KafkaConfig, session: type[Transactions]
+) -> None:
     dead = session()
     dead.claim([SHARD])
     with dead.transaction():
@@ -79,7 +86,9 @@ def test_what_who_died_committed_is_read_and_what_it_left_open_is_not(config: Ka
 
 
 @pytest.mark.parametrize("has_claim", [True, False])
-def test_who_wakes_later_cannot_write(config: KafkaConfig, session: type[Transactions], has_claim: bool) -> None:
+def test_who_wakes_later_cannot_write(
+    config: KafkaConfig, session: type[Transactions], has_claim: bool
+) -> None:
     """Control: without a claim nobody knows of it, and it can."""
     sleeper = session()
     if has_claim:
@@ -96,8 +105,12 @@ def test_who_wakes_later_cannot_write(config: KafkaConfig, session: type[Transac
             write(sleeper, 703)
 
 
-def test_of_two_that_died_one_after_the_other_both_are_shut_out(config: KafkaConfig, session: type[Transactions]) -> None:
-    """The second one died before it had shut out the first one, and had written all the same: what Kafka hides for one hides the other."""
+def test_of_two_that_died_one_after_the_other_both_are_shut_out(
+    config: KafkaConfig, session: type[Transactions]
+) -> None:
+    """The second one died before it had shut out the first one, and had written all the same: what
+    Kafka hides for one hides the other.
+    """
     first, second = session(), session()
     first.claim([SHARD])
     first.producer.begin_transaction()
@@ -114,7 +127,9 @@ def test_of_two_that_died_one_after_the_other_both_are_shut_out(config: KafkaCon
             dead.producer.commit_transaction(30)
 
 
-def test_who_gave_the_shard_away_goes_on_with_others(config: KafkaConfig, session: type[Transactions]) -> None:
+def test_who_gave_the_shard_away_goes_on_with_others(
+    config: KafkaConfig, session: type[Transactions]
+) -> None:
     """Control: who did not is fenced (above)."""
     giver = session()
     giver.claim([SHARD])
@@ -126,8 +141,12 @@ def test_who_gave_the_shard_away_goes_on_with_others(config: KafkaConfig, sessio
         giver.producer.produce(topics.SEQUENCE, None, claim_key(giver.id), SHARD + 1)
 
 
-def test_who_claimed_before_another_serves_nothing(config: KafkaConfig, session: type[Transactions]) -> None:
-    """The group gave the shard away while it was on its way there: it leaves the other one alone."""
+def test_who_claimed_before_another_serves_nothing(
+    config: KafkaConfig, session: type[Transactions]
+) -> None:
+    """The group gave the shard away while it was on its way there: it leaves the other one
+    alone.
+    """
     slow, successor = session(), session()
     slow.claim([SHARD])
     successor.claim([SHARD])
@@ -145,22 +164,35 @@ def claims(config: KafkaConfig, shard: int) -> set[str]:
         rows.assign([TopicPartition(topics.SEQUENCE, shard, OFFSET_BEGINNING)])
         while rows.position([TopicPartition(topics.SEQUENCE, shard)])[0].offset < end:
             message = rows.poll(0.1)
-            if message is not None and (claimant := claimed_by((message.key() or b"").decode())) is not None:
+            if (
+                message is not None
+                and (claimant := claimed_by((message.key() or b"").decode())) is not None
+            ):
                 (found.discard if message.value() is None else found.add)(claimant)
     return found
 
 
 async def test_a_shard_has_one_claim_and_none_when_nobody_serves_it(here: World) -> None:
-    """After kills, too: who comes next removes those of who died, and every shard is claimed by one session."""
+    """After kills, too: who comes next removes those of who died, and every shard is claimed by one
+    session.
+    """
     process = here.sequencer("claims")
     for _ in range(2):
         process.kill()
         process.start()
         served = process.output().count('"event":"sequencer.assigned"')
-        wait_until(lambda served=served: process.output().count('"event":"sequencer.assigned"') > served, "it serves")  # type: ignore[misc]
+        wait_until(
+            lambda served=served: process.output().count('"event":"sequencer.assigned"') > served,
+            "it serves",
+        )  # type: ignore[misc]
     found = [claims(here.config, shard) for shard in range(topics.SHARDS)]
-    wait_until(lambda: all(len(claims(here.config, shard)) == 1 for shard in range(topics.SHARDS)), f"one claim each: {found}")
+    wait_until(
+        lambda: all(len(claims(here.config, shard)) == 1 for shard in range(topics.SHARDS)),
+        f"one claim each: {found}",
+    )
     assert len(set().union(*(claims(here.config, shard) for shard in range(topics.SHARDS)))) == 1
-    assert len(set(re.findall("fenced (sequencer-claims-[0-9a-f]+)", process.output()))) == 2, "each session that was killed"
+    assert len(set(re.findall("fenced (sequencer-claims-[0-9a-f]+)", process.output()))) == 2, (
+        "each session that was killed"
+    )
     assert process.stop() == 0
     assert not any(claims(here.config, shard) for shard in range(topics.SHARDS))

@@ -20,7 +20,9 @@ ROUND = topics.UP_PARTITIONS * UP_BATCH_BYTES // RECORD_BYTES
 
 
 def test_every_partition_has_its_turn_within_a_few_rounds(own_kafka: Kafka) -> None:
-    """One that was added last, too. With batches as large as Kafka's client likes to make them a turn is all that a partition has.
+    """One that was added last, too.
+
+    With batches as large as Kafka's client likes to make them a turn is all that a partition has.
 
     The last test of this Kafka: what it writes is no record to a sequencer.
     """
@@ -46,11 +48,17 @@ def test_every_partition_has_its_turn_within_a_few_rounds(own_kafka: Kafka) -> N
             return all(seen[partition] for partition in partitions)
 
         most = range(topics.UP_PARTITIONS - 4)
-        reader.add({partition: begins[partition] for partition in most}, {partition: ends[partition] for partition in most})
+        reader.add(
+            {partition: begins[partition] for partition in most},
+            {partition: ends[partition] for partition in most},
+        )
         wait_until(lambda: all_read(most), "all that were there have had a turn")
         last = range(topics.UP_PARTITIONS - 4, topics.UP_PARTITIONS)
         before = seen.total()
-        reader.add({partition: begins[partition] for partition in last}, {partition: ends[partition] for partition in last})
+        reader.add(
+            {partition: begins[partition] for partition in last},
+            {partition: ends[partition] for partition in last},
+        )
         wait_until(lambda: all_read(last), "those that were added have had one")
         assert max(before, seen.total() - before) <= 5 * ROUND
         assert any(seen[partition] < ends[partition] - begins[partition] for partition in most), (

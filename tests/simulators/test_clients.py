@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from edgewake.simulators.clients import Event, Follower, Server, SseReader
 from tests.services import PATIENCE_S
 
-STREAM = b": hello\n\nid: 1\ndata: {}\n\nid: 2\n\nevent: gap\nid: 3\ndata: a\ndata: b\n\nretry: 10\n\ndata: cut off\n"
+STREAM = (
+    b": hello\n\nid: 1\ndata: {}\n\nid: 2\n\nevent: gap\nid: 3\ndata: a\ndata: b\n\nretry: "
+    b"10\n\ndata: cut off\n"
+)
 
 
 def read(*pieces: bytes) -> tuple[list[Event], str]:
@@ -59,7 +62,11 @@ async def server(answer: Callable[[str], bytes]) -> AsyncIterator[Server]:
 def body(*events: bytes, chunked: bool = False) -> bytes:
     if not chunked:
         return b"HTTP/1.1 200 OK\r\n\r\n" + b"".join(events)
-    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(b"%x\r\n%b\r\n" % (len(e), e) for e in events) + b"0\r\n\r\n"
+    return (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"".join(b"%x\r\n%b\r\n" % (len(e), e) for e in events)
+        + b"0\r\n\r\n"
+    )
 
 
 async def test_a_client_resumes_on_another_server_with_its_cursor():
@@ -116,7 +123,10 @@ async def test_a_sleeping_client_keeps_its_cursor_and_wakes_elsewhere():
 
 async def test_a_refusal_is_kept_and_tried_again_elsewhere():
     shown = asyncio.Event()
-    async with server(lambda _: b"HTTP/1.1 503 No\r\n\r\nlater") as one, server(lambda _: body(b"data: x\n\n")) as two:
+    async with (
+        server(lambda _: b"HTTP/1.1 503 No\r\n\r\nlater") as one,
+        server(lambda _: body(b"data: x\n\n")) as two,
+    ):
         client = Follower("x", [one, two], ["raw"], lambda *_: shown.set())
         client.wake()
         async with asyncio.timeout(PATIENCE_S):

@@ -1,4 +1,6 @@
-"""Fleet and replay against the real broker, bridge and Kafka: what is acknowledged is on `ew.up`, each reading with its number."""
+"""Fleet and replay against the real broker, bridge and Kafka: what is acknowledged is on `ew.up`,
+each reading with its number.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class UpReader:
 
     def __init__(self, config: KafkaConfig, stream: str) -> None:
         topic_admin.ensure_topics(config, [topics.UP])
-        self._consumer = clients.consumer(config, f"test-{stream}", **{"fetch.wait.max.ms": clients.HANDED_OVER_WAIT_MS})
+        self._consumer = clients.consumer(
+            config, f"test-{stream}", **{"fetch.wait.max.ms": clients.HANDED_OVER_WAIT_MS}
+        )
         places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
         for place in places:
             place.offset = watermarks(self._consumer, place.topic, place.partition)[1]
@@ -56,7 +60,9 @@ class UpReader:
 
 @pytest.fixture
 def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
-    """A broker of its own: it would share out messages to the bridges of other tests, stopped ones included."""
+    """A broker of its own: it would share out messages to the bridges of other tests, stopped ones
+    included.
+    """
     with run_mosquitto(tmp_path / "mosquitto") as service:
         yield service
 
@@ -65,7 +71,9 @@ def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
 def bridge(mosquitto: Mosquitto, kafka_config: KafkaConfig, tmp_path: Path) -> Iterator[Process]:
     """A bridge to the shared Kafka."""
     config = tmp_path / "bridge.toml"
-    config.write_text(f'[mqtt]\nport = {mosquitto.port}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n')
+    config.write_text(
+        f'[mqtt]\nport = {mosquitto.port}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
+    )
     with part("bridge", config, tmp_path / "bridge.log") as process:
         process.wait_for(READY)
         yield process
@@ -77,7 +85,9 @@ def edgewake(log: Path, *arguments: str) -> Process:
 
 def replay(tmp_path: Path, mosquitto: Mosquitto, *arguments: str) -> tuple[int, str]:
     """Exit code and output of `edgewake replay`."""
-    process = edgewake(tmp_path / "replay.log", "replay", *arguments, "--port", str(mosquitto.port)).start()
+    process = edgewake(
+        tmp_path / "replay.log", "replay", *arguments, "--port", str(mosquitto.port)
+    ).start()
     wait_until(lambda: not process.is_running(), "the replay ends")
     return process.stop(), process.output()
 
@@ -89,7 +99,9 @@ def seqs(records: list[Record]) -> dict[tuple[str, int | None], list[int | None]
     return found
 
 
-def test_every_row_of_a_file_is_acknowledged_and_in_kafka(tmp_path, mosquitto, bridge, kafka_config):
+def test_every_row_of_a_file_is_acknowledged_and_in_kafka(
+    tmp_path, mosquitto, bridge, kafka_config
+):
     up = UpReader(kafka_config, "g_replayed")
     lines = [f"{1_790_000_000 + i // 3},bus {i % 3},{i}.5" for i in range(300)]
     (tmp_path / "drive.csv").write_text("time,bus,speed\n" + "\n".join([*lines, "broken"]) + "\n")
@@ -109,7 +121,9 @@ def test_every_row_of_a_file_is_acknowledged_and_in_kafka(tmp_path, mosquitto, b
     assert code == 0, said
     assert "sent 300, acked 300, rejected 0, unacked 0, bad rows 1" in said
     wait_until(lambda: sum(len(one.frame.t) for one in up.poll()) >= 300, "300 readings")
-    assert list(seqs(up.records).values()) == [[1]] * 3, "a frame of a hundred readings for each device"
+    assert list(seqs(up.records).values()) == [[1]] * 3, (
+        "a frame of a hundred readings for each device"
+    )
     assert {one.device for one in up.records} == {"bus-0", "bus-1", "bus-2"}
     assert up.records[0].frame.t[0] == 1_790_000_000_000
     up.close()
@@ -117,9 +131,14 @@ def test_every_row_of_a_file_is_acknowledged_and_in_kafka(tmp_path, mosquitto, b
 
 def test_a_refused_reading_is_said_and_fails_the_command(tmp_path, mosquitto, bridge):
     """The other readings of its frame are kept, each by itself."""
-    rows = ({"t": 1790000000 + i, "g_v": 1.5} | ({"g_text": "x" * 100_000} if i == 1 else {}) for i in range(3))
+    rows = (
+        {"t": 1790000000 + i, "g_v": 1.5} | ({"g_text": "x" * 100_000} if i == 1 else {})
+        for i in range(3)
+    )
     (tmp_path / "x.jsonl").write_bytes(b"\n".join(map(orjson.dumps, rows)))
-    code, said = replay(tmp_path, mosquitto, str(tmp_path / "x.jsonl"), "--stream", "g_refused", "--speed", "max")
+    code, said = replay(
+        tmp_path, mosquitto, str(tmp_path / "x.jsonl"), "--stream", "g_refused", "--speed", "max"
+    )
     assert code == 1
     assert "sent 3, acked 2, rejected 1" in said
     assert "oversize" in said
@@ -127,18 +146,32 @@ def test_a_refused_reading_is_said_and_fails_the_command(tmp_path, mosquitto, br
 
 def test_without_a_bridge_the_replay_gives_up_and_says_so(tmp_path, mosquitto):
     (tmp_path / "x.csv").write_text("t,a\n1790000000,1\n")
-    code, said = replay(tmp_path, mosquitto, str(tmp_path / "x.csv"), "--stream", "g_nobody", "--patience", "1", "--speed", "max")
+    code, said = replay(
+        tmp_path,
+        mosquitto,
+        str(tmp_path / "x.csv"),
+        "--stream",
+        "g_nobody",
+        "--patience",
+        "1",
+        "--speed",
+        "max",
+    )
     assert code == 1
     assert "sent 1, acked 0, rejected 0, unacked 1" in said
     assert "does the broker at" in said
 
 
 def test_a_strangers_client_is_answered_when_its_reading_is_safe(mosquitto, bridge, kafka_config):
-    """paho, because our simulators share their codec with the bridge: a fault in it would be on both sides."""
+    """paho, because our simulators share their codec with the bridge: a fault in it would be on
+    both sides.
+    """
     up, answers, subscribed = UpReader(kafka_config, "g_stranger"), [], threading.Event()
     client = paho.Client(CallbackAPIVersion.VERSION2, client_id="g-stranger", protocol=paho.MQTTv5)
     client.on_subscribe = lambda *_: subscribed.set()
-    client.on_message = lambda _c, _u, message: answers.append((message.properties.CorrelationData, orjson.loads(message.payload)))
+    client.on_message = lambda _c, _u, message: answers.append(
+        (message.properties.CorrelationData, orjson.loads(message.payload))
+    )
     client.connect(mosquitto.host, mosquitto.port)
     client.loop_start()
     try:
@@ -148,12 +181,19 @@ def test_a_strangers_client_is_answered_when_its_reading_is_safe(mosquitto, brid
         properties.ResponseTopic = "ew/v1/g-stranger/ack"
         for number in range(1, 21):
             properties.CorrelationData = b"%d" % number
-            client.publish("ew/v1/g-stranger/up/g_stranger", orjson.dumps({"seq": number, "g_speed": 1.5}), qos=1, properties=properties)
+            client.publish(
+                "ew/v1/g-stranger/up/g_stranger",
+                orjson.dumps({"seq": number, "g_speed": 1.5}),
+                qos=1,
+                properties=properties,
+            )
         wait_until(lambda: len(answers) >= 20, "an answer to each")
     finally:
         client.disconnect()
         client.loop_stop()
-    assert {int(correlation) for correlation, answer in answers if set(answer) == {"token"}} == set(range(1, 21))
+    assert {int(correlation) for correlation, answer in answers if set(answer) == {"token"}} == set(
+        range(1, 21)
+    )
     wait_until(lambda: len(up.poll()) >= 20, "20 records")
     assert sorted(one.frame.seq for one in up.records) == list(range(1, 21))
     up.close()
@@ -170,7 +210,9 @@ def test_a_strangers_client_is_answered_when_its_reading_is_safe(mosquitto, brid
 )
 def test_a_wrong_option_is_one_clear_sentence(tmp_path: Path, arguments: list[str], why: str):
     (tmp_path / "x.csv").write_text("t,a\n1,1\n")
-    process = edgewake(tmp_path / "log", "replay", *(a.format(tmp_path / "x.csv") for a in arguments)).start()
+    process = edgewake(
+        tmp_path / "log", "replay", *(a.format(tmp_path / "x.csv") for a in arguments)
+    ).start()
     wait_until(lambda: not process.is_running(), "the command ends")
     assert process.stop() != 0
     assert why in process.output()
@@ -180,7 +222,16 @@ def test_a_wrong_option_is_one_clear_sentence(tmp_path: Path, arguments: list[st
 def test_a_fleet_loses_nothing_when_its_bridge_is_killed(tmp_path, mosquitto, bridge, kafka_config):
     """Numbers of each vehicle are complete on `ew.up`; repeats are the sequencer's to remove."""
     up = UpReader(kafka_config, "vehicle_position")
-    options = ["--vehicles", "3", "--interval", "0.1", "--prefix", "g-fleet-", "--port", str(mosquitto.port)]
+    options = [
+        "--vehicles",
+        "3",
+        "--interval",
+        "0.1",
+        "--prefix",
+        "g-fleet-",
+        "--port",
+        str(mosquitto.port),
+    ]
     with edgewake(tmp_path / "fleet.log", "simulate", "fleet", *options) as fleet:
         fleet.wait_for(READY)
         wait_until(lambda: len(mine(up)) > 30, "the fleet sends")
@@ -201,10 +252,14 @@ def mine(up: UpReader) -> list[Record]:
 
 
 def test_the_town_is_written_as_the_page_has_it(tmp_path: Path):
-    process = edgewake(tmp_path / "log", "simulate", "town", "--out", str(tmp_path / "town.geojson")).start()
+    process = edgewake(
+        tmp_path / "log", "simulate", "town", "--out", str(tmp_path / "town.geojson")
+    ).start()
     wait_until(lambda: not process.is_running(), "the command ends")
     assert process.stop() == 0
-    assert (tmp_path / "town.geojson").read_bytes() == (Path(__file__).parents[2] / "cloud/page/town.geojson").read_bytes()
+    assert (tmp_path / "town.geojson").read_bytes() == (
+        Path(__file__).parents[2] / "cloud/page/town.geojson"
+    ).read_bytes()
 
 
 def test_a_fleet_says_clearly_that_a_prefix_is_wrong(tmp_path: Path):

@@ -15,8 +15,13 @@ from edgewake.simulators import faults
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     """A process that leads its own group and has a child of its own."""
-    code = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print('up', flush=True); p.wait()"
-    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE) as process:
+    code = (
+        "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print('up', flush=True); "
+        "p.wait()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         members = faults.group_of(process.pid)

@@ -1,4 +1,6 @@
-"""Readings gathered into frames: each once, in order, numbered without holes, and a refused frame apart again."""
+"""Readings gathered into frames: each once, in order, numbered without holes, and a refused frame
+apart again.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from edgewake.protocol.frame import FRAME_BYTES_MAX, Gap, decode, from_plain
 from edgewake.simulators import framing
 from edgewake.simulators.framing import FRAME_READINGS, Framing, singly
 
-values = st.one_of(st.integers(-(2**40), 2**40), st.booleans(), st.text("abc", max_size=5), st.lists(st.integers(0, 9), max_size=3))
+values = st.one_of(
+    st.integers(-(2**40), 2**40),
+    st.booleans(),
+    st.text("abc", max_size=5),
+    st.lists(st.integers(0, 9), max_size=3),
+)
 fields = st.dictionaries(st.sampled_from(["speed", "street", "on"]), values, min_size=1)
 
 
@@ -32,17 +39,39 @@ def test_each_reading_is_in_one_frame_in_its_place(rows: list[tuple[str, dict[st
         assert (frame.epoch, frame.frame, frame.seq) == (7, numbers[device], len(found[device]) + 1)
         assert len(frame.t) == readings <= FRAME_READINGS
         for i, t in enumerate(frame.t):
-            found[device].append((t, {name: column[i] for name, column in frame.fields.items() if column[i] is not None}))
+            found[device].append(
+                (
+                    t,
+                    {
+                        name: column[i]
+                        for name, column in frame.fields.items()
+                        if column[i] is not None
+                    },
+                )
+            )
     for device in {device for device, _ in rows}:
         sent = [(t, row) for t, (who, row) in enumerate(rows) if who == device]
-        as_kept = [(t, {name: orjson.dumps(v).decode() if isinstance(v, list) else v for name, v in row.items()}) for t, row in sent]
+        as_kept = [
+            (
+                t,
+                {
+                    name: orjson.dumps(v).decode() if isinstance(v, list) else v
+                    for name, v in row.items()
+                },
+            )
+            for t, row in sent
+        ]
         assert found[device] == as_kept
     assert gather.rest() == []
 
 
 def test_a_frame_that_would_be_too_large_is_cut() -> None:
     gather = Framing(1)
-    made = [frame for t in range(FRAME_READINGS) for frame in gather.put("d", t, {f"f{i}": "x" * 8000 for i in range(5)})]
+    made = [
+        frame
+        for t in range(FRAME_READINGS)
+        for frame in gather.put("d", t, {f"f{i}": "x" * 8000 for i in range(5)})
+    ]
     assert len(made) > 1
     assert all(len(frame.payload) <= FRAME_BYTES_MAX for frame in made)
     assert [t for frame in made for t in decode(frame.payload).t] == list(range(FRAME_READINGS))

@@ -1,4 +1,6 @@
-"""What `edgewake replay` says of readings that came late: how many, of which query, and how they are counted in."""
+"""What `edgewake replay` says of readings that came late: how many, of which query, and how they
+are counted in.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,17 @@ import pytest
 from edgewake.simulators.late_report import LOOKS, LateReport, Look, asker, lines, look_of
 
 
-def query(name: str, late: int, *, at: int = 1, lag: int = 0, stream: str = "s", state: str = "running") -> dict[str, Any]:
-    return {"name": name, "late": late, "lag": lag, "updated_at": at, "streams": [stream], "state": state}
+def query(
+    name: str, late: int, *, at: int = 1, lag: int = 0, stream: str = "s", state: str = "running"
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "late": late,
+        "lag": lag,
+        "updated_at": at,
+        "streams": [stream],
+        "state": state,
+    }
 
 
 class Asked:
@@ -66,7 +77,9 @@ def test_where_none_came_late_it_says_so_and_where_nobody_asks_nothing() -> None
 def test_what_is_not_computed_in_time_is_not_known() -> None:
     unknown = "late: not known yet of a; `edgewake query list --wide` counts them"
     assert Asked([query("a", 0)], [query("a", 0, at=2, lag=9)]).said() == [unknown]
-    assert Asked([query("a", 0)]).said() == [unknown], "it said nothing since all was sent: what it says of its lag is of before"
+    assert Asked([query("a", 0)]).said() == [unknown], (
+        "it said nothing since all was sent: what it says of its lag is of before"
+    )
     found = list(lines(Look({"a": 0}, {}, {}), Look({"a": 3, "new": 2}, {"a": 4}, {}), ["a"]))
     assert [line.partition(":")[0] for line in found][:3] == ["late", "late", "late"]
 
@@ -85,7 +98,10 @@ def api() -> Iterator[str]:
                 self.send_error(401)
                 return
             is_second = "after=a" in self.path
-            page = {"items": [query("b" if is_second else "a", 0)], "next": None if is_second else "a"}
+            page = {
+                "items": [query("b" if is_second else "a", 0)],
+                "next": None if is_second else "a",
+            }
             body = json.dumps(page).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
@@ -104,7 +120,9 @@ def api() -> Iterator[str]:
     server.server_close()
 
 
-def test_the_api_is_asked_page_by_page_and_what_cannot_be_asked_says_nothing(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_is_asked_page_by_page_and_what_cannot_be_asked_says_nothing(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EDGEWAKE_OPS_URL", api)
     monkeypatch.setenv("EDGEWAKE_OPS_KEY", "right")
     found = asker()()

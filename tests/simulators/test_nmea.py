@@ -22,7 +22,8 @@ def test_sentences_of_one_moment_become_one_fix():
     assert reader.feed(sentence(RMC[1:-3])) is None
     assert reader.feed(sentence(GGA[1:-3])) is None
     assert reader.finish() == {
-        "time": "1994-03-23T12:35:19.500000+00:00", "lat": 48.1173, "lon": 11.5166667, "speed_kmh": 41.485, "course_deg": 84.4,
+        "time": "1994-03-23T12:35:19.500000+00:00", "lat": 48.1173, "lon": 11.5166667,
+        "speed_kmh": 41.485, "course_deg": 84.4,
         "altitude_m": 545.4, "satellites": 8, "hdop": 0.9,
     }  # fmt: skip
 
@@ -32,7 +33,11 @@ def test_a_new_moment_closes_the_fix_before():
     reader.feed(sentence(RMC[1:-3]))
     fix = reader.feed(sentence("GNRMC,123520,A,4807.100,N,01131.000,W,,,230394,,"))
     assert fix["lat"] == 48.1173
-    assert reader.finish() == {"time": "1994-03-23T12:35:20+00:00", "lat": 48.1183333, "lon": -11.5166667}
+    assert reader.finish() == {
+        "time": "1994-03-23T12:35:20+00:00",
+        "lat": 48.1183333,
+        "lon": -11.5166667,
+    }
 
 
 def test_a_damaged_sentence_is_refused_by_its_checksum():
@@ -69,6 +74,9 @@ def test_fields_that_cannot_be_read_are_said(body: str):
         NmeaReader().feed(sentence(body))
 
 
-@pytest.mark.parametrize(("text", "side", "value"), [("4807.038", "S", -48.1173), ("00000.6", "W", -0.01), ("17959.99", "E", 179.9998333)])
+@pytest.mark.parametrize(
+    ("text", "side", "value"),
+    [("4807.038", "S", -48.1173), ("00000.6", "W", -0.01), ("17959.99", "E", 179.9998333)],
+)
 def test_minutes_become_signed_degrees(text: str, side: str, value: float):
     assert degrees(text, side) == value

@@ -22,7 +22,9 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 async def ends(name: str, port: int, turns: int, *, from_connected: bool = True) -> bool:
-    """Let a device work for some turns of the loop, with a reading in each, and cancel it; did it end by that?"""
+    """Let a device work for some turns of the loop, with a reading in each, and cancel it; did it
+    end by that?
+    """
     connected = asyncio.Event()
     device = PlainDevice(
         name,
@@ -49,10 +51,15 @@ async def ends(name: str, port: int, turns: int, *, from_connected: bool = True)
 
 async def test_a_cancellation_at_any_moment_ends_it(broker: Mosquitto) -> None:
     """Many did not while `asyncio.wait_for` and the client could take the cancellation from it."""
-    ended = [await asyncio.gather(*(ends(f"d-{i}-{turns}", broker.port, turns) for i in range(10))) for turns in range(1, 30)]
+    ended = [
+        await asyncio.gather(*(ends(f"d-{i}-{turns}", broker.port, turns) for i in range(10)))
+        for turns in range(1, 30)
+    ]
     assert [turns for turns, all_ended in enumerate(ended, 1) if not all(all_ended)] == []
 
 
 async def test_a_cancellation_while_it_connects_ends_it(broker: Mosquitto) -> None:
-    ended = await asyncio.gather(*(ends(f"c-{turns}", broker.port, turns, from_connected=False) for turns in range(150)))
+    ended = await asyncio.gather(
+        *(ends(f"c-{turns}", broker.port, turns, from_connected=False) for turns in range(150))
+    )
     assert [turns for turns, one in enumerate(ended) if not one] == []

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from edgewake.protocol.names import is_device, is_stream
 from edgewake.simulators import recorded
-from edgewake.simulators.recorded import BadRow, FileFormat, LineNumbers, Tally, UnreadableFile, is_number, sniff
+from edgewake.simulators.recorded import (
+    BadRow,
+    FileFormat,
+    LineNumbers,
+    Tally,
+    UnreadableFile,
+    is_number,
+    sniff,
+)
 from edgewake.simulators.replay import (
     Columns,
     Pace,
@@ -27,20 +35,36 @@ from edgewake.simulators.replay import (
 )  # fmt: skip
 
 
-def read(path: Path, content: str | bytes, *, time: str | None = None, columns: Columns | None = None, header: list[str] | None = None):
+def read(
+    path: Path,
+    content: str | bytes,
+    *,
+    time: str | None = None,
+    columns: Columns | None = None,
+    header: list[str] | None = None,
+):
     """(readings, bad rows, tally) of a file with this content."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     tally = Tally()
     rows = recorded.rows(path, recorded.detect(path), tally, columns=header)
     meaning, rows = with_time_field(rows, columns or Columns(), time)
     found = list(to_readings(rows, meaning))
-    return [r for r in found if isinstance(r, Reading)], [r for r in found if isinstance(r, BadRow)], tally
+    return (
+        [r for r in found if isinstance(r, Reading)],
+        [r for r in found if isinstance(r, BadRow)],
+        tally,
+    )
 
 
 def test_a_csv_file_becomes_typed_readings(tmp_path: Path):
-    readings, bad, _ = read(tmp_path / "a.csv", "time,speed,street\n2026-01-02T03:04:05Z,51.5,Mill Road\n2026-01-02T03:04:06Z,52,Ring\n")
+    readings, bad, _ = read(
+        tmp_path / "a.csv",
+        "time,speed,street\n2026-01-02T03:04:05Z,51.5,Mill Road\n2026-01-02T03:04:06Z,52,Ring\n",
+    )
     assert bad == []
-    assert readings[0] == Reading("replay", 1_767_323_045_000, {"speed": 51.5, "street": "Mill Road"})
+    assert readings[0] == Reading(
+        "replay", 1_767_323_045_000, {"speed": 51.5, "street": "Mill Road"}
+    )
     assert readings[1].fields == {"speed": 52, "street": "Ring"}
 
 
@@ -58,10 +82,15 @@ def test_short_and_long_rows_are_bad_rows_with_their_line(tmp_path: Path):
 
 def test_numbers_with_leading_zeros_are_names(tmp_path: Path):
     readings, _, _ = read(tmp_path / "a.csv", "t,zip,n\n1,007,0.5\n2,123,1e3\n")
-    assert [dict(r.fields) for r in readings] == [{"zip": "007", "n": 0.5}, {"zip": "123", "n": 1000.0}]
+    assert [dict(r.fields) for r in readings] == [
+        {"zip": "007", "n": 0.5},
+        {"zip": "123", "n": 1000.0},
+    ]
 
 
-def test_a_late_word_in_a_number_column_is_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_late_word_in_a_number_column_is_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(recorded, "TYPE_ROWS", 2)
     readings, _, tally = read(tmp_path / "a.csv", "t,a,b\n1,1,1\n2,2,2\n3,err,3\n")
     assert dict(readings[-1].fields) == {"b": 3}
@@ -75,7 +104,10 @@ def test_bytes_that_are_not_utf8_cost_one_row(tmp_path: Path):
 
 
 def test_json_lines_are_flattened_and_bad_ones_counted(tmp_path: Path):
-    readings, bad, _ = read(tmp_path / "a.jsonl", '{"ts":1.5,"data":{"temp":20.5,"ok":true}}\n{"ts":2,"x":NaN}\n[1]\n{"ts":3,"x":null}\n')
+    readings, bad, _ = read(
+        tmp_path / "a.jsonl",
+        '{"ts":1.5,"data":{"temp":20.5,"ok":true}}\n{"ts":2,"x":NaN}\n[1]\n{"ts":3,"x":null}\n',
+    )
     assert readings == [Reading("replay", 1500, {"data_temp": 20.5, "data_ok": True})]
     assert [b.line for b in bad] == [2, 3, 4]
 
@@ -103,7 +135,10 @@ def test_nmea_files_become_fixes(tmp_path: Path):
         "$GPGSV,1,1,00*79\r\n$GPRMC,broken*00\r\n"
         "$GPRMC,123520,A,4807.040,N,01131.010,E,022.4,084.4,230394,003.1,W*6E\r\n",
     )
-    assert [(r.t, r.fields["lat"]) for r in readings] == [(764_426_119_000, 48.1173), (764_426_120_000, 48.1173333)]
+    assert [(r.t, r.fields["lat"]) for r in readings] == [
+        (764_426_119_000, 48.1173),
+        (764_426_120_000, 48.1173333),
+    ]
     assert readings[0].fields["altitude_m"] == 545.4
     assert [b.line for b in bad] == [4]
 
@@ -115,7 +150,12 @@ def test_a_file_without_header_gets_its_names(tmp_path: Path):
 
 def test_two_columns_may_make_the_time(tmp_path: Path):
     columns = Columns(time_format="%d/%m/%Y %H:%M:%S", zone=ZoneInfo("Europe/Paris"))
-    readings, _, _ = read(tmp_path / "a.txt", "Date;Time;a\n16/12/2006;17:24:00;4.2\n", time="Date,Time", columns=columns)
+    readings, _, _ = read(
+        tmp_path / "a.txt",
+        "Date;Time;a\n16/12/2006;17:24:00;4.2\n",
+        time="Date,Time",
+        columns=columns,
+    )
     assert readings == [Reading("replay", 1_166_286_240_000, {"a": 4.2})]
 
 
@@ -125,9 +165,16 @@ def test_a_time_column_that_is_not_there_is_said(tmp_path: Path):
 
 
 def test_a_column_may_name_the_device(tmp_path: Path):
-    readings, bad, _ = read(tmp_path / "a.csv", "t,mac,a\n1,0e:9c:00,1\n2,,1\n3,::,1\n", columns=Columns(device_field="mac"))
+    readings, bad, _ = read(
+        tmp_path / "a.csv",
+        "t,mac,a\n1,0e:9c:00,1\n2,,1\n3,::,1\n",
+        columns=Columns(device_field="mac"),
+    )
     assert [(r.device, dict(r.fields)) for r in readings] == [("0e-9c-00", {"a": 1})]
-    assert [b.reason for b in bad] == ["no device in mac", "device '::': expected a letter or a digit in it"]
+    assert [b.reason for b in bad] == [
+        "no device in mac",
+        "device '::': expected a letter or a digit in it",
+    ]
 
 
 def test_rows_without_time_come_a_second_apart(tmp_path: Path):
@@ -150,7 +197,15 @@ def test_times_of_many_styles_are_understood(value: object, style: str, ms: int)
 
 
 @pytest.mark.parametrize(
-    ("value", "style"), [("yesterday", "auto"), (True, "auto"), ("x", "ms"), (-5, "s"), (4.2e12, "ms"), ("1/2/2026", "auto")]
+    ("value", "style"),
+    [
+        ("yesterday", "auto"),
+        (True, "auto"),
+        ("x", "ms"),
+        (-5, "s"),
+        (4.2e12, "ms"),
+        ("1/2/2026", "auto"),
+    ],
 )
 def test_a_time_that_cannot_be_read_is_said(value: object, style: str):
     with pytest.raises(ValueError, match="expected"):
@@ -162,7 +217,9 @@ def test_the_time_column_is_guessed_whatever_its_case():
     assert guess_time_field(["a"]) is None
 
 
-@pytest.mark.parametrize(("line", "delimiter"), [("a,b,c", ","), ("a;b,5;c,1", ";"), ("a\tb\tc", "\t"), ("a|b|c", "|")])
+@pytest.mark.parametrize(
+    ("line", "delimiter"), [("a,b,c", ","), ("a;b,5;c,1", ";"), ("a\tb\tc", "\t"), ("a|b|c", "|")]
+)
 def test_the_delimiter_is_the_one_that_cuts_evenly(line: str, delimiter: str):
     assert sniff([line, line.replace(",", "", 1) if delimiter == ";" else line]) == delimiter
 
@@ -182,7 +239,12 @@ def test_every_float_is_seen_as_a_number(value: float):
 
 
 def test_sorting_keeps_the_order_of_equal_times():
-    readings = [Reading("a", 2, {"i": 0}), BadRow(2, "x"), Reading("a", 1, {"i": 1}), Reading("b", 1, {"i": 2})]
+    readings = [
+        Reading("a", 2, {"i": 0}),
+        BadRow(2, "x"),
+        Reading("a", 1, {"i": 1}),
+        Reading("b", 1, {"i": 2}),
+    ]
     assert list(sorted_by_time(readings)) == [readings[1], readings[2], readings[3], readings[0]]
 
 
@@ -201,7 +263,9 @@ def test_recorded_times_stay_and_full_speed_does_not_wait():
 def test_a_forced_format_is_not_guessed(tmp_path: Path):
     (tmp_path / "a").write_text("t,a\n1,2\n")
     assert recorded.detect(tmp_path / "a") is FileFormat.CSV
-    assert all(isinstance(row, BadRow) for row in recorded.rows(tmp_path / "a", FileFormat.JSONL, Tally()))
+    assert all(
+        isinstance(row, BadRow) for row in recorded.rows(tmp_path / "a", FileFormat.JSONL, Tally())
+    )
 
 
 def test_the_line_numbers_of_a_file_of_any_length_cost_no_memory():

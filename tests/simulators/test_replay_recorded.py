@@ -1,4 +1,6 @@
-"""Recorded sets of real devices become readings: as many as their descriptions say, and every bad row is counted."""
+"""Recorded sets of real devices become readings: as many as their descriptions say, and every bad
+row is counted.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from edgewake.simulators.replay import Columns, to_readings, with_time_field
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no recorded data at ../shared/data")
-DUBLIN = "t line direction pattern frame_date journey operator congestion lon lat delay_s block vehicle stop at_stop".split()  # noqa: SIM905
+DUBLIN = (
+    "t line direction pattern frame_date journey operator congestion lon lat delay_s block "
+    "vehicle stop at_stop"
+).split()  # noqa: SIM905
 
 
 @dataclass(frozen=True)
@@ -53,16 +58,19 @@ SETS = [
         columns=Columns(device_field="vehicle"), header=DUBLIN,
     ),
     Recorded(
-        "car_obd2/drive1.csv.gz", 2_709, 0, 1, 0, {"THROTTLE": 17.647058, "COOLANT_TEMPERATURE": 81.0}, "ENGINE_RUN_TINE ()",
+        "car_obd2/drive1.csv.gz", 2_709, 0, 1, 0,
+        {"THROTTLE": 17.647058, "COOLANT_TEMPERATURE": 81.0}, "ENGINE_RUN_TINE ()",
         Columns(time_format="s"),
     ),
     Recorded(
-        "running_gps_hr/runs.csv.gz", 54_496, 0, 19, 1_370_107_935_000, {"altitude": 83.4000244, "distance": 0.0},
+        "running_gps_hr/runs.csv.gz", 54_496, 0, 19, 1_370_107_935_000,
+        {"altitude": 83.4000244, "distance": 0.0},
         columns=Columns(device_field="session"),
     ),
     Recorded(
         "liverpool_bus/route14_outbound.csv.gz", 1_533, 0, 8, 1_769_443_022_000,
-        {"latitude": 53.44451, "route_name": 14, "operator": "AMSY"}, columns=Columns(device_field="vehicle_id"),
+        {"latitude": 53.44451, "route_name": 14, "operator": "AMSY"},
+        columns=Columns(device_field="vehicle_id"),
     ),
 ]  # fmt: skip
 

@@ -41,14 +41,21 @@ def test_only_bridges_cross_the_river():
 
 
 def test_there_are_bridges_a_ring_road_and_charging_stations():
-    assert {edge.street for edge in TOWN.edges if edge.bridge} >= {"Mill Bridge", "Heron Bridge", "Market Bridge", "Ring Road"}
+    assert {edge.street for edge in TOWN.edges if edge.bridge} >= {
+        "Mill Bridge",
+        "Heron Bridge",
+        "Market Bridge",
+        "Ring Road",
+    }
     assert len(TOWN.stations) == 6
 
 
 def test_parks_have_no_street_through_them():
     for name, outline in TOWN.parks:
         middle = tuple(sum(axis) / (len(outline) - 1) for axis in zip(*outline[:-1], strict=True))
-        assert min(math.dist(middle, point) for edge in TOWN.edges for point in edge.points) > 60, name
+        assert min(math.dist(middle, point) for edge in TOWN.edges for point in edge.points) > 60, (
+            name
+        )
 
 
 def test_degrees_and_metres_undo_each_other():
@@ -71,8 +78,16 @@ def test_the_map_is_the_same_each_time_and_small():
 
 def test_the_map_has_roads_with_name_and_class_river_and_parks():
     features = town.geojson(TOWN)["features"]
-    assert {feature["properties"]["kind"] for feature in features} == {"sea", "river", "park", "road", "station"}
-    roads = [feature["properties"] for feature in features if feature["properties"]["kind"] == "road"]
+    assert {feature["properties"]["kind"] for feature in features} == {
+        "sea",
+        "river",
+        "park",
+        "road",
+        "station",
+    }
+    roads = [
+        feature["properties"] for feature in features if feature["properties"]["kind"] == "road"
+    ]
     assert all(road["name"] and road["class"] in {"ring", "main", "street"} for road in roads)
 
 

@@ -67,7 +67,10 @@ def test_the_battery_only_fills_at_a_charging_station(world: World):
             assert 0 <= vehicle.battery <= 100
             if vehicle.battery > battery:
                 assert vehicle.speed == 0 or vehicle.metres < 5
-                assert min(math.dist(vehicle.position()[0], TOWN.junctions[s]) for s in TOWN.stations) < 10
+                assert (
+                    min(math.dist(vehicle.position()[0], TOWN.junctions[s]) for s in TOWN.stations)
+                    < 10
+                )
 
 
 def test_an_empty_vehicle_drives_to_a_station_and_leaves_it_charged():
@@ -149,7 +152,15 @@ def test_one_more_vehicle_changes_nobody_elses_story():
 
 def test_a_reading_has_the_fields_of_the_stream():
     reading = World(vehicles=1).readings()["car-01"]
-    assert list(reading) == ["lat", "lon", "speed_kmh", "heading_deg", "battery_percent", "odometer_km", "street"]
+    assert list(reading) == [
+        "lat",
+        "lon",
+        "speed_kmh",
+        "heading_deg",
+        "battery_percent",
+        "odometer_km",
+        "street",
+    ]
     x, y = to_plane(reading["lat"], reading["lon"])
     assert abs(x) < 4000
     assert abs(y) < 3500

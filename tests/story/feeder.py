@@ -1,4 +1,6 @@
-"""Gives the agents what the ledger knows: lines in the files that they tail, at a steady rate, until told to stop."""
+"""Gives the agents what the ledger knows: lines in the files that they tail, at a steady rate,
+until told to stop.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from edgewake.simulators.ledger import Ledger, Reading
 class Feeder:
     """Appends to the input files and notes each line in the ledger before it is written."""
 
-    def __init__(self, ledger: Ledger, files: Mapping[str, Path], *, per_second: float, seed: int = 1) -> None:
+    def __init__(
+        self, ledger: Ledger, files: Mapping[str, Path], *, per_second: float, seed: int = 1
+    ) -> None:
         self._ledger = ledger
         self._files = files
         self._per_second = per_second
@@ -42,8 +46,15 @@ class Feeder:
         for _ in range(count):
             self.written[device] += 1
             # Eighths are exact in binary, so that a sum is the same in whatever order it was made.
-            reading = Reading(device, self.written[device], time.time_ns() // 1_000_000, self._rng.randint(-800, 800) / 8)
+            reading = Reading(
+                device,
+                self.written[device],
+                time.time_ns() // 1_000_000,
+                self._rng.randint(-800, 800) / 8,
+            )
             self._ledger.put(reading)
-            lines.append(json.dumps({"t": reading.t_ms, "n": reading.n, "value": reading.value}) + "\n")
+            lines.append(
+                json.dumps({"t": reading.t_ms, "n": reading.n, "value": reading.value}) + "\n"
+            )
         with file.open("a") as out:
             out.write("".join(lines))

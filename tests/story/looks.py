@@ -21,10 +21,11 @@ MEMORY_MIB_MAX: Final[Mapping[str, float]] = {
     "bridge-1": 250,
     "agent-a": 150,
 }
-"""Part → of it and its children, MiB: about twice what is seen after an hour; the analysis has a heap of 1 GiB that it seldom fills."""
+"""Part → of it and its children, MiB: about twice what is seen after an hour; the analysis has a
+heap of 1 GiB that it seldom fills."""
 LANE_FILES_MAX: Final = 120
-"""Of one lane's checkpoint, whatever its age: some fifty once it has run for thirty batches, and one more a batch until the next turn of
-maintenance, which is late on a busy machine."""
+"""Of one lane's checkpoint, whatever its age: some fifty once it has run for thirty batches, and
+one more a batch until the next turn of maintenance, which is late on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,14 @@ class Look:
 
     def too_much(self) -> dict[str, float]:
         """Lane or part → what it takes, where that is beyond its bound."""
-        lanes = {lane: float(files) for lane, files in self.checkpoint_files.items() if files > LANE_FILES_MAX}
-        return lanes | {name: mib for name, mib in self.rss_mib.items() if mib > MEMORY_MIB_MAX[name]}
+        lanes = {
+            lane: float(files)
+            for lane, files in self.checkpoint_files.items()
+            if files > LANE_FILES_MAX
+        }
+        return lanes | {
+            name: mib for name, mib in self.rss_mib.items() if mib > MEMORY_MIB_MAX[name]
+        }
 
 
 def look(system: System) -> Look:

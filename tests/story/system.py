@@ -1,6 +1,8 @@
-"""The whole system as processes of its own: real agents, broker, bridges, Kafka, sequencer, analysis and access servers.
+"""The whole system as processes of its own: real agents, broker, bridges, Kafka, sequencer,
+analysis and access servers.
 
-Everything lives in one folder and on free ports, and dies with the test. Parts are started, killed and started again by name.
+Everything lives in one folder and on free ports, and dies with the test. Parts are started, killed
+and started again by name.
 """
 
 from __future__ import annotations
@@ -22,12 +24,23 @@ from edgewake.protocol.query import Registration
 from edgewake.simulators import faults
 from edgewake.simulators.clients import Server
 from edgewake.simulators.faults import Fault
-from tests.services import PATIENCE_S, Kafka, Mosquitto, Process, free_ports, part, port_is_open, run_kafka, run_mosquitto
+from tests.services import (
+    PATIENCE_S,
+    Kafka,
+    Mosquitto,
+    Process,
+    free_ports,
+    part,
+    port_is_open,
+    run_kafka,
+    run_mosquitto,
+)
 
 READY = '"event":"part.ready"'
 OPS_KEY = "story-key-0123456789abcdef"
 READY_S = 240.0
-"""Spark starts in 10 s on two idle cores and in minutes on busy ones; the bound only says when to give up."""
+"""Spark starts in 10 s on two idle cores and in minutes on busy ones; the bound only says when to
+give up."""
 
 
 def _hour_in(hours: int) -> str:
@@ -36,8 +49,16 @@ def _hour_in(hours: int) -> str:
     return f"{first:02}:00-{(first + 1) % 24:02}:00"
 
 
-async def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S, every_s: float = 0.02) -> None:
-    """Poll a condition while everything else goes on; AssertionError naming `what` after the time."""
+async def until(
+    condition: Callable[[], object],
+    what: str,
+    *,
+    timeout_s: float = PATIENCE_S,
+    every_s: float = 0.02,
+) -> None:
+    """Poll a condition while everything else goes on; AssertionError naming `what` after the
+    time.
+    """
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
@@ -58,7 +79,10 @@ class System:
         analysis: str = "",
         followers: Mapping[str, str] | None = None,
     ) -> None:
-        """`analysis`: more lines of its configuration. `followers`: agents that follow a stream or query, and keep what they get."""
+        """`analysis`: more lines of its configuration.
+
+        `followers`: agents that follow a stream or query, and keep what they get.
+        """
         self.directory = directory
         self._analysis = analysis
         self.stream = stream
@@ -107,19 +131,28 @@ class System:
         """What a part said."""
         return self.directory / "logs" / f"{name}.log"
 
-    # --- starting and stopping --------------------------------------------------------------------------------------------------------
+    # --- starting and stopping --------------------------------------------------------------------
 
     async def __aenter__(self) -> System:
         self._broker = self._stack.enter_context(run_mosquitto(self.directory / "mosquitto"))
         self._kafka = self._start_kafka(self._stack)
-        self._parts = {"mosquitto": self._broker.process, "kafka": self._kafka.process, **self._make_parts()}
+        self._parts = {
+            "mosquitto": self._broker.process,
+            "kafka": self._kafka.process,
+            **self._make_parts(),
+        }
         self._stack.callback(self._stop_parts)
         return self
 
     def _start_kafka(self, stack: AsyncExitStack) -> Kafka:
         return stack.enter_context(run_kafka(self.directory / "kafka"))
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self._stack.aclose()
 
     def _stop_parts(self) -> None:
@@ -131,12 +164,23 @@ class System:
         for process in running:
             process.stop()
 
-    async def until(self, condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S, every_s: float = 0.02) -> None:
-        """Poll a condition; AssertionError also when a part that nobody killed or stopped has ended."""
+    async def until(
+        self,
+        condition: Callable[[], object],
+        what: str,
+        *,
+        timeout_s: float = PATIENCE_S,
+        every_s: float = 0.02,
+    ) -> None:
+        """Poll a condition; AssertionError also when a part that nobody killed or stopped has
+        ended.
+        """
 
         def holds() -> object:
             for name in self._wanted:
-                assert self._parts[name].is_running(), f"{name} ended by itself: {self._parts[name].output()[-3000:]}"
+                assert self._parts[name].is_running(), (
+                    f"{name} ended by itself: {self._parts[name].output()[-3000:]}"
+                )
             return condition()
 
         await until(holds, what, timeout_s=timeout_s, every_s=every_s)
@@ -167,7 +211,9 @@ class System:
         """Kill -9 a part with everything that it started, and prove it."""
         process = self._parts[name]
         self._wanted.discard(name)
-        return faults.kill_9_group(name, process.pid, lambda: None if process.is_running() else process.stop())
+        return faults.kill_9_group(
+            name, process.pid, lambda: None if process.is_running() else process.stop()
+        )
 
     def stop(self, name: str) -> int:
         """SIGTERM; the exit code."""
@@ -188,7 +234,7 @@ class System:
         """All parts but the broker and Kafka, downstream first."""
         return [name for name in self._parts if name not in {"mosquitto", "kafka"}]
 
-    # --- configuration ----------------------------------------------------------------------------------------------------------------
+    # --- configuration ----------------------------------------------------------------------------
 
     def _mqtt_port_of(self, _name: str) -> int:
         """Where a part reaches the broker."""
@@ -216,39 +262,75 @@ class System:
         urls = [f"http://127.0.0.1:{port}" for port in self._ports]
         feed = f'[feed]\naccess_urls = {urls}\nstreams = ["*"]\n'
         parts = {}
-        for name, port in zip((f"access-{i + 1}" for i in range(len(self._ports))), self._ports, strict=True):
-            text = f'name = "{name}"\nhost = "127.0.0.1"\nport = {port}\ncursor_key_file = "{key}"\n'
+        for name, port in zip(
+            (f"access-{i + 1}" for i in range(len(self._ports))), self._ports, strict=True
+        ):
+            text = (
+                f'name = "{name}"\nhost = "127.0.0.1"\nport = {port}\ncursor_key_file = "{key}"\n'
+            )
             parts[name] = self._part("access", name, text + kafka(name))
         leases, ops = self.directory / "lease.keys", self.directory / "ops.key"
         leases.write_text(os.urandom(32).hex() + "\n")
         ops.write_text(OPS_KEY + "\n")
-        push = f'name = "push"\nport = {self._push_port}\ncursor_key_file = "{key}"\nlease_key_file = "{leases}"\n'
+        push = (
+            f'name = "push"\nport = {self._push_port}\ncursor_key_file = "{key}"\nlease_key_file '
+            f'= "{leases}"\n'
+        )
         push += 'allow_hosts = ["127.0.0.1"]\n'
         parts["push"] = self._part("push", "push", push + kafka("push"))
         text = f'port = {self._ops_port}\nkey_file = "{ops}"\ndata_dir = "{self.directory}/ops"\n'
         parts["ops"] = self._part("ops", "ops", text + kafka("ops"))
-        analysis = f'data_dir = "{self.directory}/analysis"\njars_dir = "{jars.ensure("spark")}"\n{self._analysis}' + metrics("analysis")
+        analysis = (
+            f'data_dir = "{self.directory}/analysis"\njars_dir = '
+            f'"{jars.ensure("spark")}"\n{self._analysis}' + metrics("analysis")
+        )
         environment = {"JAVA_HOME": str(java.home(java.ensure()))}
-        parts["analysis"] = self._part("analysis", "analysis", analysis + kafka("analysis"), environment)
-        parts["sequencer"] = self._part("sequencer", "sequencer", 'name = "sequencer-1"\n' + metrics("sequencer") + kafka("sequencer"))
+        parts["analysis"] = self._part(
+            "analysis", "analysis", analysis + kafka("analysis"), environment
+        )
+        parts["sequencer"] = self._part(
+            "sequencer",
+            "sequencer",
+            'name = "sequencer-1"\n' + metrics("sequencer") + kafka("sequencer"),
+        )
         for name in self._bridges:
-            parts[name] = self._part("bridge", name, f'name = "{name}"\n' + metrics(name) + mqtt(name) + kafka(name) + feed)
+            parts[name] = self._part(
+                "bridge",
+                name,
+                f'name = "{name}"\n' + metrics(name) + mqtt(name) + kafka(name) + feed,
+            )
         for name in self._agents:
             self.input_file(name).touch()
-            source = f'[[source]]\ntype = "file_tail"\nstream = "{self.stream}"\npath = "{self.input_file(name)}"\npoll_s = 0.05\n'
-            parts[name] = self._part("agent", name, f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n' + mqtt(name) + source)
+            source = (
+                f'[[source]]\ntype = "file_tail"\nstream = "{self.stream}"\npath = '
+                f'"{self.input_file(name)}"\npoll_s = 0.05\n'
+            )
+            parts[name] = self._part(
+                "agent",
+                name,
+                f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n' + mqtt(name) + source,
+            )
         for name, followed in self._followers.items():
-            source = f'[[source]]\ntype = "subscription"\nstream = "echo"\nfollow = ["{followed}"]\nbegin = "earliest"\n'
+            source = (
+                '[[source]]\ntype = "subscription"\nstream = "echo"\nfollow = '
+                f'["{followed}"]\nbegin = "earliest"\n'
+            )
             closed = f"[uplink]\nhours.normal = [{_hour_in(12)!r}]\n"
             text = f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n{closed}'
             parts[name] = self._part("agent", name, text + mqtt(name) + source)
         return parts
 
-    def _part(self, command: str, name: str, text: str, environment: dict[str, str] | None = None) -> Process:
+    def _part(
+        self, command: str, name: str, text: str, environment: dict[str, str] | None = None
+    ) -> Process:
         config = self.directory / f"{name}.toml"
         config.write_text(text)
         process = part(command, config, self.log(name))
-        return process if environment is None else Process(process.command, process.log, env=environment)
+        return (
+            process
+            if environment is None
+            else Process(process.command, process.log, env=environment)
+        )
 
     def register(self, name: str, text: str) -> None:
         """Register a query, as the operations API does: one record on `ew.queries`."""

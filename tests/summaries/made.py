@@ -38,7 +38,11 @@ def summary(values: Sequence[float | str], *, narrow: bool = False) -> Summary:
         SketchKind.COUNT_MIN: CountMin.of(texts, width=256 if narrow else 1024).encode(),
         SketchKind.SAMPLE: Sample.of([(_draws.getrandbits(64), text) for text in texts]).encode(),
     } | ({SketchKind.KLL: kll.serialize()} if numbers else {})
-    return Summary(len(values), Numbers.of(numbers), {kind: Sketch(len(values), data) for kind, data in found.items()})
+    return Summary(
+        len(values),
+        Numbers.of(numbers),
+        {kind: Sketch(len(values), data) for kind, data in found.items()},
+    )
 
 
 def minute(start_ms: int, values: Sequence[float | str], series: Series = SERIES) -> Record:

@@ -1,4 +1,6 @@
-"""What comes late counts once in its minute, hour and day, whenever it comes and whatever is still kept."""
+"""What comes late counts once in its minute, hour and day, whenever it comes and whatever is still
+kept.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from hypothesis import strategies as st
 from edgewake.cloud.summaries import gather, late_part, rollup
 from edgewake.cloud.summaries.intake import taken
 from edgewake.cloud.summaries.store import Reads, Store
-from edgewake.cloud.summaries.summary import DAY_MS, HOUR_MS, KEPT_MS, MINUTE_MS, Record, Step, Summary
+from edgewake.cloud.summaries.summary import (
+    DAY_MS,
+    HOUR_MS,
+    KEPT_MS,
+    MINUTE_MS,
+    Record,
+    Step,
+    Summary,
+)
 from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
 from tests.summaries.made import SERIES, minute, summary
 
@@ -23,7 +33,9 @@ EVERY = tuple(SketchKind)
 
 
 def numbers(start_ms: int, *values: float) -> Record:
-    return Record(SERIES, start_ms, start_ms + MINUTE_MS, Summary(len(values), Numbers.of(list(values))))
+    return Record(
+        SERIES, start_ms, start_ms + MINUTE_MS, Summary(len(values), Numbers.of(list(values)))
+    )
 
 
 class Follower:
@@ -38,12 +50,21 @@ class Follower:
     def take_late(self, records: list[Record], revision: int, *, oldest: int = 0) -> None:
         parts = late_part.parts(records, Step.MINUTE, late_part.maker(revision))
         steps = {Step.MINUTE: oldest, Step.HOUR: 0, Step.DAY: 0}
-        self.take([(step, Record.decode(one.encode())) for step, one in late_part.filed(parts, {SERIES.stream: steps})])
+        self.take(
+            [
+                (step, Record.decode(one.encode()))
+                for step, one in late_part.filed(parts, {SERIES.stream: steps})
+            ]
+        )
 
     def roll_up(self) -> None:
         """Until nothing is left to do."""
         while True:
-            found = Reads(self.path).with_view(lambda view: list(rollup.rolled_up(self.store, view, now_ms=self.now_ms, quiet_ms=-1)))
+            found = Reads(self.path).with_view(
+                lambda view: list(
+                    rollup.rolled_up(self.store, view, now_ms=self.now_ms, quiet_ms=-1)
+                )
+            )
             if not found:
                 return
             self.take([(step, record) for step, _, _, record in found if record is not None])
@@ -52,23 +73,36 @@ class Follower:
 
     def answers(self, step: Step) -> dict[int, tuple[int, float, float, float]]:
         """Start → count, sum, min, max."""
-        found = Reads(self.path).with_view(lambda view: gather.by_step(view, SERIES, step, MIDNIGHT, MIDNIGHT + 2 * DAY_MS, ()))
-        return {start: (s.readings, s.numbers.sum, s.numbers.min, s.numbers.max) for start, s in found.items()}
+        found = Reads(self.path).with_view(
+            lambda view: gather.by_step(view, SERIES, step, MIDNIGHT, MIDNIGHT + 2 * DAY_MS, ())
+        )
+        return {
+            start: (s.readings, s.numbers.sum, s.numbers.min, s.numbers.max)
+            for start, s in found.items()
+        }
 
     def over(self, start_ms: int, end_ms: int) -> Summary:
-        return Reads(self.path).with_view(lambda view: gather.over(view, SERIES, start_ms, end_ms, EVERY))
+        return Reads(self.path).with_view(
+            lambda view: gather.over(view, SERIES, start_ms, end_ms, EVERY)
+        )
 
 
-def exact(readings: list[tuple[int, float]], step: Step) -> dict[int, tuple[int, float, float, float]]:
+def exact(
+    readings: list[tuple[int, float]], step: Step
+) -> dict[int, tuple[int, float, float, float]]:
     values = defaultdict(list)
     for at, value in readings:
         values[step.floor(at)].append(value)
-    return {start: (len(ones), sum(ones), min(ones), max(ones)) for start, ones in sorted(values.items())}
+    return {
+        start: (len(ones), sum(ones), min(ones), max(ones))
+        for start, ones in sorted(values.items())
+    }
 
 
 Batch = list[tuple[int, float]]
 batches = st.lists(
-    st.lists(st.tuples(st.integers(0, 2 * 1440 - 1).map(lambda i: i - i % 173), st.integers(-9, 9).map(float)), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 2 * 1440 - 1).map(lambda i: i - i % 173),
+        st.integers(-9, 9).map(float)), min_size=1, max_size=6),
     min_size=1, max_size=6,
 )  # fmt: skip
 
@@ -77,7 +111,11 @@ batches = st.lists(
 def test_minutes_hours_and_days_are_exact_however_late_their_readings_came(
     found: list[Batch], rolled: set[int], old: set[int], pruned: int
 ) -> None:
-    """The first batch is in time. From the batch `pruned` on the minutes of before are kept no more; of those in `old` it is not sure."""
+    """The first batch is in time.
+
+    From the batch `pruned` on the minutes of before are kept no more; of those in `old` it is not
+    sure.
+    """
     readings: Batch = []
     with TemporaryDirectory() as folder:
         follower = Follower(Path(folder) / "summaries.db")
@@ -88,7 +126,10 @@ def test_minutes_hours_and_days_are_exact_however_late_their_readings_came(
                 follower.roll_up()
                 follower.now_ms += KEPT_MS[Step.MINUTE] + 1
                 follower.store.prune(follower.now_ms)
-            records = [numbers(start, *(value for other, value in at if other == start)) for start in dict(at)]
+            records = [
+                numbers(start, *(value for other, value in at if other == start))
+                for start in dict(at)
+            ]
             if revision:
                 is_old = revision >= pruned > 0 or revision in old
                 follower.take_late(records, revision, oldest=MIDNIGHT + 5 * DAY_MS if is_old else 0)
@@ -101,7 +142,10 @@ def test_minutes_hours_and_days_are_exact_however_late_their_readings_came(
         for step in (Step.HOUR, Step.DAY):
             assert follower.answers(step) == exact(readings, step)
         whole = follower.over(MIDNIGHT, MIDNIGHT + 2 * DAY_MS)
-        assert (whole.readings, whole.numbers.sum) == (len(readings), sum(value for _, value in readings))
+        assert (whole.readings, whole.numbers.sum) == (
+            len(readings),
+            sum(value for _, value in readings),
+        )
         follower.store.close()
 
 
@@ -110,10 +154,14 @@ def test_a_minute_has_one_row_of_late_readings_with_all_their_sketches(tmp_path:
     follower.take([(Step.MINUTE, minute(MIDNIGHT, [1.0, 2.0]))])
     for revision in range(20):
         follower.take_late([minute(MIDNIGHT, [float(revision)])], revision)
-    rows = Reads(follower.path).with_view(lambda view: list(view.rows(SERIES, Step.MINUTE, MIDNIGHT, NOW, EVERY)))
+    rows = Reads(follower.path).with_view(
+        lambda view: list(view.rows(SERIES, Step.MINUTE, MIDNIGHT, NOW, EVERY))
+    )
     assert [(row.maker, row.summary.readings) for row in rows] == [("", 2), ("late:", 20)]
     found = follower.over(MIDNIGHT, MIDNIGHT + HOUR_MS)
-    assert {kind: sketch.seen for kind, sketch in found.sketches.items()} == dict.fromkeys(found.sketches, 22)
+    assert {kind: sketch.seen for kind, sketch in found.sketches.items()} == dict.fromkeys(
+        found.sketches, 22
+    )
     assert len(found.sketches) == 6
 
 
@@ -134,7 +182,9 @@ def test_sketches_that_a_device_brings_after_weeks_count_in_hour_and_day(
     follower.now_ms = MIDNIGHT + length_ms + after_days * DAY_MS
     follower.store.prune(follower.now_ms)
     for kind, sketch in summary([7.0, 8.0, 9.0], narrow=True).sketches.items():
-        found = DeviceSketch(SERIES.stream, SERIES.field, kind, MIDNIGHT, MIDNIGHT + length_ms, 3, sketch.data)
+        found = DeviceSketch(
+            SERIES.stream, SERIES.field, kind, MIDNIGHT, MIDNIGHT + length_ms, 3, sketch.data
+        )
         for _ in range(2):  # sent twice
             follower.take(taken({"device": "d", "received_at": follower.now_ms, **found.fields()}))
     for _ in range(2):

@@ -1,4 +1,6 @@
-"""Minutes from columns say what gather makes of them, and leave to it what is not one row of the cloud's."""
+"""Minutes from columns say what gather makes of them, and leave to it what is not one row of the
+cloud's.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def keep(path: Path, records: list[Record]) -> None:
 
 def slow(view: View) -> list[Any]:
     rows = gather.by_step(view, SERIES, Step.MINUTE, MIDNIGHT, at(60), ())
-    return [orjson.loads(answered(start, start + MINUTE_MS, found, Asked()).model_dump_json()) for start, found in rows.items()]
+    return [
+        orjson.loads(answered(start, start + MINUTE_MS, found, Asked()).model_dump_json())
+        for start, found in rows.items()
+    ]
 
 
 def fast(view: View) -> Any:
@@ -52,8 +57,17 @@ def fast(view: View) -> Any:
 
 
 def test_each_minute_has_the_figures_that_gather_gives(tmp_path: Path) -> None:
-    boundless = Record(SERIES, at(50), at(51), Summary(3, Numbers(2, math.nan, math.nan, math.inf, 1.0, 2.0)))
-    keep(tmp_path / "s.db", [*(minute(at(2 * i), values) for i, values in enumerate(VALUES)), minute(at(60), [9.0]), boundless])
+    boundless = Record(
+        SERIES, at(50), at(51), Summary(3, Numbers(2, math.nan, math.nan, math.inf, 1.0, 2.0))
+    )
+    keep(
+        tmp_path / "s.db",
+        [
+            *(minute(at(2 * i), values) for i, values in enumerate(VALUES)),
+            minute(at(60), [9.0]),
+            boundless,
+        ],
+    )
     reads = Reads(tmp_path / "s.db")
     found = reads.with_view(fast)
     assert found == reads.with_view(slow)
@@ -62,7 +76,15 @@ def test_each_minute_has_the_figures_that_gather_gives(tmp_path: Path) -> None:
 
 
 def test_minutes_with_other_rows_are_left_to_gather(tmp_path: Path) -> None:
-    sketch = DeviceSketch("shop", "price", SketchKind.HLL, at(1), at(2), 5, summary([1.0]).sketches[SketchKind.HLL].data)
+    sketch = DeviceSketch(
+        "shop",
+        "price",
+        SketchKind.HLL,
+        at(1),
+        at(2),
+        5,
+        summary([1.0]).sketches[SketchKind.HLL].data,
+    )
     ((_, of_device),) = taken({"device": "box-1", "received_at": at(2), **sketch.fields()})
     reads = Reads(tmp_path / "s.db")
     keep(tmp_path / "s.db", [minute(at(0), [1.0])])
@@ -82,7 +104,9 @@ def test_bytes_that_are_no_numbers_are_left_to_gather_which_says_so(tmp_path: Pa
         Reads(tmp_path / "s.db").with_view(slow)
 
 
-def test_more_minutes_than_a_question_may_read_are_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_minutes_than_a_question_may_read_are_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "ROWS_MAX", 1)
     keep(tmp_path / "s.db", [minute(at(0), [1.0]), minute(at(1), [1.0])])
     with pytest.raises(TooMuch, match="more than 1 summaries"):

@@ -1,4 +1,6 @@
-"""The store: any range by series and time, rolled up when it is over and quiet, the same answer before and after."""
+"""The store: any range by series and time, rolled up when it is over and quiet, the same answer
+before and after.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ import pytest
 from edgewake.cloud.summaries import answers, gather, rollup, store
 from edgewake.cloud.summaries.intake import taken
 from edgewake.cloud.summaries.store import Reads, Store, TooMuch
-from edgewake.cloud.summaries.summary import DAY_MS, HOUR_MS, KEPT_MS, MINUTE_MS, Record, Series, Step, Summary
+from edgewake.cloud.summaries.summary import (
+    DAY_MS,
+    HOUR_MS,
+    KEPT_MS,
+    MINUTE_MS,
+    Record,
+    Series,
+    Step,
+    Summary,
+)
 from edgewake.protocol.errors import Rejected, Unavailable
 from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
 from tests.summaries.made import SERIES, minute, summary
@@ -28,7 +39,11 @@ def path(tmp_path: Path) -> Path:
 
 def filled(path: Path, records: list[Record], *, now_ms: int = NOW) -> Store:
     kept = Store(path)
-    kept.keep([(Step.MINUTE, record) for record in records], {("ew.summaries.minute", 0): len(records)}, now_ms=now_ms)
+    kept.keep(
+        [(Step.MINUTE, record) for record in records],
+        {("ew.summaries.minute", 0): len(records)},
+        now_ms=now_ms,
+    )
     return kept
 
 
@@ -39,7 +54,9 @@ def over(path: Path, start_ms: int, end_ms: int) -> Summary:
 def roll(kept: Store, path: Path, *, now_ms: int) -> list[tuple[Step, int]]:
     """What the follower does in a turn."""
     found = Reads(path).with_view(lambda view: list(rollup.rolled_up(kept, view, now_ms=now_ms)))
-    kept.keep([(step, record) for step, _, _, record in found if record is not None], {}, now_ms=now_ms)
+    kept.keep(
+        [(step, record) for step, _, _, record in found if record is not None], {}, now_ms=now_ms
+    )
     for step, series, start, _ in found:
         kept.clean(step, [(series, start)])
     return [(step, start) for step, _, start, record in found if record is not None]
@@ -47,24 +64,41 @@ def roll(kept: Store, path: Path, *, now_ms: int) -> list[tuple[Step, int]]:
 
 def figures(found: Summary) -> dict[str, float | None]:
     """Without the last digits, which depend on the order of merging."""
-    return {name: value and round(value, 9) for name, value in answers.figures(found).model_dump().items()}
+    return {
+        name: value and round(value, 9)
+        for name, value in answers.figures(found).model_dump().items()
+    }
 
 
 def day_of_minutes(every: int = 30) -> list[Record]:
     """Two days with a minute now and then."""
-    return [minute(MIDNIGHT + i * every * MINUTE_MS, [float(i), float(i % 7)]) for i in range(2 * 1440 // every)]
+    return [
+        minute(MIDNIGHT + i * every * MINUTE_MS, [float(i), float(i % 7)])
+        for i in range(2 * 1440 // every)
+    ]
 
 
 def test_any_range_says_the_same_before_and_after_the_roll_up(path: Path) -> None:
     records = day_of_minutes()
     kept = filled(path, records)
-    ranges = [(0, 2 * DAY_MS), (HOUR_MS // 2, DAY_MS + 3 * HOUR_MS), (DAY_MS, 2 * DAY_MS), (90 * MINUTE_MS, 91 * MINUTE_MS), (5, 5)]
+    ranges = [
+        (0, 2 * DAY_MS),
+        (HOUR_MS // 2, DAY_MS + 3 * HOUR_MS),
+        (DAY_MS, 2 * DAY_MS),
+        (90 * MINUTE_MS, 91 * MINUTE_MS),
+        (5, 5),
+    ]
     before = [figures(over(path, MIDNIGHT + start, MIDNIGHT + end)) for start, end in ranges]
     rolled = []
     while turn := roll(kept, path, now_ms=NOW + 200_000):
         rolled += turn
-        assert [figures(over(path, MIDNIGHT + start, MIDNIGHT + end)) for start, end in ranges] == before
-    assert {step: len({start for of, start in rolled if of is step}) for step in COVERED} == {Step.HOUR: 48, Step.DAY: 2}
+        assert [
+            figures(over(path, MIDNIGHT + start, MIDNIGHT + end)) for start, end in ranges
+        ] == before
+    assert {step: len({start for of, start in rolled if of is step}) for step in COVERED} == {
+        Step.HOUR: 48,
+        Step.DAY: 2,
+    }
     assert before[0]["readings"] == 2 * len(records)
     rows = Reads(path).with_view(lambda view: list(view.rows(SERIES, Step.DAY, MIDNIGHT, NOW, ())))
     assert [row.summary.readings for row in rows] == [96, 96]
@@ -74,10 +108,15 @@ def test_what_comes_late_counts_at_once_and_is_rolled_up_again(path: Path) -> No
     kept = filled(path, day_of_minutes())
     while roll(kept, path, now_ms=NOW + 200_000):
         pass
-    kept.keep([(Step.MINUTE, minute(MIDNIGHT + 61 * MINUTE_MS, [9.0] * 5))], {}, now_ms=NOW + 300_000)
+    kept.keep(
+        [(Step.MINUTE, minute(MIDNIGHT + 61 * MINUTE_MS, [9.0] * 5))], {}, now_ms=NOW + 300_000
+    )
     assert over(path, MIDNIGHT, NOW).readings == 197
     assert roll(kept, path, now_ms=NOW + 300_000) == [], "it may not be all yet"
-    assert roll(kept, path, now_ms=NOW + 400_000) == [(Step.HOUR, MIDNIGHT + HOUR_MS), (Step.DAY, MIDNIGHT)]
+    assert roll(kept, path, now_ms=NOW + 400_000) == [
+        (Step.HOUR, MIDNIGHT + HOUR_MS),
+        (Step.DAY, MIDNIGHT),
+    ]
     assert over(path, MIDNIGHT, NOW).readings == 197
 
 
@@ -126,26 +165,43 @@ def test_a_damaged_file_is_made_anew(path: Path) -> None:
     assert Store(path).places() == {}, "everything is read from the topics again"
 
 
-def test_a_question_that_would_read_too_much_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_would_read_too_much_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(path, day_of_minutes())
     monkeypatch.setattr(store, "BYTES_MAX", 10_000)
     with pytest.raises(TooMuch, match="ask for less"):
         over(path, MIDNIGHT, NOW)
-    assert answers.figures(Reads(path).with_view(lambda view: gather.over(view, SERIES, MIDNIGHT, NOW, ()))).readings == 192
+    assert (
+        answers.figures(
+            Reads(path).with_view(lambda view: gather.over(view, SERIES, MIDNIGHT, NOW, ()))
+        ).readings
+        == 192
+    )
 
 
-def test_one_series_too_many_is_counted_and_left_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_series_too_many_is_counted_and_left_out(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "SERIES_MAX", 1)
     kept = filled(path, [minute(MIDNIGHT, [1.0]), minute(MIDNIGHT, [1.0], Series("shop", "other"))])
     assert kept.refused == 1
 
 
-def sent(kind: SketchKind, data: bytes, readings: int, *, start_ms: int, end_ms: int) -> dict[str, object]:
-    return {"device": "box-1", "received_at": end_ms, **DeviceSketch("shop", "price", kind, start_ms, end_ms, readings, data).fields()}
+def sent(
+    kind: SketchKind, data: bytes, readings: int, *, start_ms: int, end_ms: int
+) -> dict[str, object]:
+    return {
+        "device": "box-1",
+        "received_at": end_ms,
+        **DeviceSketch("shop", "price", kind, start_ms, end_ms, readings, data).fields(),
+    }
 
 
 def test_sketches_of_a_device_join_those_of_the_cloud(path: Path) -> None:
-    """An hour of a device beside minutes of the cloud; its kinds are of the same readings, which count once."""
+    """An hour of a device beside minutes of the cloud; its kinds are of the same readings, which
+    count once.
+    """
     cloud = [minute(MIDNIGHT + i * MINUTE_MS, [float(i), 1.0]) for i in range(30)]
     own = summary([100.0, 200.0, 300.0], narrow=True)
     hour = {"start_ms": MIDNIGHT, "end_ms": MIDNIGHT + HOUR_MS}

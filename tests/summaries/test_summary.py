@@ -1,4 +1,6 @@
-"""A summary: merged in any order and grouping it says the same, within its bounds; foreign bytes are refused by name."""
+"""A summary: merged in any order and grouping it says the same, within its bounds; foreign bytes
+are refused by name.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ parts = st.lists(st.lists(st.integers(0, 50).map(float), max_size=10), min_size=
 
 @settings(max_examples=examples(50), deadline=None)
 @given(parts, st.randoms(use_true_random=False))
-def test_small_summaries_are_exact_in_any_order_and_grouping(lists: list[list[float]], rng: random.Random) -> None:
+def test_small_summaries_are_exact_in_any_order_and_grouping(
+    lists: list[list[float]], rng: random.Random
+) -> None:
     shuffled = list(lists)
     rng.shuffle(shuffled)
     cut = rng.randrange(len(lists) + 1)
@@ -39,10 +43,14 @@ def test_small_summaries_are_exact_in_any_order_and_grouping(lists: list[list[fl
     assert figures.sum == pytest.approx(sum(values))
     distinct = answers.distinct(one)
     assert distinct is not None
-    assert (distinct.value, distinct.low, distinct.high, distinct.confidence) == (len(set(values)),) * 3 + (1.0,)
+    assert (distinct.value, distinct.low, distinct.high, distinct.confidence) == (
+        len(set(values)),
+    ) * 3 + (1.0,)
     (median,) = answers.quantiles(one, [0.5])
     assert (median.value, median.confidence) == (values[max(0, -(-len(values) // 2) - 1)], 1.0)
-    assert {item.text: item.value for item in answers.frequent(one, 100)} == Counter(str(int(value)) for value in values)
+    assert {item.text: item.value for item in answers.frequent(one, 100)} == Counter(
+        str(int(value)) for value in values
+    )
     assert Counter(answers.sample(one, 100)) == Counter(str(int(value)) for value in values)
 
 
@@ -102,7 +110,17 @@ def test_a_record_survives_the_topic() -> None:
     assert Record.decode(texts.encode()) == texts
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"null", b'{"stream":1}', minute(T0, [1.0]).encode().replace(b'"end":1', b'"end":0')])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"stream":1}',
+        minute(T0, [1.0]).encode().replace(b'"end":1', b'"end":0'),
+    ],
+)
 def test_what_is_no_record_is_refused(value: bytes) -> None:
     with pytest.raises(Rejected):
         Record.decode(value)
@@ -135,14 +153,18 @@ def test_damaged_sketches_of_devices_are_refused_or_harmless() -> None:
         for _ in range(30):
             damaged = bytearray(data)
             for _ in range(rng.choice((1, 2, 8))):
-                damaged[rng.randrange(min(len(data), rng.choice((8, 32, len(data)))))] = rng.randrange(256)
+                damaged[rng.randrange(min(len(data), rng.choice((8, 32, len(data)))))] = (
+                    rng.randrange(256)
+                )
             kept = bytes(damaged[: rng.choice((len(data), rng.randrange(len(data) + 1)))])
             try:
                 foreign.check(kind, kept, readings)
             except Rejected:
                 refused += 1
             else:
-                answered = Summary(readings, whole.numbers, {kind: made_of(kind, [kept, data], readings)})
+                answered = Summary(
+                    readings, whole.numbers, {kind: made_of(kind, [kept, data], readings)}
+                )
                 answers.distinct(answered)
                 answers.quantiles(answered, [0.5])
     assert refused > 300

@@ -54,7 +54,9 @@ def test_a_small_bound_serves_somebody(most: int) -> None:
         (None, ["198.51.100.9"], UNKNOWN),
     ],
 )
-def test_a_client_is_the_last_address_that_is_no_proxy_of_ours(peer: str | None, forwarded: list[str], client: str) -> None:
+def test_a_client_is_the_last_address_that_is_no_proxy_of_ours(
+    peer: str | None, forwarded: list[str], client: str
+) -> None:
     assert Clients(["10.0.0.0/8"]).of(peer, forwarded) == client
 
 

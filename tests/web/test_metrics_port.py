@@ -1,4 +1,6 @@
-"""The metrics port of a part is as hard to hold up as its HTTP: half requests, strange hosts and many connections cost it nothing."""
+"""The metrics port of a part is as hard to hold up as its HTTP: half requests, strange hosts and
+many connections cost it nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,15 @@ GREEDY = "127.0.0.2"
 def port() -> int:
     """A port that is served."""
     (found,) = free_ports(1)
-    metrics_port.serve(found, lambda: [metrics.gauge("edgewake_test", "A figure", 7)], part="test", why_not_ready=lambda: "behind")
-    wait_until(lambda: httpx.get(f"http://127.0.0.1:{found}/healthz").status_code == 200, "it answers")
+    metrics_port.serve(
+        found,
+        lambda: [metrics.gauge("edgewake_test", "A figure", 7)],
+        part="test",
+        why_not_ready=lambda: "behind",
+    )
+    wait_until(
+        lambda: httpx.get(f"http://127.0.0.1:{found}/healthz").status_code == 200, "it answers"
+    )
     return found
 
 
@@ -35,13 +44,18 @@ def test_it_says_figures_life_and_readiness(port: int) -> None:
     assert "edgewake_test 7.0" in get(port, "/metrics").text
     assert "process_resident_memory_bytes" in get(port, "/metrics").text
     assert get(port, "/healthz").json() == {"status": "ok"}
-    assert (get(port, "/readyz").status_code, get(port, "/readyz").json()["detail"]) == (503, "behind")
+    assert (get(port, "/readyz").status_code, get(port, "/readyz").json()["detail"]) == (
+        503,
+        "behind",
+    )
     assert get(port, "/secrets").status_code == 404
 
 
 def test_a_stranger_s_host_name_is_refused_and_a_private_network_s_is_not(port: int) -> None:
     assert get(port, "/metrics", Host="evil.example").status_code == 421
-    assert get(port, "/metrics", Host="bridge-1:9100").status_code == 200, "as a Prometheus of the same network calls it"
+    assert get(port, "/metrics", Host="bridge-1:9100").status_code == 200, (
+        "as a Prometheus of the same network calls it"
+    )
 
 
 async def half_requests(port: int, count: int, stack: AsyncExitStack) -> list[asyncio.StreamReader]:
@@ -77,12 +91,14 @@ async def test_half_requests_make_no_threads_and_leave_room_for_others(port: int
         assert answer.status_code == 200
         assert threading.active_count() - before <= 4, "those of to_thread"
         async with asyncio.timeout(PATIENCE_S):
-            assert all([await ended(reader) for reader in readers[metrics_port.CONNECTIONS_MAX :]]), (
-                "the attack was there, and met the bound"
-            )
+            assert all(
+                [await ended(reader) for reader in readers[metrics_port.CONNECTIONS_MAX :]]
+            ), "the attack was there, and met the bound"
 
 
-async def test_a_half_request_is_closed_in_its_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_half_request_is_closed_in_its_time(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(web_limits, "HEAD_S", 0.5)
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         (reader,) = await half_requests(port, 1, stack)

@@ -1,4 +1,6 @@
-"""Only names of our own open a part: a stranger's page that makes its name resolve to us is refused."""
+"""Only names of our own open a part: a stranger's page that makes its name resolve to us is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from edgewake.cloud.web_host import HostCheck
 
 async def status(*hosts: str) -> int:
     app = HostCheck(PlainTextResponse("in"), ["Readings.example.org"])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1"
+    ) as client:
         return (await client.get("/", headers=[("Host", host) for host in hosts])).status_code
 
 

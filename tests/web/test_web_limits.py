@@ -57,7 +57,11 @@ async def exchange(port: int, *parts: bytes) -> bytes:
 
 
 def test_the_bounds_are_those_that_are_documented() -> None:
-    assert (web_limits.HEAD_BYTES_MAX, web_limits.HEAD_S, web_limits.BODY_S) == (32 * 1024, 10.0, 15.0)
+    assert (web_limits.HEAD_BYTES_MAX, web_limits.HEAD_S, web_limits.BODY_S) == (
+        32 * 1024,
+        10.0,
+        15.0,
+    )
 
 
 async def test_a_head_within_its_bound_is_served() -> None:
@@ -73,7 +77,9 @@ async def test_a_head_within_its_bound_is_served() -> None:
     [
         b"POST /size HTTP/1.1\r\nhost: x\r\nx-big: " + b"a" * 40_000 + b"\r\n\r\n",
         b"POST /" + b"a" * 40_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"POST /size HTTP/1.1\r\n" + b"".join(b"x-%d: abcdefgh\r\n" % n for n in range(4000)) + b"\r\n",
+        b"POST /size HTTP/1.1\r\n"
+        + b"".join(b"x-%d: abcdefgh\r\n" % n for n in range(4000))
+        + b"\r\n",
     ],
 )
 async def test_a_head_over_its_bound_is_refused(head: bytes) -> None:
@@ -89,7 +95,9 @@ async def test_a_header_without_an_end_is_cut_off_and_takes_no_memory() -> None:
         sent = await _send_header_without_end(port, bytes_max=30 * 2**20)
         assert sent < 8 * 2**20  # what the sockets' buffers take
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024
-        assert (await exchange(port, b"POST /size HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert (
+            await exchange(port, b"POST /size HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        ).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.usefixtures("short_waits")
@@ -119,7 +127,9 @@ async def test_a_head_that_dribbles_is_closed_however_often_a_byte_comes() -> No
 
 
 @pytest.mark.usefixtures("short_waits")
-@pytest.mark.parametrize("head", [b"content-length: 100\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n64\r\n"])
+@pytest.mark.parametrize(
+    "head", [b"content-length: 100\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n64\r\n"]
+)
 async def test_a_body_that_dribbles_is_closed(head: bytes) -> None:
     async with serving() as port:
         assert await exchange(port, b"POST /size HTTP/1.1\r\nhost: x\r\n" + head, b"12345") == b""
@@ -127,7 +137,11 @@ async def test_a_body_that_dribbles_is_closed(head: bytes) -> None:
 
 @pytest.mark.usefixtures("short_waits")
 async def test_a_connection_that_is_used_again_starts_each_bound_anew() -> None:
-    request = b"POST /size HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\nx-big: " + b"a" * 20_000 + b"\r\n\r\n12345"
+    request = (
+        b"POST /size HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\nx-big: "
+        + b"a" * 20_000
+        + b"\r\n\r\n12345"
+    )
     async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         async with asyncio.timeout(PATIENCE_S):

@@ -1,4 +1,6 @@
-"""What strangers can make a server log is bounded, and a WebSocket's handshake is answered in words: a real server, real sockets."""
+"""What strangers can make a server log is bounded, and a WebSocket's handshake is answered in
+words: a real server, real sockets.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,13 @@ HANDSHAKE = (
 )
 
 
-async def test_wrong_requests_are_all_answered_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_wrong_requests_are_all_answered_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving() as port:
-        answers = await asyncio.gather(*(exchange(port, b"\x16\x03\x01 nonsense\r\n\r\n") for _ in range(WRONG)))
+        answers = await asyncio.gather(
+            *(exchange(port, b"\x16\x03\x01 nonsense\r\n\r\n") for _ in range(WRONG))
+        )
     assert [answer[:12] for answer in answers] == [b"HTTP/1.1 400"] * WRONG
     lines = [record for record in caplog.records if "Invalid HTTP request" in record.getMessage()]
     assert len(lines) <= 1
@@ -39,11 +45,15 @@ def test_what_was_left_out_is_counted_and_errors_always_pass() -> None:
     assert [said("ours", 0.0, logging.ERROR) for _ in range(2)] == ["ours", "ours"]
 
 
-async def test_a_websocket_handshake_is_refused_in_words_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_websocket_handshake_is_refused_in_words_and_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving() as port:
         answer = await exchange(port, HANDSHAKE)
         offer = await exchange(
-            port, b"POST /size HTTP/1.1\r\nhost: x\r\nconnection: close, Upgrade\r\nupgrade: h2c\r\ncontent-length: 0\r\n\r\n"
+            port,
+            b"POST /size HTTP/1.1\r\nhost: x\r\nconnection: close, Upgrade\r\nupgrade: "
+            b"h2c\r\ncontent-length: 0\r\n\r\n",
         )
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"no WebSocket is spoken here" in answer

@@ -1,12 +1,14 @@
-"""A page of events as an answer: which form a client asks for, its bounds, and what may be kept of it by caches. Pure.
+"""A page of events as an answer: which form a client asks for, its bounds, and what may be kept of
+it by caches. Pure.
 
     JSON      {"events": [{…}, {"$event": "watermark", …}], "cursor": "v2.…", "live": true}
     NDJSON    one event a line; the last line is {"$event": "end", "cursor": "v2.…", "live": true}
 
-An object with `$event` is no reading but a gap or a watermark: no field of a reading has such a name.
+An object with `$event` is no reading but a gap or a watermark: no field of a reading has such a
+name.
 
-A page that ends at its limit is the same for ever and for all who ask with the same cursor; one that ends at the live end has an ETag, so
-that who asks again, and nothing came, gets 304.
+A page that ends at its limit is the same for ever and for all who ask with the same cursor; one
+that ends at the live end has an ETag, so that who asks again, and nothing came, gets 304.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 10_000
 """Events of a page."""
 WAIT_S_MAX: Final = 60.0
-"""Seconds that a client may wait for the first event: some proxies close what is silent for longer."""
+"""Seconds that a client may wait for the first event: some proxies close what is silent for
+longer."""
 KEPT_S: Final = 60
 """Seconds for which a full page may be kept by caches; retention may remove what it shows."""
 _NDJSON: Final = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
@@ -59,7 +62,10 @@ class Page:
 
 
 def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
-    """The form that is asked for; None: a stream of events. `words`: those parameters that only a page has. Raises RequestError."""
+    """The form that is asked for; None: a stream of events.
+
+    `words`: those parameters that only a page has. Raises RequestError.
+    """
     types = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     is_page = any(word is not None for word in words)
     for kind in types:
@@ -69,7 +75,10 @@ def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
             return Form.JSON
         if kind == "text/event-stream":
             if is_page:
-                detail = "after, limit and wait are for pages: expected Accept: application/json or application/x-ndjson"
+                detail = (
+                    "after, limit and wait are for pages: expected Accept: application/json or "
+                    "application/x-ndjson"
+                )
                 raise RequestError("accept", detail)
             return None
     return Form.JSON if is_page else None
@@ -127,5 +136,7 @@ def _body(page: Page, form: Form) -> bytes:
     live = b"true" if page.live else b"false"
     cursor = orjson.dumps(page.cursor)
     if form is Form.NDJSON:
-        return b"".join(one + b"\n" for one in page.events) + b'{"$event":"end","cursor":%b,"live":%b}\n' % (cursor, live)
+        return b"".join(
+            one + b"\n" for one in page.events
+        ) + b'{"$event":"end","cursor":%b,"live":%b}\n' % (cursor, live)
     return b'{"events":[%b],"cursor":%b,"live":%b}' % (b",".join(page.events), cursor, live)

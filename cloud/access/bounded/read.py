@@ -1,6 +1,8 @@
-"""Reads one page of a plan: up to a number of events, or to the live end, or until time is up, whichever comes first.
+"""Reads one page of a plan: up to a number of events, or to the live end, or until time is up,
+whichever comes first.
 
-All who ask from the same place share one reading and filtering with each other, as those who follow do.
+All who ask from the same place share one reading and filtering with each other, as those who follow
+do.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 READ_S: Final = 10.0
 """Seconds of reading older records after which a page ends with what it has."""
 LOOK_S: Final = 0.05
-"""How often it is looked whether the live end is reached: what a stream's last transaction ends with wakes nobody."""
+"""How often it is looked whether the live end is reached: what a stream's last transaction ends
+with wakes nobody."""
 EVENT_BYTES: Final = 200
 """Memory of a step beside its event's data, roughly."""
 
@@ -45,8 +48,17 @@ class Steps:
 class BoundedRead:
     """One page; `end` makes it end with what it has."""
 
-    def __init__(self, hub: Hub, plan: Plan, start: Start, on_gap: OnGap, *, bounds: Bounds, clock: Clock) -> None:
-        self._hub, self._plan, self._start, self._on_gap, self._bounds, self._clock = hub, plan, start, on_gap, bounds, clock
+    def __init__(
+        self, hub: Hub, plan: Plan, start: Start, on_gap: OnGap, *, bounds: Bounds, clock: Clock
+    ) -> None:
+        self._hub, self._plan, self._start, self._on_gap, self._bounds, self._clock = (
+            hub,
+            plan,
+            start,
+            on_gap,
+            bounds,
+            clock,
+        )
         self._news = asyncio.Event()
         self._has_ended = False
         self._items: list[bytes] = [item(gap.event) for gap in start.gaps]

@@ -1,4 +1,6 @@
-"""A reading as a query needs it: with its table's row, and with what the device's readings before say of it. Pure."""
+"""A reading as a query needs it: with its table's row, and with what the device's readings before
+say of it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ import pyarrow as pa
 from edgewake.cloud.analysis.folds.placed import PLACE, item
 from edgewake.cloud.analysis.folds.slots import At, Value
 from edgewake.cloud.analysis.folds.table_versions import Versions, key_text
-from edgewake.cloud.analysis.plan.table_rows import TableRecord, Unreadable, foreign_key, foreign_row, rows_of, typed
+from edgewake.cloud.analysis.plan.table_rows import (
+    TableRecord,
+    Unreadable,
+    foreign_key,
+    foreign_row,
+    rows_of,
+    typed,
+)
 from edgewake.cloud.queries.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.queries.expressions import READING
 from edgewake.cloud.queries.foreign_table import KEY
@@ -22,7 +31,8 @@ from edgewake.cloud.queries.query import History, Join, Query
 HISTORY: Final = "~"
 """Begins the key of a device's histories, where those of tables are JSON."""
 DEVICES_MAX: Final = 100_000
-"""Devices of a query whose histories are kept; beyond it the one without a reading for longest begins anew."""
+"""Devices of a query whose histories are kept; beyond it the one without a reading for longest
+begins anew."""
 _READ_TO: Final = "@"
 """Of a query on `ew.windows`: how far its table was read."""
 _FAULTS: Final = "!"
@@ -57,10 +67,14 @@ class Table:
             values = {name: typed(row.columns.get(name), kind) for name, kind in columns}
             place = key_text([values[name] for _, name in self.join.keys])
             if place is not None:
-                self.versions.put(place, row.since, [values[name] for name, _ in columns], closed=closed)
+                self.versions.put(
+                    place, row.since, [values[name] for name, _ in columns], closed=closed
+                )
 
     def _put_foreign(self, one: TableRecord, closed: int | None) -> None:
-        """Where a record is no row its key has none from then on: what it had before is not true any more."""
+        """Where a record is no row its key has none from then on: what it had before is not true
+        any more.
+        """
         values: list[Any] | None = None
         place = None
         try:
@@ -68,7 +82,13 @@ class Table:
             place = key_text([key])
             if one.value is not None:
                 own = {KEY: key, "event_time": one.time_ms}
-                row = {**foreign_row(one.value, [(name, kind) for name, kind in self.join.columns if name not in own]), **own}
+                row = {
+                    **foreign_row(
+                        one.value,
+                        [(name, kind) for name, kind in self.join.columns if name not in own],
+                    ),
+                    **own,
+                }
                 values = [row[name] for name, _ in self.join.columns]
         except Unreadable as error:
             self.unreadable += 1
@@ -79,7 +99,10 @@ class Table:
     @property
     def remark(self) -> str:
         """For people: what is wrong with the table's topic."""
-        found = f"{self.unreadable} records of {self.topic} are no rows, the last one: {self.why}; their keys have none since then"
+        found = (
+            f"{self.unreadable} records of {self.topic} are no rows, the last one: {self.why}; "
+            "their keys have none since then"
+        )
         return found if self.unreadable else ""
 
     def dump(self) -> dict[str, bytes | None]:
@@ -112,7 +135,10 @@ class Histories:
     def step(self, device: str, t: int, values: Sequence[Any]) -> list[float | None]:
         """The results for one more reading, whose expressions have these values."""
         states = self.of.pop(device, None) or [None] * len(self.calls)
-        stepped = [call.past.step(state, t, value) for call, state, value in zip(self.calls, states, values, strict=True)]
+        stepped = [
+            call.past.step(state, t, value)
+            for call, state, value in zip(self.calls, states, values, strict=True)
+        ]
         self.of[device] = [state for state, _ in stepped]
         self.changed.add(device)
         if len(self.of) > DEVICES_MAX:
@@ -124,7 +150,10 @@ class Histories:
 
     def dump(self) -> dict[str, bytes | None]:
         """What changed since the last time."""
-        found = {f"{HISTORY}{one}": orjson.dumps(self.of[one]) if one in self.of else None for one in sorted(self.changed)}
+        found = {
+            f"{HISTORY}{one}": orjson.dumps(self.of[one]) if one in self.of else None
+            for one in sorted(self.changed)
+        }
         self.changed.clear()
         return found
 
@@ -158,31 +187,54 @@ class Computed:
         self._groups: list[tuple[str, Evaluated]] | None = None
         if not query.is_rows:
             self._groups = [(key.name, evaluated(key.expression, at)) for key in query.keys]
-        self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers, *query.moments)]
-        self._extremes = [(evaluated(one.order, at), evaluated(one.value, at), one.kind) for one in query.extremes]
+        self._numbers = [
+            evaluated(number, at) for number in (*query.conditions, *query.numbers, *query.moments)
+        ]
+        self._extremes = [
+            (evaluated(one.order, at), evaluated(one.value, at), one.kind) for one in query.extremes
+        ]
         self._items = [evaluated(one, at) for one, _ in query.distinct]
-        self._outputs = [] if query.aggregates else [(output.name, evaluated(output.expression, at)) for output in query.outputs]
+        self._outputs = (
+            []
+            if query.aggregates
+            else [(output.name, evaluated(output.expression, at)) for output in query.outputs]
+        )
 
     def of(self, row: Row, identity: Mapping[str, str | None]) -> CompletedReading | None:
         """None where it does not pass WHERE. `identity`: the group, where readings are rows."""
         if self._where is not None and self._where(row) is not True:
             return None
-        group = identity if self._groups is None else {name: compute(row) for name, compute in self._groups}
+        group = (
+            identity
+            if self._groups is None
+            else {name: compute(row) for name, compute in self._groups}
+        )
         numbers: list[Value] = [_number(compute(row)) for compute in self._numbers]
         numbers += [_at(order(row), value(row), kind) for order, value, kind in self._extremes]
         numbers += [item(_text(compute(row))) for compute in self._items]
         values = {name: compute(row) for name, compute in self._outputs}
-        return CompletedReading(row[self._time], orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode(), numbers, values)
+        return CompletedReading(
+            row[self._time],
+            orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode(),
+            numbers,
+            values,
+        )
 
 
 class Completed:
     """A query's readings."""
 
-    def __init__(self, query: Query, table: Table | None, histories: Histories, fields: Sequence[str]) -> None:
+    def __init__(
+        self, query: Query, table: Table | None, histories: Histories, fields: Sequence[str]
+    ) -> None:
         """`fields`: of a reading, beside READING."""
         self._table, self._histories = table, histories
         self._names = (*READING, *fields)
-        columns = () if table is None else tuple(f"{table.join.table}.{name}" for name, _ in table.join.columns)
+        columns = (
+            ()
+            if table is None
+            else tuple(f"{table.join.table}.{name}" for name, _ in table.join.columns)
+        )
         self._nothing: list[Any] = [None] * len(columns)
         names = (*self._names, *columns, *(f".{i}" for i in range(len(query.history))))
         at = {name: i for i, name in enumerate(names)}
@@ -193,19 +245,30 @@ class Completed:
         self._computed = Computed(query, names)
 
     def rows(self, mine: pa.Table) -> Iterator[CompletedReading]:
-        """Those that have their row and pass WHERE. `mine`: PLACE and reading (JSON) of each, in the order of the log."""
+        """Those that have their row and pass WHERE.
+
+        `mine`: PLACE and reading (JSON) of each, in the order of the log.
+        """
         places = zip(*[mine[name].to_pylist() for name in PLACE], strict=True)
         for place, text in zip(places, mine["reading"].to_pylist(), strict=True):
             reading = orjson.loads(text)
             row = self._completed([reading[name] for name in self._names])
-            found = None if row is None else self._computed.of(row, {"device": row[0], "reading": ":".join(map(str, place))})
+            found = (
+                None
+                if row is None
+                else self._computed.of(
+                    row, {"device": row[0], "reading": ":".join(map(str, place))}
+                )
+            )
             if found is not None:
                 yield found
 
     def _completed(self, reading: list[Any]) -> Row | None:
         results: list[float | None] = []
         if self._calls:  # also of a reading without its row: it is one of the readings before
-            results = self._histories.step(reading[0], reading[1], [compute(reading) for compute in self._calls])
+            results = self._histories.step(
+                reading[0], reading[1], [compute(reading) for compute in self._calls]
+            )
         if self._table is None:
             return [*reading, *results]
         key = key_text([typed(reading[at], kind) for at, kind in self._key])
@@ -221,7 +284,13 @@ def _number(value: Any) -> float | None:
 
 def _text(value: Any) -> str | None:
     """1 and 1.0 are the same value."""
-    return None if value is None else repr(float(value)) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return (
+        None
+        if value is None
+        else repr(float(value))
+        if isinstance(value, int) and not isinstance(value, bool)
+        else str(value)
+    )
 
 
 def _at(order: Any, value: Any, kind: Kind) -> At | tuple[()]:

@@ -1,7 +1,8 @@
 """How much a query may have open, of all its keys. Pure.
 
-What is beyond the bounds is forgotten, the key without a reading for longest first: its next reading begins new windows. So that nobody
-takes their rows for whole, rows of windows that begin as early as forgotten ones say from then on that they may lack readings.
+What is beyond the bounds is forgotten, the key without a reading for longest first: its next
+reading begins new windows. So that nobody takes their rows for whole, rows of windows that begin as
+early as forgotten ones say from then on that they may lack readings.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from edgewake.cloud.analysis.folds.sequences import KeyState
 KEYS_MAX: Final = 200_000
 """Keys of a query, some 500 bytes each."""
 BYTES_MAX: Final = 128 << 20
-"""Characters of the keys, and bytes of what is written down of each: a group may be a text of a million characters, and a window may count
-different values. In memory it is a few times as much."""
+"""Characters of the keys, and bytes of what is written down of each: a group may be a text of a
+million characters, and a window may count different values. In memory it is a few times as much."""
 
 
 @dataclass

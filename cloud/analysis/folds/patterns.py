@@ -1,13 +1,19 @@
-"""Windows that conditions decide: a threshold with hysteresis, a succession, an absence. Pure: no Kafka, no Spark, no clock.
+"""Windows that conditions decide: a threshold with hysteresis, a succession, an absence.
 
-Threshold   begins with the first reading of those for which the condition has held long enough, and takes readings until the clearing one.
+Pure: no Kafka, no Spark, no clock.
+
+Threshold   begins with the first reading of those for which the condition has held long enough, and
+            takes readings until the clearing one.
             Its row is told when it is active, and final when it is cleared.
-Succession  from the reading that met the first condition to the one that met the last, within a time. Its row is told then, and final.
-Absence     begins with a reading after which none came for a time. Its row is told when event time has passed that, with the values of that
+Succession  from the reading that met the first condition to the one that met the last, within a
+time. Its row is told then, and final.
+Absence     begins with a reading after which none came for a time. Its row is told when event time
+            has passed that, with the values of that
             reading, and is final when the next reading comes, where it then ends.
 
-The rules are those of agents (protocol/threshold.py, protocol/succession.py, edge/processors/absence.py). All go by the order of the log,
-which is a device's own; a condition that is neither true nor false changes nothing.
+The rules are those of agents (protocol/threshold.py, protocol/succession.py,
+edge/processors/absence.py). All go by the order of the log, which is a device's own; a condition
+that is neither true nor false changes nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +30,17 @@ Met = Sequence[bool | None]
 """The values of the conditions for one reading."""
 
 
-def add(state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed) -> None:
+def add(
+    state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed
+) -> None:
     """Put one reading into its windows."""
     assert window.rule is not None
     _STEPS[window.rule](state, window, t, met, values, changed)
 
 
-def _threshold(state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed) -> None:
+def _threshold(
+    state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed
+) -> None:
     before = threshold.Held(*state.rule) if state.rule else threshold.IDLE
     is_met = met[-1] if before.active else met[0]
     if is_met is None:
@@ -51,7 +61,9 @@ def _threshold(state: KeyState, window: Window, t: int, met: Met, values: Values
     state.rule = [held.active, held.since, held.count] if held.since is not None else None
 
 
-def _succession(state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed) -> None:
+def _succession(
+    state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed
+) -> None:
     before = state.rule or succession.nothing(len(met))
     began, since = succession.step(before, t, met, window.within_ms)
     if met[0] is True and since is None:
@@ -64,7 +76,9 @@ def _succession(state: KeyState, window: Window, t: int, met: Met, values: Value
     state.rule = began if state.windows else None
 
 
-def _absence(state: KeyState, window: Window, t: int, _: Met, values: Values, changed: Changed) -> None:
+def _absence(
+    state: KeyState, window: Window, t: int, _: Met, values: Values, changed: Changed
+) -> None:
     if state.windows:
         (last,) = state.windows
         if t <= last.start:
@@ -78,8 +92,15 @@ def _absence(state: KeyState, window: Window, t: int, _: Met, values: Values, ch
 
 
 def is_absent(state: KeyState, window: Window, passed: int | None) -> bool:
-    """Is an absence to be told that was not? `passed`: event time up to which nobody is expected to send."""
-    return window.rule is Rule.ABSENCE and passed is not None and not state.rule and any(one.last < passed for one in state.windows)
+    """Is an absence to be told that was not? `passed`: event time up to which nobody is expected to
+    send.
+    """
+    return (
+        window.rule is Rule.ABSENCE
+        and passed is not None
+        and not state.rule
+        and any(one.last < passed for one in state.windows)
+    )
 
 
 def is_told(state: KeyState) -> bool:

@@ -1,11 +1,17 @@
-"""Windows that are folded beside Spark: which ones a key has open, and which of them a reading changes. Pure: no Kafka, no Spark, no clock.
+"""Windows that are folded beside Spark: which ones a key has open, and which of them a reading
+changes. Pure: no Kafka, no Spark, no clock.
 
-Session   readings of a key, each less than `gap_ms` after the one before; it ends `gap_ms` after its last one. A reading that comes late,
-          but not too late, may be put before, into or between sessions; where it joins two, the later one's row is withdrawn.
-By count  `count` readings of a key in the order of the log, a new window with every `step` of them; final when it is full.
-By time   the windows of other queries, where their readings are joined with a table (table_join_job).
+Session   readings of a key, each less than `gap_ms` after the one before; it ends `gap_ms` after
+          its last one. A reading that comes late,
+          but not too late, may be put before, into or between sessions; where it joins two, the
+          later one's row is withdrawn.
+By count  `count` readings of a key in the order of the log, a new window with every `step` of them;
+final when it is full.
+By time   the windows of other queries, where their readings are joined with a table
+          (table_join_job).
 
-The state of a key is small (numbers, no readings) and goes to Kafka in the transaction of the results, so it is as exact as they are.
+The state of a key is small (numbers, no readings) and goes to Kafka in the transaction of the
+results, so it is as exact as they are.
 """
 
 from __future__ import annotations
@@ -22,8 +28,9 @@ from edgewake.cloud.analysis.folds.slots import AnySlot, Value, slots_for
 from edgewake.cloud.queries.windows import Window
 
 STATE_BYTES_MAX: Final = 16 << 20
-"""Bytes of what is written down of a key, each time that it changes. Beyond it its earliest windows are forgotten: a reading that comes for
-one of them later begins another, and rows of windows that begin before it say that they may lack readings."""
+"""Bytes of what is written down of a key, each time that it changes. Beyond it its earliest windows
+are forgotten: a reading that comes for one of them later begins another, and rows of windows that
+begin before it say that they may lack readings."""
 
 Values = Sequence[Value]
 """What the query's aggregates take of one reading."""
@@ -34,7 +41,8 @@ class Open:
     """A window that may still change."""
 
     start: int
-    """Event time of its first reading, ms: of a session the earliest, by count the first in the log."""
+    """Event time of its first reading, ms: of a session the earliest, by count the first in the
+    log."""
     last: int
     """Latest event time of its readings, ms; of a window by time the last one that it takes."""
     slots: list[AnySlot]
@@ -118,7 +126,8 @@ def _count(state: KeyState, window: Window, t: int, values: Values, changed: Cha
 def _join(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
     found = Open(t, t, slots_for(values))
     found.add(t, values)
-    # Sessions of a key are in order and apart: a device that was away for a week has ten thousand of them open.
+    # Sessions of a key are in order and apart: a device that was away for a week has ten thousand
+    # of them open.
     first = bisect_right(state.windows, t - window.gap_ms, key=lambda one: one.last)
     end = bisect_left(state.windows, t + window.gap_ms, lo=first, key=lambda one: one.start)
     near = state.windows[first:end]
@@ -145,7 +154,9 @@ def close(state: KeyState, window: Window, closed: int | None) -> bool:
 
 
 def record(state: KeyState) -> tuple[bytes, int]:
-    """What is written down, and a time, ms, before which windows begin that were forgotten for it (STATE_BYTES_MAX); 0: none was."""
+    """What is written down, and a time, ms, before which windows begin that were forgotten for it
+    (STATE_BYTES_MAX); 0: none was.
+    """
     text, forgotten = orjson.dumps(dump(state)), 0
     while len(text) > STATE_BYTES_MAX and state.windows:
         many = 1 + len(state.windows) // 8
@@ -158,12 +169,25 @@ def record(state: KeyState) -> tuple[bytes, int]:
 
 def dump(state: KeyState) -> list[Any]:
     """As JSON."""
-    windows = [[one.start, one.last, one.readings, one.number, [slot.dump() for slot in one.slots], one.is_told] for one in state.windows]
+    windows = [
+        [
+            one.start,
+            one.last,
+            one.readings,
+            one.number,
+            [slot.dump() for slot in one.slots],
+            one.is_told,
+        ]
+        for one in state.windows
+    ]
     return [state.count, windows, state.rule]
 
 
 def load(value: Iterable[Any], written: int = 0) -> KeyState:
-    """The reverse of `dump`; ValueError or TypeError where it is none. It was `written` in so many bytes."""
+    """The reverse of `dump`; ValueError or TypeError where it is none.
+
+    It was `written` in so many bytes.
+    """
     count, windows, *rule = value
     made = [_opened(*one) for one in windows]
     state = KeyState(sorted(made, key=lambda one: (one.number, one.start)), count, *rule)
@@ -171,6 +195,8 @@ def load(value: Iterable[Any], written: int = 0) -> KeyState:
     return state
 
 
-def _opened(start: int, last: int, readings: int, number: int, kept: Iterable[Any], is_told: bool = True) -> Open:
+def _opened(
+    start: int, last: int, readings: int, number: int, kept: Iterable[Any], is_told: bool = True
+) -> Open:
     """A window as it was written down; before HAVING was possible every row was told."""
     return Open(start, last, [slots.load(slot) for slot in kept], readings, number, is_told)

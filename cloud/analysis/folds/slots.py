@@ -1,7 +1,8 @@
-"""What a window that is folded beside Spark holds of one expression: figures of numbers, the first and the last reading in an order, or
-how many different values there are.
+"""What a window that is folded beside Spark holds of one expression: figures of numbers, the first
+and the last reading in an order, or how many different values there are.
 
-Slots merge, so windows may join. They are JSON on `ew.windows`: small, and the same after a restart. Pure.
+Slots merge, so windows may join. They are JSON on `ew.windows`: small, and the same after a
+restart. Pure.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
 DISTINCT_MAX: Final = 1_024
-"""Different values that are counted exactly, some 20 bytes each. More are estimated, with 3.1 % standard error."""
+"""Different values that are counted exactly, some 20 bytes each. More are estimated, with 3.1 %
+standard error."""
 _HASHES: Final = 2**63
 
 At: TypeAlias = tuple[float, float | None, str | None]
 """A reading of an extreme: its order, and its value as a number or as a text."""
 AnySlot: TypeAlias = "Slot | Ends | Distinct"
 Value: TypeAlias = float | At | tuple[()] | frozenset[str] | None
-"""What a slot takes of one reading: of figures a number or None, of extremes a tuple, of different values a set; these are empty where
-there is nothing."""
+"""What a slot takes of one reading: of figures a number or None, of extremes a tuple, of different
+values a set; these are empty where there is nothing."""
 
 
 @dataclass(slots=True)
 class Slot:
-    """Count, sum, least and greatest of one expression, and how far its values are from their mean."""
+    """Count, sum, least and greatest of one expression, and how far its values are from their
+    mean.
+    """
 
     count: int = 0
     sum: float = 0.0
@@ -65,7 +69,9 @@ class Slot:
 
 @dataclass(slots=True)
 class Ends:
-    """The readings whose order is least and most; of equals those with the smallest and the largest value."""
+    """The readings whose order is least and most; of equals those with the smallest and the largest
+    value.
+    """
 
     least: At | None = None
     most: At | None = None
@@ -79,8 +85,12 @@ class Ends:
     def merge(self, other: AnySlot) -> None:
         """All readings of other ends of the same expression."""
         assert isinstance(other, Ends)
-        self.least = min((one for one in (self.least, other.least) if one is not None), key=_rank, default=None)
-        self.most = max((one for one in (self.most, other.most) if one is not None), key=_rank, default=None)
+        self.least = min(
+            (one for one in (self.least, other.least) if one is not None), key=_rank, default=None
+        )
+        self.most = max(
+            (one for one in (self.most, other.most) if one is not None), key=_rank, default=None
+        )
 
     def dump(self) -> dict[str, Any]:
         """As JSON."""
@@ -89,7 +99,9 @@ class Ends:
 
 @dataclass(slots=True)
 class Distinct:
-    """How many different values: the smallest DISTINCT_MAX of their hashes say how dense all of them lie."""
+    """How many different values: the smallest DISTINCT_MAX of their hashes say how dense all of
+    them lie.
+    """
 
     smallest: list[int] = field(default_factory=list)
     """Ascending, of 63 bits."""
@@ -128,7 +140,10 @@ def _rank(one: At) -> tuple[float, float, str]:
 
 def slots_for(values: Iterable[Value]) -> list[AnySlot]:
     """Empty ones that take such values."""
-    return [Ends() if isinstance(one, tuple) else Distinct() if isinstance(one, frozenset) else Slot() for one in values]
+    return [
+        Ends() if isinstance(one, tuple) else Distinct() if isinstance(one, frozenset) else Slot()
+        for one in values
+    ]
 
 
 def load(value: Sequence[Any] | dict[str, Any]) -> AnySlot:
@@ -136,5 +151,7 @@ def load(value: Sequence[Any] | dict[str, Any]) -> AnySlot:
     if isinstance(value, dict) and "smallest" in value:
         return Distinct(value["smallest"])
     if isinstance(value, dict):
-        return Ends(*(None if value[name] is None else tuple(value[name]) for name in ("least", "most")))
+        return Ends(
+            *(None if value[name] is None else tuple(value[name]) for name in ("least", "most"))
+        )
     return Slot(*value)

@@ -1,12 +1,15 @@
-"""Readings of two streams that find one another: equal keys, and times as far apart as a JOIN allows. Pure: no Kafka, no Spark, no clock.
+"""Readings of two streams that find one another: equal keys, and times as far apart as a JOIN
+allows. Pure: no Kafka, no Spark, no clock.
 
-    left   the reading of FROM     right   its partner, of the joined stream: right.t - left.t is in [earliest, latest]
+    left   the reading of FROM right its partner, of the joined stream: right.t - left.t is in
+           [earliest, latest]
 
-Whichever of two comes second finds the first, so each pair is found once, in whatever order they come. A reading is kept until event time
-has passed the last moment at which a partner may be: those that come later are late. Then it is known of a left one whether it has any.
+Whichever of two comes second finds the first, so each pair is found once, in whatever order they
+come. A reading is kept until event time has passed the last moment at which a partner may be: those
+that come later are late. Then it is known of a left one whether it has any.
 
-What is kept stands on `ew.windows` as one record for what a batch brought, removed when the last of its readings needs to be kept no more:
-nothing is written twice, however many readings a key has.
+What is kept stands on `ew.windows` as one record for what a batch brought, removed when the last of
+its readings needs to be kept no more: nothing is written twice, however many readings a key has.
 """
 
 from __future__ import annotations
@@ -23,13 +26,17 @@ import orjson
 from edgewake.cloud.queries.query import Within
 
 KEY_READINGS_MAX: Final = 1_000
-"""Readings of a key and side that are kept: so many rows one reading may become. Beyond it the earliest is let go."""
+"""Readings of a key and side that are kept: so many rows one reading may become. Beyond it the
+earliest is let go."""
 READINGS_MAX: Final = 200_000
-"""Readings of a query that are kept, some 500 bytes each. Beyond it the one is let go that would be kept the shortest."""
+"""Readings of a query that are kept, some 500 bytes each. Beyond it the one is let go that would be
+kept the shortest."""
 CHARS_MAX: Final = 64 << 20
-"""Characters of the texts in them, in place of these 500 bytes: one reading may have a million. Beyond it as with READINGS_MAX."""
+"""Characters of the texts in them, in place of these 500 bytes: one reading may have a million.
+Beyond it as with READINGS_MAX."""
 RECORD_BYTES_MAX: Final = 1 << 18
-"""Bytes of a record of kept readings, a quarter of what a record may have. A larger batch makes several."""
+"""Bytes of a record of kept readings, a quarter of what a record may have. A larger batch makes
+several."""
 
 Side: TypeAlias = Literal[0, 1]
 LEFT: Final[Side] = 0
@@ -63,7 +70,9 @@ class Partners:
     """The readings of both streams that one query keeps."""
 
     within: Within
-    of: tuple[dict[str, list[Kept]], dict[str, list[Kept]]] = field(default_factory=lambda: ({}, {}))
+    of: tuple[dict[str, list[Kept]], dict[str, list[Kept]]] = field(
+        default_factory=lambda: ({}, {})
+    )
     """Left and right: key → its readings by time."""
     count: int = 0
     chars: int = 0
@@ -80,22 +89,36 @@ class Partners:
         return t + self.within.latest_ms if side == LEFT else t - self.within.earliest_ms
 
     def put(self, side: Side, key: str, one: Kept) -> tuple[list[Kept], list[tuple[Side, Kept]]]:
-        """One more reading. Returns its partners by time, and what was let go because too many are kept."""
+        """One more reading.
+
+        Returns its partners by time, and what was let go because too many are kept.
+        """
         first, last = (
-            (self.within.earliest_ms, self.within.latest_ms) if side == LEFT else (-self.within.latest_ms, -self.within.earliest_ms)
+            (self.within.earliest_ms, self.within.latest_ms)
+            if side == LEFT
+            else (-self.within.latest_ms, -self.within.earliest_ms)
         )
         others = self.of[1 - side].get(key, [])
-        found = others[bisect_left(others, one.t + first, key=_time) : bisect_right(others, one.t + last, key=_time)]
+        found = others[
+            bisect_left(others, one.t + first, key=_time) : bisect_right(
+                others, one.t + last, key=_time
+            )
+        ]
         for left in (found if side == RIGHT else [one]) if found else []:
             self._pair(left)
         self._keep(side, key, one)
         self._new.append((side, key, one))
-        if len(self._new) > 2 * self.count + KEY_READINGS_MAX:  # a large batch: most of it is gone again, and will not be written
+        if (
+            len(self._new) > 2 * self.count + KEY_READINGS_MAX
+        ):  # a large batch: most of it is gone again, and will not be written
             self._new = [new for new in self._new if not new[2].is_gone]
         return found, list(self._too_many(side, key))
 
     def over(self, closed: int | None) -> list[Kept]:
-        """Forget those that find no partner any more, since all up to `closed` are late now. Returns the left ones that found none."""
+        """Forget those that find no partner any more, since all up to `closed` are late now.
+
+        Returns the left ones that found none.
+        """
         alone: list[Kept] = []
         while closed is not None and self._until and self._until[0][0] <= closed:
             _, side, key = heappop(self._until)
@@ -111,9 +134,13 @@ class Partners:
         return closed is not None and bool(self._until) and self._until[0][0] <= closed
 
     def dump(self, revision: int, closed: int | None) -> dict[str, bytes | None]:
-        """What is to be written down since the last time: name → record; None where it is needed no more."""
+        """What is to be written down since the last time: name → record; None where it is needed no
+        more.
+        """
         found: dict[str, bytes | None] = {}
-        for name in [name for name, until in self._records.items() if closed is not None and until <= closed]:
+        for name in [
+            name for name, until in self._records.items() if closed is not None and until <= closed
+        ]:
             del self._records[name]
             found[name] = None
         for i, (until, texts) in enumerate(_cut(self._entries())):
@@ -128,8 +155,15 @@ class Partners:
         """All that is kept, as if none of it was written down: name → record."""
         self._records.clear()
         self._changed.clear()
-        self._new = [(side, key, one) for side in (LEFT, RIGHT) for key, all_of in self.of[side].items() for one in all_of]
-        return {name: value for name, value in self.dump(revision, None).items() if value is not None}
+        self._new = [
+            (side, key, one)
+            for side in (LEFT, RIGHT)
+            for key, all_of in self.of[side].items()
+            for one in all_of
+        ]
+        return {
+            name: value for name, value in self.dump(revision, None).items() if value is not None
+        }
 
     def load(self, records: Mapping[str, bytes], closed: int | None) -> None:
         """The reverse of `dump`, of all records that stand; `closed` as it was then."""
@@ -141,7 +175,10 @@ class Partners:
                 known = (lefts, rights)[side]
                 if what == "new":
                     key, t, values, is_paired = rest
-                    known[tuple(place)] = key, Kept(t, tuple(place), values, is_paired, is_written=True)
+                    known[tuple(place)] = (
+                        key,
+                        Kept(t, tuple(place), values, is_paired, is_written=True),
+                    )
                 elif what == "gone":
                     known.pop(tuple(place), None)
                 elif tuple(place) in known:
@@ -181,8 +218,15 @@ class Partners:
             kept = self.of[of_side].get(of_key)
             if kept and self.until(of_side, kept[0].t) <= until:
                 yield self._let_go(of_side, of_key)
-        if len(self._until) > 2 * self.count + KEY_READINGS_MAX:  # of readings that were let go before their time
-            self._until = [(self.until(s, one.t), s, name) for s in (LEFT, RIGHT) for name, all_of in self.of[s].items() for one in all_of]
+        if (
+            len(self._until) > 2 * self.count + KEY_READINGS_MAX
+        ):  # of readings that were let go before their time
+            self._until = [
+                (self.until(s, one.t), s, name)
+                for s in (LEFT, RIGHT)
+                for name, all_of in self.of[s].items()
+                for one in all_of
+            ]
             heapify(self._until)
 
     def _let_go(self, side: Side, key: str) -> tuple[Side, Kept]:
@@ -196,7 +240,10 @@ class Partners:
         for side, key, one in self._new:
             if not one.is_gone:
                 one.is_written = True
-                yield self.until(side, one.t), orjson.dumps(["new", side, one.place, key, one.t, one.values, one.is_paired])
+                yield (
+                    self.until(side, one.t),
+                    orjson.dumps(["new", side, one.place, key, one.t, one.values, one.is_paired]),
+                )
         for what, side, one in self._changed:
             if what == "paired" and one.is_gone:
                 continue
@@ -204,7 +251,9 @@ class Partners:
 
 
 def _cut(entries: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
-    """Records of at most RECORD_BYTES_MAX, unless one entry alone has more, each with the latest time up to which it is needed."""
+    """Records of at most RECORD_BYTES_MAX, unless one entry alone has more, each with the latest
+    time up to which it is needed.
+    """
     until, texts, size = 0, list[bytes](), 0
     for to, text in entries:
         if texts and size + len(text) > RECORD_BYTES_MAX:

@@ -1,7 +1,9 @@
-"""A table as it is now: of each key the latest row. And of a query over tables, what its result's rows depend on. Pure: no Kafka, no clock.
+"""A table as it is now: of each key the latest row.
 
-Of two rows of a key the one with the later event time counts, of equals the one that is further on in the log. So what a table is in the
-end does not depend on the order in which its rows came.
+And of a query over tables, what its result's rows depend on. Pure: no Kafka, no clock.
+
+Of two rows of a key the one with the later event time counts, of equals the one that is further on
+in the log. So what a table is in the end does not depend on the order in which its rows came.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 ROWS_MAX: Final = 100_000
-"""Rows of a table, some 300 bytes each. Beyond it the one that has not changed for longest is forgotten, as if it had never been."""
+"""Rows of a table, some 300 bytes each. Beyond it the one that has not changed for longest is
+forgotten, as if it had never been."""
 CHARS_MAX: Final = 64 << 20
-"""Characters of the texts in all rows of a table: one row may have a million. Beyond it as with ROWS_MAX."""
+"""Characters of the texts in all rows of a table: one row may have a million. Beyond it as with
+ROWS_MAX."""
 
 Place: TypeAlias = tuple[int, int, int]
 """Of a reading in its stream: partition, offset, number in the frame."""
@@ -35,7 +39,8 @@ class Row:
     refers: str | None = None
     """Of a row of FROM: the key of the row that it is joined with; None where there can be none."""
     told: str = ""
-    """Of a row of FROM: stands for the row of the result that was told of it; empty where none is."""
+    """Of a row of FROM: stands for the row of the result that was told of it; empty where none
+    is."""
 
     @property
     def chars(self) -> int:
@@ -79,7 +84,9 @@ class Latest:
 
 @dataclass
 class Linked:
-    """The table of FROM, the one that it is joined with, and which rows of the result are to be looked at again."""
+    """The table of FROM, the one that it is joined with, and which rows of the result are to be
+    looked at again.
+    """
 
     left: Latest = field(default_factory=Latest)
     right: Latest = field(default_factory=Latest)
@@ -118,7 +125,9 @@ class Linked:
             self._due |= self._referring.get(key, {})
 
     def take(self) -> tuple[list[str], list[Row]]:
-        """Keys of FROM whose rows of the result may be others now, and rows of FROM that were forgotten since the last time."""
+        """Keys of FROM whose rows of the result may be others now, and rows of FROM that were
+        forgotten since the last time.
+        """
         found = list(self._due), self._gone
         self._due, self._gone, self.forgotten = {}, [], 0
         return found
@@ -140,16 +149,24 @@ class Linked:
             self._referring.setdefault(now, {})[key] = None
 
     def dump(self) -> Iterator[tuple[str, bytes | None]]:
-        """What is to be written down since the last time: name → row; None where it is none any more."""
+        """What is to be written down since the last time: name → row; None where it is none any
+        more.
+        """
         for side, table in ((LEFT, self.left), (RIGHT, self.right)):
             for key in sorted(table.changed):
                 row = table.of.get(key)
-                value = None if row is None else orjson.dumps([row.since, row.place, row.values, row.refers, row.told])
+                value = (
+                    None
+                    if row is None
+                    else orjson.dumps([row.since, row.place, row.values, row.refers, row.told])
+                )
                 yield f"{side}{key}", value
             table.changed.clear()
 
     def load(self, name: str, value: bytes) -> None:
-        """The reverse of `dump`, of each row that stands, in the order in which they were written."""
+        """The reverse of `dump`, of each row that stands, in the order in which they were
+        written.
+        """
         since, place, values, refers, told = orjson.loads(value)
         row, key = Row(since, tuple(place), values, refers, told), name[1:]
         table = self.left if name.startswith(LEFT) else self.right

@@ -1,7 +1,10 @@
-"""A table that readings are joined with: the rows of each key with the times since when they hold. Pure: no Kafka, no clock.
+"""A table that readings are joined with: the rows of each key with the times since when they hold.
 
-A row holds from its own event time until that of the next row of its key. So a reading finds the row that held when it was made, whatever
-came since. A row that comes later than the readings it would have been for changes nothing of what was told.
+Pure: no Kafka, no clock.
+
+A row holds from its own event time until that of the next row of its key. So a reading finds the
+row that held when it was made, whatever came since. A row that comes later than the readings it
+would have been for changes nothing of what was told.
 """
 
 from __future__ import annotations
@@ -17,19 +20,26 @@ import orjson
 from edgewake.protocol.frame import Scalar
 
 KEYS_MAX: Final = 100_000
-"""Keys of a table, some 200 bytes and a row each. Beyond it the one that has had no new row for longest is forgotten, so it has none."""
+"""Keys of a table, some 200 bytes and a row each. Beyond it the one that has had no new row for
+longest is forgotten, so it has none."""
 CHARS_MAX: Final = 64 << 20
-"""Characters of the texts in all rows of a table: one row may have a million. Beyond it as with KEYS_MAX."""
+"""Characters of the texts in all rows of a table: one row may have a million. Beyond it as with
+KEYS_MAX."""
 VERSIONS_MAX: Final = 32
 """Rows of a key that are kept, the latest ones: a reading older than all of them has none."""
 _since = itemgetter(0)
 
 
 def key_text(values: Sequence[Scalar | None]) -> str | None:
-    """A key as JSON; None where one of its values is null, for null equals nothing. 1 and 1.0 are the same key."""
+    """A key as JSON; None where one of its values is null, for null equals nothing.
+
+    1 and 1.0 are the same key.
+    """
     if any(value is None for value in values):
         return None
-    return orjson.dumps([float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in values]).decode()
+    return orjson.dumps(
+        [float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in values]
+    ).decode()
 
 
 def _chars(values: Iterable[Any] | None) -> int:
@@ -41,8 +51,8 @@ class Versions:
     """The rows of all keys of one table."""
 
     of: dict[str, list[tuple[int, list[Any] | None]]] = field(default_factory=dict)
-    """Key (JSON) → since when (event time, ms) and the row's values, ascending; None where there is no row from then on.
-    The key that changed longest ago is the first."""
+    """Key (JSON) → since when (event time, ms) and the row's values, ascending; None where there is
+    no row from then on. The key that changed longest ago is the first."""
     changed: set[str] = field(default_factory=set)
     """Keys to be written down, those that are forgotten too."""
     most: int = VERSIONS_MAX
@@ -52,8 +62,13 @@ class Versions:
     forgotten: int = 0
     """Keys so far that were forgotten because there is more than is kept."""
 
-    def put(self, key: str, since: int, values: list[Any] | None, *, closed: int | None = None) -> None:
-        """One more row; of two of the same time the later one counts. `closed`: no reading up to this time is looked up any more."""
+    def put(
+        self, key: str, since: int, values: list[Any] | None, *, closed: int | None = None
+    ) -> None:
+        """One more row; of two of the same time the later one counts.
+
+        `closed`: no reading up to this time is looked up any more.
+        """
         rows = self.of.pop(key, [])
         self.of[key] = rows
         at = bisect_right(rows, since, key=_since)
@@ -97,7 +112,12 @@ class Versions:
         self.chars += sum(_chars(values) for _, values in self.of[key])
 
     def dump(self) -> dict[str, bytes | None]:
-        """Key → its rows as JSON, None where it is forgotten; of the keys that changed since the last time."""
-        found = {key: orjson.dumps(self.of[key]) if key in self.of else None for key in sorted(self.changed)}
+        """Key → its rows as JSON, None where it is forgotten; of the keys that changed since the
+        last time.
+        """
+        found = {
+            key: orjson.dumps(self.of[key]) if key in self.of else None
+            for key in sorted(self.changed)
+        }
         self.changed.clear()
         return found

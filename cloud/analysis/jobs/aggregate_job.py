@@ -41,7 +41,8 @@ _CHANGED: Final = {
     LaneKind.TABLE: 2,
 }
 STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | _CHANGED
-"""Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
+"""Which columns the state of a lane has; it grows where they change, and a state of another format
+is built again."""
 
 
 class Job(Protocol):
@@ -56,10 +57,17 @@ class Job(Protocol):
     @property
     def queries(self) -> tuple[Registered, ...]: ...
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """In: a Kafka source's records of a topic with so many partitions. Out: a streaming frame, to be run in update mode."""
+        """In: a Kafka source's records of a topic with so many partitions.
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output | emit.Outputs]:
-        """The records that a micro-batch's changed rows become; queries whose records cannot be made are put into `broken`."""
+        Out: a streaming frame, to be run in update mode.
+        """
+
+    def outputs(
+        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output | emit.Outputs]:
+        """The records that a micro-batch's changed rows become; queries whose records cannot be
+        made are put into `broken`.
+        """
 
 
 _FORGOTTEN: Final = "$forgotten"
@@ -88,21 +96,55 @@ class QueryJob:
     def ranks(self) -> tuple[float, ...]:
         """Ranks of all quantiles, ascending."""
         aggregates = [a for registered in self.queries for a in registered.query.aggregates]
-        return tuple(sorted({rank for a in aggregates if a.function in ("quantile", "quantiles") for rank in a.parameters}))
+        return tuple(
+            sorted(
+                {
+                    rank
+                    for a in aggregates
+                    if a.function in ("quantile", "quantiles")
+                    for rank in a.parameters
+                }
+            )
+        )
 
     @property
     def top_k(self) -> int:
         """Largest k of all approx_top_k."""
-        return max((int(a.parameters[0]) for r in self.queries for a in r.query.aggregates if a.function == "top_k"), default=1)
+        return max(
+            (
+                int(a.parameters[0])
+                for r in self.queries
+                for a in r.query.aggregates
+                if a.function == "top_k"
+            ),
+            default=1,
+        )
 
     def graph(
-        self, records: DataFrame, partitions: int = 1, levels: Mapping[str, Column] = _NO_LEVELS, forgotten: PlanValues | None = None
+        self,
+        records: DataFrame,
+        partitions: int = 1,
+        levels: Mapping[str, Column] = _NO_LEVELS,
+        forgotten: PlanValues | None = None,
     ) -> DataFrame:
-        """See Job; out: partials.estimate. `levels`: query (label) → how many readings it takes (Dial); without, all. `forgotten`: tags."""
-        return self.graph_of(decode(numbered(records, self.sources), dict(self.fields)), partitions, levels, forgotten)
+        """See Job; out: partials.estimate.
+
+        `levels`: query (label) → how many readings it takes (Dial); without, all. `forgotten`:
+        tags.
+        """
+        return self.graph_of(
+            decode(numbered(records, self.sources), dict(self.fields)),
+            partitions,
+            levels,
+            forgotten,
+        )
 
     def graph_of(
-        self, frames: DataFrame, partitions: int, levels: Mapping[str, Column] = _NO_LEVELS, forgotten: PlanValues | None = None
+        self,
+        frames: DataFrame,
+        partitions: int,
+        levels: Mapping[str, Column] = _NO_LEVELS,
+        forgotten: PlanValues | None = None,
     ) -> DataFrame:
         """The same from frames on (decode.decode)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
@@ -114,30 +156,51 @@ class QueryJob:
         frames = with_event_time(frames)
         frames, kept = _frame_keys(frames, keys)
         if forgotten is not None:
-            frames, kept = frames.withColumn(_FORGOTTEN, forgotten.first(F.col("partition"))), [*kept, _FORGOTTEN]
+            frames, kept = (
+                frames.withColumn(_FORGOTTEN, forgotten.first(F.col("partition"))),
+                [*kept, _FORGOTTEN],
+            )
         frames, level_names = shed_columns.with_levels(frames, levels)
         sums = None if sheds else tags.sums_for(all_tags)
         if sums is not None:
             frames = frame_sums.summed_up(frames, sums)
-            each = readings(frames, fields, (*kept, *sums.columns), numbered=True, is_one_enough=sums.is_one_enough)
+            each = readings(
+                frames,
+                fields,
+                (*kept, *sums.columns),
+                numbered=True,
+                is_one_enough=sums.is_one_enough,
+            )
         elif levels:
             each = shed_columns.drawn(readings(frames, fields, (*kept, *level_names), placed=True))
         else:
             each = readings(frames, fields, kept)
         takings = shed_columns.takings(self.queries, levels) if sheds else None
         tagged = tags.tagged(
-            each, all_tags, keys, inputs=inputs, takings=takings, forgotten=None if forgotten is None else _FORGOTTEN, sums=sums
+            each,
+            all_tags,
+            keys,
+            inputs=inputs,
+            takings=takings,
+            forgotten=None if forgotten is None else _FORGOTTEN,
+            sums=sums,
         )
         merged = partials.aggregate(tagged, inputs=inputs, weights=sheds, summed=sums is not None)
         return partials.estimate(merged, ranks=self.ranks, k=self.top_k)
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output | emit.Outputs]:
+    def outputs(
+        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output | emit.Outputs]:
         """See Job: results, what was left out of them, then watermarks."""
         for registered in self.queries:
-            yield from batch.meter.of(registered.label, finish.results(rows, [registered], self.ranks, batch, broken))
+            yield from batch.meter.of(
+                registered.label, finish.results(rows, [registered], self.ranks, batch, broken)
+            )
         if self.kind.sheds:
             yield from shed_report.outputs(rows, self.queries, batch)
-        yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
+        yield from emit.watermarks(
+            [registered for registered in self.queries if registered.label not in broken], batch
+        )
 
 
 QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob | PairJob | TableJob
@@ -145,15 +208,28 @@ QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob | PairJob | T
 
 def sources_of(job: Job) -> tuple[str, ...]:
     """The streams that a lane reads, its own first."""
-    return job.sources if isinstance(job, PairJob | QueryJob | RowsJob | SequenceJob | TableJob) else (job.stream,)
+    return (
+        job.sources
+        if isinstance(job, PairJob | QueryJob | RowsJob | SequenceJob | TableJob)
+        else (job.stream,)
+    )
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:
-    """A watermark that stands still: how far event time has come the driver knows (event_progress), and tells Spark after each batch."""
-    timed = frames.withColumn("event_time", F.timestamp_millis(F.lit(0))).withWatermark("event_time", "0 seconds")
-    # With one partition on both sides Spark leaves the shuffle out: one stage and one task instead of two and three. Only if it is told
-    # here, for behind a watermark it does not know how many partitions there were before.
-    return timed.coalesce(1) if frames.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1" else timed
+    """A watermark that stands still: how far event time has come the driver knows (event_progress),
+    and tells Spark after each batch.
+    """
+    timed = frames.withColumn("event_time", F.timestamp_millis(F.lit(0))).withWatermark(
+        "event_time", "0 seconds"
+    )
+    # With one partition on both sides Spark leaves the shuffle out: one stage and one task instead
+    # of two and three. Only if it is told here, for behind a watermark it does not know how many
+    # partitions there were before.
+    return (
+        timed.coalesce(1)
+        if frames.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1"
+        else timed
+    )
 
 
 def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataFrame, list[str]]:
@@ -162,13 +238,20 @@ def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataF
 
 
 def lane_place(registered: Registered) -> str:
-    """What the lane of this query is called beside its kind: by the streams that it reads, and where it is apart by the query, too."""
+    """What the lane of this query is called beside its kind: by the streams that it reads, and
+    where it is apart by the query, too.
+    """
     streams = place_of(streams_of(registered.query))
     return f"{streams}{APART}{registered.label}" if registered.is_apart else streams
 
 
-def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]) -> Mapping[tuple[str, LaneKind], QueriesJob]:
-    """The lanes that a set of queries needs, by place and kind. `fields`: stream → field → type, from the catalogue."""
+def jobs_of(
+    registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]
+) -> Mapping[tuple[str, LaneKind], QueriesJob]:
+    """The lanes that a set of queries needs, by place and kind.
+
+    `fields`: stream → field → type, from the catalogue.
+    """
     sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
     lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
     for each in sorted_queries:
@@ -176,7 +259,9 @@ def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, 
     return {(place, kind): _job(kind, queries, fields) for (place, kind), queries in lanes.items()}
 
 
-def _job(kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Mapping[str, FieldType]]) -> QueriesJob:
+def _job(
+    kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Mapping[str, FieldType]]
+) -> QueriesJob:
     query = queries[0].query
     stream = query.stream
     used = sorted({name for each in queries for name in each.query.fields})

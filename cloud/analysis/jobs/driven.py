@@ -1,4 +1,6 @@
-"""Lanes whose rows the driver makes: where they keep what is open on `ew.windows`, and how it comes back."""
+"""Lanes whose rows the driver makes: where they keep what is open on `ew.windows`, and how it comes
+back.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ DrivenJob: TypeAlias = SequenceJob | JoinJob | PairJob | TableJob
 
 def place_of(job: DrivenJob) -> str:
     """Where its lane keeps what it keeps on `ew.windows`."""
-    return table_join_job.place(job.stream) if isinstance(job, JoinJob) else stream_join_job.place_of(job.sources)
+    return (
+        table_join_job.place(job.stream)
+        if isinstance(job, JoinJob)
+        else stream_join_job.place_of(job.sources)
+    )
 
 
 def new_states(job: DrivenJob) -> States:
@@ -33,7 +39,10 @@ def new_states(job: DrivenJob) -> States:
 
 
 def restored(job: DrivenJob, rows: Mapping[str, bytes], record: LaneRecord) -> States:
-    """What was known after the last committed batch. `rows`: of `ew.windows` (state_parts.joined); `record`: as it was then."""
+    """What was known after the last committed batch.
+
+    `rows`: of `ew.windows` (state_parts.joined); `record`: as it was then.
+    """
     if isinstance(job, PairJob):
         return stream_join_job.restored(job.queries, rows, record.top)
     if isinstance(job, JoinJob):

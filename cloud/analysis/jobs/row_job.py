@@ -1,9 +1,13 @@
-"""Queries without aggregates: each reading that passes WHERE becomes a row at once. All of a stream share one Spark query without state.
+"""Queries without aggregates: each reading that passes WHERE becomes a row at once.
 
-    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query that it passes ─→ foreachBatch (lane.py)
+All of a stream share one Spark query without state.
 
-A row is final as soon as it is told: there is no window to wait for, so no reading is late. Its identity is its reading's place in the
-stream (`reading`: partition, offset, number in the frame), which is the same when a batch is computed again.
+    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query that it passes ─→
+    foreachBatch (lane.py)
+
+A row is final as soon as it is told: there is no window to wait for, so no reading is late. Its
+identity is its reading's place in the stream (`reading`: partition, offset, number in the frame),
+which is the same when a batch is computed again.
 """
 
 from __future__ import annotations
@@ -50,9 +54,18 @@ class RowsJob:
         frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
         each = readings(frames, fields, (), placed=True)
         rows = F.array(*[_row(registered) for registered in self.queries])
-        return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
+        return (
+            each.select(F.explode(rows).alias("row"))
+            .where(F.col("row").isNotNull())
+            .select("row.*")
+        )
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:  # noqa: ARG002  (nothing to finish)
+    def outputs(
+        self,
+        rows: pa.Table,
+        batch: emit.Batch,
+        broken: emit.Broken,  # noqa: ARG002
+    ) -> Iterator[emit.Output]:
         """See Job: results."""
         for registered in self.queries:
             mine = rows.filter(pc.equal(rows["query"], registered.id))
@@ -61,7 +74,9 @@ class RowsJob:
 
 def _told(registered: Registered, rows: pa.Table, revision: int) -> Iterator[emit.Output]:
     end = f',"revision":{revision},"final":true}}'
-    for t, key, values in zip(*[rows[name].to_pylist() for name in ("t", "key", "values")], strict=True):
+    for t, key, values in zip(
+        *[rows[name].to_pylist() for name in ("t", "key", "values")], strict=True
+    ):
         head = f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},'
         others = f",{values[1:-1]}" if len(values) > 2 else ""
         body = f"{head}{key[1:-1]}{others}{end}"
@@ -75,7 +90,9 @@ def _row(registered: Registered) -> Column:
         F.lit(registered.id).cast("bigint").alias("query"),
         F.col("t"),
         _json([F.col("device"), place.alias("reading")]).alias("key"),
-        _json([column(output.expression, F.col).alias(output.name) for output in query.outputs]).alias("values"),
+        _json(
+            [column(output.expression, F.col).alias(output.name) for output in query.outputs]
+        ).alias("values"),
     )
     return row if query.where is None else F.when(column(query.where, F.col), row)
 

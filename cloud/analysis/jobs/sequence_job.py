@@ -1,8 +1,10 @@
-"""Queries with sessions and windows by count: Spark decodes, filters and computes their values; what is open is folded in the driver.
+"""Queries with sessions and windows by count: Spark decodes, filters and computes their values;
+what is open is folded in the driver.
 
-The lane's plan has no state. What is open stands on `ew.windows`, written in the transaction that holds the batch's results and the lane's
-record: a batch that is computed again finds its offsets in the record and changes nothing. All readings of such queries pass through the
-driver, in the order of the log.
+The lane's plan has no state. What is open stands on `ew.windows`, written in the transaction that
+holds the batch's results and the lane's record: a batch that is computed again finds its offsets in
+the record and changes nothing. All readings of such queries pass through the driver, in the order
+of the log.
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ from edgewake.cloud.analysis.plan.columns import column
 from edgewake.cloud.analysis.plan.combined_records import numbered
 from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.decode import decode, readings
-from edgewake.cloud.analysis.plan.tags import extreme_of, key_json, substituted, text_of, variants, where_of
+from edgewake.cloud.analysis.plan.tags import (
+    extreme_of,
+    key_json,
+    substituted,
+    text_of,
+    variants,
+    where_of,
+)
 from edgewake.cloud.analysis.results import emit, finish
 from edgewake.cloud.analysis.results.emitted_rows import Told
 from edgewake.cloud.queries.expressions import substitute
@@ -42,21 +51,31 @@ from edgewake.protocol.field_type import FieldType
 
 @dataclass
 class States:
-    """Of all queries of a lane: label → group (JSON) → what is open. The group touched longest ago is the first."""
+    """Of all queries of a lane: label → group (JSON) → what is open.
+
+    The group touched longest ago is the first.
+    """
 
     of: dict[str, dict[str, KeyState]] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     """Keys on `ew.windows` that hold nothing any more; removed with the next batch."""
 
 
-def restored(queries: Sequence[Registered], rows: Mapping[str, bytes], heard: Container[str]) -> States:
+def restored(
+    queries: Sequence[Registered], rows: Mapping[str, bytes], heard: Container[str]
+) -> States:
     """The states that these rows of `ew.windows` hold (state_parts.joined).
 
-    `heard`: queries (label) that the lane had in that batch. Another one was paused meanwhile: it goes on with what it had open, but for
-    absences that it was waiting for, since it did not hear who was there.
+    `heard`: queries (label) that the lane had in that batch. Another one was paused meanwhile: it
+    goes on with what it had open, but for absences that it was waiting for, since it did not hear
+    who was there.
     """
     found = States({registered.label: {} for registered in queries})
-    deaf = {one.label for one in queries if one.query.window.rule is Rule.ABSENCE and one.label not in heard}
+    deaf = {
+        one.label
+        for one in queries
+        if one.query.window.rule is Rule.ABSENCE and one.label not in heard
+    }
     for key, value in rows.items():
         _, label, group = key.split("|", 2)
         if label not in found.of:  # paused, or failed
@@ -74,7 +93,10 @@ def has_absences(states: States, queries: Sequence[Registered], top: int | None)
     for registered in queries:
         query = registered.query
         passed = None if top is None else top - query.lateness_ms
-        if any(patterns.is_absent(state, query.window, passed) for state in states.of[registered.label].values()):
+        if any(
+            patterns.is_absent(state, query.window, passed)
+            for state in states.of[registered.label].values()
+        ):
             return True
     return False
 
@@ -96,44 +118,80 @@ class SequenceJob:
         return self.stream, *self.others
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: query (id), partition, offset, number, t, key (JSON), x (values of numbers), extremes, and items (texts)."""
+        """See Job; out: query (id), partition, offset, number, t, key (JSON), x (values of
+        numbers), extremes, and items (texts).
+        """
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
         each = readings(frames, fields, (), placed=True)
         rows = F.array(*[row for registered in self.queries for row in _rows(registered)])
-        return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
+        return (
+            each.select(F.explode(rows).alias("row"))
+            .where(F.col("row").isNotNull())
+            .select("row.*")
+        )
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+    def outputs(
+        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
         """See Job: results, states, then watermarks."""
         assert isinstance(batch.states, States)
         yield from without_gone(batch.states)
-        rows = new_in_order(rows, Sources(tuple(map(topics.stream_topic, self.sources))).flat(batch.emitted))
+        rows = new_in_order(
+            rows, Sources(tuple(map(topics.stream_topic, self.sources))).flat(batch.emitted)
+        )
         for registered in self.queries:
-            yield from batch.meter.of(registered.label, self._outputs_of(registered, rows, batch.states, batch, broken))
-        yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
+            yield from batch.meter.of(
+                registered.label, self._outputs_of(registered, rows, batch.states, batch, broken)
+            )
+        yield from emit.watermarks(
+            [registered for registered in self.queries if registered.label not in broken], batch
+        )
 
     def _outputs_of(
-        self, registered: Registered, rows: pa.Table, states: States, batch: emit.Batch, broken: emit.Broken
+        self,
+        registered: Registered,
+        rows: pa.Table,
+        states: States,
+        batch: emit.Batch,
+        broken: emit.Broken,
     ) -> Iterator[emit.Output]:
         mine = rows.filter(pc.equal(rows["query"], registered.id))
-        columns = zip(*[mine[name].to_pylist() for name in ("t", "key", "x", "extremes", "items")], strict=True)
-        values = ((t, key, [*x, *map(_extreme, extremes), *map(item, items)]) for t, key, x, extremes, items in columns)
-        yield from Fold("+".join(self.sources), registered, states.of[registered.label], batch).outputs(values, broken)
+        columns = zip(
+            *[mine[name].to_pylist() for name in ("t", "key", "x", "extremes", "items")],
+            strict=True,
+        )
+        values = (
+            (t, key, [*x, *map(_extreme, extremes), *map(item, items)])
+            for t, key, x, extremes, items in columns
+        )
+        yield from Fold(
+            "+".join(self.sources), registered, states.of[registered.label], batch
+        ).outputs(values, broken)
 
     def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
-        """Absences to be told though no reading came. `batch.states` changes with it, so the outputs must be written."""
+        """Absences to be told though no reading came.
+
+        `batch.states` changes with it, so the outputs must be written.
+        """
         assert isinstance(batch.states, States)
         yield from without_gone(batch.states)
         for registered in self.queries:
             if registered.query.window.rule is Rule.ABSENCE:
-                yield from Fold("+".join(self.sources), registered, batch.states.of[registered.label], batch).outputs((), broken)
+                yield from Fold(
+                    "+".join(self.sources), registered, batch.states.of[registered.label], batch
+                ).outputs((), broken)
 
 
 def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
-    """In the order of the log, without those whose results were emitted: a batch that Spark cuts anew may repeat them."""
+    """In the order of the log, without those whose results were emitted: a batch that Spark cuts
+    anew may repeat them.
+    """
     places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
     is_new = [offset >= emitted.get(partition, 0) for partition, offset in places]
-    return rows.filter(pa.array(is_new, pa.bool_())).sort_by([(name, "ascending") for name in PLACE if name in rows.column_names])
+    return rows.filter(pa.array(is_new, pa.bool_())).sort_by(
+        [(name, "ascending") for name in PLACE if name in rows.column_names]
+    )
 
 
 def place_columns() -> list[Column]:
@@ -151,17 +209,27 @@ def without_gone(states: States) -> Iterator[emit.Output]:
 class Fold:
     """One query's share of a batch."""
 
-    def __init__(self, place: str, registered: Registered, states: dict[str, KeyState], batch: emit.Batch) -> None:
+    def __init__(
+        self, place: str, registered: Registered, states: dict[str, KeyState], batch: emit.Batch
+    ) -> None:
         self._place, self._registered, self._states, self._batch = place, registered, states, batch
         self._window = registered.query.window
         self._changed: dict[str, Changed] = {}
         self._new: set[str] = set()
         self._room = OpenKeys(states)
 
-    def outputs(self, values: Iterable[tuple[int, str, sequences.Values]], broken: emit.Broken) -> Iterator[emit.Output]:
-        """Results and states. `values`: time, group (JSON) and numbers of each reading, in the order of the log."""
+    def outputs(
+        self, values: Iterable[tuple[int, str, sequences.Values]], broken: emit.Broken
+    ) -> Iterator[emit.Output]:
+        """Results and states.
+
+        `values`: time, group (JSON) and numbers of each reading, in the order of the log.
+        """
         query = self._registered.query
-        before, after = emit.closed(query, self._batch.top_before), emit.closed(query, self._batch.top)
+        before, after = (
+            emit.closed(query, self._batch.top_before),
+            emit.closed(query, self._batch.top),
+        )
         for t, key, x in values:
             if before is None or t > before or not self._window.is_sequence:
                 self._add(t, key, x)
@@ -171,23 +239,33 @@ class Fold:
                 patterns.raise_absence(state, self._changed.setdefault(key, Changed()))
         yield from self._withdrawn()
         yield from self._results(broken)
-        gone = [key for key, state in self._states.items() if not sequences.close(state, self._window, after)]
+        gone = [
+            key
+            for key, state in self._states.items()
+            if not sequences.close(state, self._window, after)
+        ]
         for key in gone:
             del self._states[key]
         texts = {key: self._room.record(key) for key in self._changed if key in self._states}
         if texts:
             self._room.forget_beyond_bytes()
         for key in dict.fromkeys((*self._changed, *gone, *self._room.forgotten)):
-            if key not in self._states and key in self._new:  # it came and went within the batch: nothing is written of it
+            if (
+                key not in self._states and key in self._new
+            ):  # it came and went within the batch: nothing is written of it
                 continue
             value = texts[key] if key in self._states else None
-            yield emit.Output(topics.WINDOWS, f"{self._place}|{self._registered.label}|{key}".encode(), value)
+            yield emit.Output(
+                topics.WINDOWS, f"{self._place}|{self._registered.label}|{key}".encode(), value
+            )
         if self._room.lacks_before:
             lacks_before, label = self._batch.lacks_before, self._registered.label
             lacks_before[label] = max(self._room.lacks_before, lacks_before.get(label, 0))
 
     def _add(self, t: int, key: str, x: sequences.Values) -> None:
-        if key not in self._states and key not in self._room.forgotten:  # what was forgotten may be written down
+        if (
+            key not in self._states and key not in self._room.forgotten
+        ):  # what was forgotten may be written down
             self._new.add(key)
         state = self._states.pop(key, None) or KeyState()
         self._states[key] = state
@@ -204,10 +282,16 @@ class Fold:
         """The group columns as JSON; of a window by count with its number."""
         if not self._window.count:
             return key
-        return orjson.dumps(orjson.loads(key) | {"window_number": one.number}, option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(
+            orjson.loads(key) | {"window_number": one.number}, option=orjson.OPT_SORT_KEYS
+        ).decode()
 
     def _results(self, broken: emit.Broken) -> Iterator[emit.Output]:
-        windows = [(self._group(key, one), one) for key, changed in self._changed.items() for one in changed.windows.values()]
+        windows = [
+            (self._group(key, one), one)
+            for key, changed in self._changed.items()
+            for one in changed.windows.values()
+        ]
         over = {
             (changed.windows[place].start, self._group(key, changed.windows[place]))
             for key, changed in self._changed.items()
@@ -228,22 +312,35 @@ class Fold:
                 value = head + b'"final":true' + tail
             yield output._replace(key=result.result_key(start, 0, group), value=value)
         for group, one in windows:
-            one.is_told = self._registered.query.having is None or told.has((one.start, _end(self._window, one), group))
+            one.is_told = self._registered.query.having is None or told.has(
+                (one.start, _end(self._window, one), group)
+            )
 
     def _told(self, windows: Sequence[tuple[str, Open]]) -> Told:
-        """What readers have of these windows: HAVING withdraws it where it does not pass any more."""
+        """What readers have of these windows: HAVING withdraws it where it does not pass any
+        more.
+        """
         found = Told()
         for group, one in windows if self._registered.query.having is not None else ():
             if one.is_told:
-                found.tell((one.start, _end(self._window, one), group), "told", self._batch.revision - 1)
+                found.tell(
+                    (one.start, _end(self._window, one), group), "told", self._batch.revision - 1
+                )
         return found
 
     def _withdrawn(self) -> Iterator[emit.Output]:
         name, revision = self._registered.query.name, self._batch.revision
         for key, changed in self._changed.items():
             for start in sorted(changed.withdrawn):
-                columns = {"query": name, "window_start": start, "window_end": start, **orjson.loads(key)}
-                value = orjson.dumps(columns | {"withdrawn": True, "revision": revision, "final": False})
+                columns = {
+                    "query": name,
+                    "window_start": start,
+                    "window_end": start,
+                    **orjson.loads(key),
+                }
+                value = orjson.dumps(
+                    columns | {"withdrawn": True, "revision": revision, "final": False}
+                )
                 yield emit.Output(self._registered.topic, result.result_key(start, 0, key), value)
 
 
@@ -264,15 +361,30 @@ def _table(registered: Registered, windows: Sequence[tuple[str, Open]]) -> pa.Ta
     for part in range(query.parts):
         for group, one in windows:
             end = _end(query.window, one)
-            row = {"query": registered.id, "part": part, "window_start": one.start, "window_end": end, "key": group}
+            row = {
+                "query": registered.id,
+                "part": part,
+                "window_start": one.start,
+                "window_end": end,
+                "key": group,
+            }
             row["readings"] = one.readings
-            for i, slot in enumerate(one.slots[:numbers][part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]):
+            for i, slot in enumerate(
+                one.slots[:numbers][part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]
+            ):
                 assert isinstance(slot, Slot)
-                row |= {f"count_{i}": slot.count, f"sum_{i}": slot.sum if slot.count else None, f"min_{i}": slot.min, f"max_{i}": slot.max}
+                row |= {
+                    f"count_{i}": slot.count,
+                    f"sum_{i}": slot.sum if slot.count else None,
+                    f"min_{i}": slot.min,
+                    f"max_{i}": slot.max,
+                }
             for slot in one.slots[numbers : numbers + moments][part : part + 1]:
                 assert isinstance(slot, Slot)
                 row["variance"] = slot.variance
-            for slot in one.slots[numbers + moments : numbers + moments + extremes][part : part + 1]:
+            for slot in one.slots[numbers + moments : numbers + moments + extremes][
+                part : part + 1
+            ]:
                 assert isinstance(slot, Ends)
                 row |= {"most": _value(slot.most), "least": _value(slot.least)}
             for slot in one.slots[numbers + moments + extremes :][part : part + 1]:
@@ -292,8 +404,20 @@ def _extreme(value: Mapping[str, Any] | None) -> At | tuple[()]:
 
 _VALUE: Final = pa.struct([("number", pa.float64()), ("text", pa.string())])
 _SCHEMA: Final = pa.schema(
-    [("query", pa.int64()), ("part", pa.int32()), ("window_start", pa.int64()), ("window_end", pa.int64()), ("key", pa.string())]
-    + [("readings", pa.int64()), ("variance", pa.float64()), ("most", _VALUE), ("least", _VALUE), ("distinct", pa.int64())]
+    [
+        ("query", pa.int64()),
+        ("part", pa.int32()),
+        ("window_start", pa.int64()),
+        ("window_end", pa.int64()),
+        ("key", pa.string()),
+    ]
+    + [
+        ("readings", pa.int64()),
+        ("variance", pa.float64()),
+        ("most", _VALUE),
+        ("least", _VALUE),
+        ("distinct", pa.int64()),
+    ]
     + [
         (f"{name}_{i}", pa.int64() if name == "count" else pa.float64())
         for i in range(NUMBERS_PER_TAG)
@@ -307,7 +431,9 @@ def _rows(registered: Registered) -> Iterator[Column]:
     for values in variants(query):
         keys = tuple((key.name, substitute(key.expression, values)) for key in query.keys)
         expressions = (*query.conditions, *query.numbers, *query.moments)
-        numbers = [column(substitute(number, values), F.col).cast("double") for number in expressions]
+        numbers = [
+            column(substitute(number, values), F.col).cast("double") for number in expressions
+        ]
         items = [text_of((substitute(one, values), kind)) for one, kind in query.distinct]
         extremes = [extreme_of(substituted(one, values)) for one in query.extremes]
         row = F.struct(
@@ -316,7 +442,9 @@ def _rows(registered: Registered) -> Iterator[Column]:
             F.col(query.window.time).alias("t"),
             key_json(keys, F.col).alias("key"),
             F.array(*numbers).cast("array<double>").alias("x"),
-            F.array(*extremes).cast("array<struct<at: double, number: double, text: string>>").alias("extremes"),
+            F.array(*extremes)
+            .cast("array<struct<at: double, number: double, text: string>>")
+            .alias("extremes"),
             F.array(*items).cast("array<string>").alias("items"),
         )
         where = where_of(query, values)

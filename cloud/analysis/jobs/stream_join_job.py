@@ -1,10 +1,14 @@
-"""Queries that join two streams within a time: Spark reads both as one source, the driver pairs their readings.
+"""Queries that join two streams within a time: Spark reads both as one source, the driver pairs
+their readings.
 
-    records of both ─ correct ─ observe ─ frames ─→ readings ─ stream_join.py ─ pairs ─→ WHERE, keys, windows
+    records of both ─ correct ─ observe ─ frames ─→ readings ─ stream_join.py ─ pairs ─→ WHERE,
+    keys, windows
 
-The lane's plan has no state. The readings that may still find a partner, and the windows that are open, stand on `ew.windows`, written in
-the transaction that holds the batch's results and the lane's record: a batch that is computed again finds its offsets in the record and
-changes nothing. Event time is that of both streams together; a reading is late when event time, less what the query waits, has passed it.
+The lane's plan has no state. The readings that may still find a partner, and the windows that are
+open, stand on `ew.windows`, written in the transaction that holds the batch's results and the
+lane's record: a batch that is computed again finds its offsets in the record and changes nothing.
+Event time is that of both streams together; a reading is late when event time, less what the query
+waits, has passed it.
 """
 
 from __future__ import annotations
@@ -45,17 +49,25 @@ KEPT: Final = "kept."
 
 @dataclass
 class PairStates(States):
-    """Of all queries of a lane, by label: open windows, and the readings that wait for a partner."""
+    """Of all queries of a lane, by label: open windows, and the readings that wait for a
+    partner.
+    """
 
     partners: dict[str, Partners] = field(default_factory=dict)
 
 
 def new_states(queries: Sequence[Registered]) -> PairStates:
     """Nothing known yet."""
-    return PairStates({one.label: {} for one in queries}, [], {one.label: Partners(_join(one.query)[1]) for one in queries})
+    return PairStates(
+        {one.label: {} for one in queries},
+        [],
+        {one.label: Partners(_join(one.query)[1]) for one in queries},
+    )
 
 
-def restored(queries: Sequence[Registered], rows: Mapping[str, bytes], top: int | None) -> PairStates:
+def restored(
+    queries: Sequence[Registered], rows: Mapping[str, bytes], top: int | None
+) -> PairStates:
     """The states that these rows of `ew.windows` hold, with event time at `top`."""
     found = new_states(queries)
     kept: dict[str, dict[str, bytes]] = {label: {} for label in found.of}
@@ -93,7 +105,9 @@ class Arrived(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """The readings of a frame, and the earliest event time (ms) of the frames of the batch that follow; None after the last."""
+    """The readings of a frame, and the earliest event time (ms) of the frames of the batch that
+    follow; None after the last.
+    """
 
     readings: Iterator[Arrived]
     to_come: int | None
@@ -120,28 +134,44 @@ class PairJob:
         return Sources(tuple(map(topics.stream_topic, self.sources)))
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: partition (its number), offset, oldest (event time, ms) and value of each frame."""
+        """See Job; out: partition (its number), offset, oldest (event time, ms) and value of each
+        frame.
+        """
         frames = correct(decode(numbered(records, self.sources), {}, ("value",)))
         oldest = corrected(F.array_min("t")).alias("oldest")
         return late.observe(frames, partitions).select("partition", "offset", oldest, "value")
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+    def outputs(
+        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
         """See Job: results, states, then watermarks."""
         assert isinstance(batch.states, PairStates)
         rows = new_in_order(rows, self._sources.flat(batch.emitted))
         yield from self._made(rows, batch, broken)
-        yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
+        yield from emit.watermarks(
+            [registered for registered in self.queries if registered.label not in broken], batch
+        )
 
     def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
-        """Readings whose partner can come no more, though no reading came. `batch.states` changes with it."""
+        """Readings whose partner can come no more, though no reading came.
+
+        `batch.states` changes with it.
+        """
         yield from self._made(None, batch, broken)
 
     def is_due(self, states: PairStates, top: int | None) -> bool:
         """Would anything be told with event time at `top`?"""
-        return any(states.partners[one.label].is_due(passed(one.query, top)) for one in self.queries if _join(one.query)[0].is_left)
+        return any(
+            states.partners[one.label].is_due(passed(one.query, top))
+            for one in self.queries
+            if _join(one.query)[0].is_left
+        )
 
     def late(self, rows: pa.Table, batch: emit.Batch, oldest: int | None) -> list[LateWindow]:
-        """The readings of a batch that came too late, of each query and stream. `oldest`: the earliest event time in it."""
+        """The readings of a batch that came too late, of each query and stream.
+
+        `oldest`: the earliest event time in it.
+        """
         found: list[LateWindow] = []
         for place, registered in enumerate(self.queries):
             closed = passed(registered.query, batch.top_before)
@@ -158,7 +188,9 @@ class PairJob:
         return found
 
     def _frames(self, rows: pa.Table | None) -> Iterator[_Frame]:
-        """The oldest first, so that of a large batch, too, no more readings wait for a partner than must."""
+        """The oldest first, so that of a large batch, too, no more readings wait for a partner than
+        must.
+        """
         if rows is None:
             return
         rows = rows.sort_by([(name, "ascending") for name in ("oldest", "partition", "offset")])
@@ -166,17 +198,26 @@ class PairJob:
         columns = [rows[name].to_pylist() for name in ("partition", "offset", "value")]
         for number, offset, value, to_come in zip(*columns, [*oldest, None][1:], strict=True):
             topic, partition = self._sources.place(number)
-            readings = (Arrived(number, (partition, offset, i), row.columns) for i, row in enumerate(rows_of(topic, None, value)))
+            readings = (
+                Arrived(number, (partition, offset, i), row.columns)
+                for i, row in enumerate(rows_of(topic, None, value))
+            )
             yield _Frame(readings, to_come)
 
-    def _made(self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+    def _made(
+        self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
         for registered in self.queries:
             try:
-                yield from batch.meter.of(registered.label, self._outputs_of(registered, rows, batch, broken))
+                yield from batch.meter.of(
+                    registered.label, self._outputs_of(registered, rows, batch, broken)
+                )
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 broken[registered.label] = f"{type(error).__name__}: {error}"
 
-    def _outputs_of(self, registered: Registered, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+    def _outputs_of(
+        self, registered: Registered, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
         states, place = batch.states, place_of(self.sources)
         assert isinstance(states, PairStates)
         partners = states.partners[registered.label]
@@ -186,22 +227,36 @@ class PairJob:
             yield from rows_told(registered, made, batch.revision)
         else:
             values = ((one.t, one.group, one.numbers) for one in made)
-            yield from Fold(place, registered, states.of[registered.label], batch).outputs(values, broken)
-        for name, value in partners.dump(batch.revision, passed(registered.query, batch.top)).items():
-            yield emit.Output(topics.WINDOWS, f"{place}|{registered.label}|{KEPT}{name}".encode(), value)
-        let_go = [gathered.window(self.queries.index(registered)) for gathered in pairing.let_go if gathered.readings]
+            yield from Fold(place, registered, states.of[registered.label], batch).outputs(
+                values, broken
+            )
+        for name, value in partners.dump(
+            batch.revision, passed(registered.query, batch.top)
+        ).items():
+            yield emit.Output(
+                topics.WINDOWS, f"{place}|{registered.label}|{KEPT}{name}".encode(), value
+            )
+        let_go = [
+            gathered.window(self.queries.index(registered))
+            for gathered in pairing.let_go
+            if gathered.readings
+        ]
         yield from emit.late_outputs(let_go, self.queries, batch)
 
 
 def place_of(streams: Sequence[str]) -> str:
-    """Where a lane of these streams keeps what it keeps; no stream is called so where there are two."""
+    """Where a lane of these streams keeps what it keeps; no stream is called so where there are
+    two.
+    """
     return "+".join(streams)
 
 
 class _Pairing:
     """One query's share of a batch."""
 
-    def __init__(self, registered: Registered, fields: Sequence[tuple[str, FieldType]], sources: Sources) -> None:
+    def __init__(
+        self, registered: Registered, fields: Sequence[tuple[str, FieldType]], sources: Sources
+    ) -> None:
         query = registered.query
         self._registered, self._sources = registered, sources
         self._join, self._within = _join(query)
@@ -209,34 +264,65 @@ class _Pairing:
         self.let_go = [_Gathered(query.stream), _Gathered(self._join.table)]
         """Of both streams what was let go because too much was kept."""
         self._fields, self._columns = fields, self._join.columns
-        self._where = None if query.where is None else evaluated(query.where, {name: i for i, name in enumerate(names)})
-        self._computed = Computed(query, (*names, *(f"{self._join.table}.{name}" for name, _ in self._columns)))
+        self._where = (
+            None
+            if query.where is None
+            else evaluated(query.where, {name: i for i, name in enumerate(names)})
+        )
+        self._computed = Computed(
+            query, (*names, *(f"{self._join.table}.{name}" for name, _ in self._columns))
+        )
         kinds = dict(self._columns)
         self._keys = [(ours, theirs, kinds[theirs]) for ours, theirs in self._join.keys]
 
     def sides(self, one: Arrived) -> list[Side]:
         """On which sides of the JOIN it is."""
         all_sides: tuple[Side, ...] = (LEFT, RIGHT)
-        found = [side for side in all_sides if len(self._sources.topics) == 1 or one.number % 2 == side]
-        if LEFT in found and self._where is not None and self._where(self._left(one.columns)) is not True:
+        found = [
+            side for side in all_sides if len(self._sources.topics) == 1 or one.number % 2 == side
+        ]
+        if (
+            LEFT in found
+            and self._where is not None
+            and self._where(self._left(one.columns)) is not True
+        ):
             found.remove(LEFT)
         return found
 
-    def pairs(self, frames: Iterator[_Frame], partners: Partners, batch: emit.Batch) -> Iterator[CompletedReading]:
-        """What becomes of the readings of a batch: those with a partner, and of a LEFT JOIN those that find none any more."""
-        closed, over = (passed(self._registered.query, top) for top in (batch.top_before, batch.top))
+    def pairs(
+        self, frames: Iterator[_Frame], partners: Partners, batch: emit.Batch
+    ) -> Iterator[CompletedReading]:
+        """What becomes of the readings of a batch: those with a partner, and of a LEFT JOIN those
+        that find none any more.
+        """
+        closed, over = (
+            passed(self._registered.query, top) for top in (batch.top_before, batch.top)
+        )
         for frame in frames:
             for one in frame.readings:
                 if closed is None or one.columns["event_time"] > closed:
                     yield from self._put(one, partners, batch)
             if over is not None and frame.to_come is not None:
-                yield from self._alone(partners.over(min(over, frame.to_come - 1)), batch, is_known=True)
+                yield from self._alone(
+                    partners.over(min(over, frame.to_come - 1)), batch, is_known=True
+                )
         yield from self._alone(partners.over(over), batch, is_known=True)
 
-    def _put(self, one: Arrived, partners: Partners, batch: emit.Batch) -> Iterator[CompletedReading]:
+    def _put(
+        self, one: Arrived, partners: Partners, batch: emit.Batch
+    ) -> Iterator[CompletedReading]:
         for side in self.sides(one):
-            kept = Kept(one.columns["event_time"], one.place, self._left(one.columns) if side == LEFT else self._right(one.columns))
-            key = key_text([typed(one.columns.get((ours, theirs)[side]), kind) for ours, theirs, kind in self._keys])
+            kept = Kept(
+                one.columns["event_time"],
+                one.place,
+                self._left(one.columns) if side == LEFT else self._right(one.columns),
+            )
+            key = key_text(
+                [
+                    typed(one.columns.get((ours, theirs)[side]), kind)
+                    for ours, theirs, kind in self._keys
+                ]
+            )
             if key is None:  # null equals nothing
                 yield from self._alone([kept] if side == LEFT else [], batch, is_known=True)
                 continue
@@ -246,7 +332,11 @@ class _Pairing:
             for of_side, other in gone:
                 names = self._names if of_side == LEFT else [name for name, _ in self._columns]
                 self.let_go[of_side].add(other.t, dict(zip(names, other.values, strict=True)))
-            yield from self._alone([left for of_side, left in gone if of_side == LEFT and not left.is_paired], batch, is_known=False)
+            yield from self._alone(
+                [left for of_side, left in gone if of_side == LEFT and not left.is_paired],
+                batch,
+                is_known=False,
+            )
 
     def _left(self, columns: Mapping[str, Any]) -> list[Any]:
         values = [typed(columns.get(name), kind) for name, kind in self._fields]
@@ -255,16 +345,27 @@ class _Pairing:
     def _right(self, columns: Mapping[str, Any]) -> list[Any]:
         return [typed(columns.get(name), kind) for name, kind in self._columns]
 
-    def _alone(self, lefts: Sequence[Kept], batch: emit.Batch, *, is_known: bool) -> Iterator[CompletedReading]:
-        """Rows of readings without a partner. `is_known`: that they have none; else it is not known any more."""
+    def _alone(
+        self, lefts: Sequence[Kept], batch: emit.Batch, *, is_known: bool
+    ) -> Iterator[CompletedReading]:
+        """Rows of readings without a partner.
+
+        `is_known`: that they have none; else it is not known any more.
+        """
         complete_from = batch.complete_from.get(self._registered.label)
         for left in lefts if self._join.is_left else ():
-            is_complete = is_known and (complete_from is None or left.t + self._within.earliest_ms >= complete_from)
+            is_complete = is_known and (
+                complete_from is None or left.t + self._within.earliest_ms >= complete_from
+            )
             yield from (row._replace(is_complete=is_complete) for row in self._row(left, None))
 
     def _row(self, left: Kept, right: Kept | None) -> Iterator[CompletedReading]:
         values = [None] * len(self._columns) if right is None else right.values
-        identity = {"device": left.values[0], "reading": _text(left.place), "partner": None if right is None else _text(right.place)}
+        identity = {
+            "device": left.values[0],
+            "reading": _text(left.place),
+            "partner": None if right is None else _text(right.place),
+        }
         if (found := self._computed.of([*left.values, *values], identity)) is not None:
             yield found
 
@@ -292,4 +393,6 @@ class _Gathered:
 
     def window(self, place: int) -> LateWindow:
         """`place`: of the query among its lane's."""
-        return LateWindow(place, self.first, self.last + 1, self.readings, tuple(self.examples), self.stream)
+        return LateWindow(
+            place, self.first, self.last + 1, self.readings, tuple(self.examples), self.stream
+        )

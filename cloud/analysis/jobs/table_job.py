@@ -1,11 +1,14 @@
-"""Queries over tables: FROM is a table, as what it is joined with is, and so is the result. Its rows come, change and are withdrawn.
+"""Queries over tables: FROM is a table, as what it is joined with is, and so is the result. Its
+rows come, change and are withdrawn.
 
     records of both streams ─ observe ─→ something is new
-    both tables, read up to their ends ─→ table_state.py ─ rows that may be others ─→ WHERE, columns ─→ told, told again, withdrawn
+    both tables, read up to their ends ─→ table_state.py ─ rows that may be others ─→ WHERE, columns
+    ─→ told, told again, withdrawn
 
-Spark only says that something is new, and how far event time has come. The tables' rows, how far they were read, and what was told of each
-stand on `ew.windows`, written in the transaction that holds the results and the lane's record. A table is read from the beginning of its
-stream, whenever the query comes.
+Spark only says that something is new, and how far event time has come. The tables' rows, how far
+they were read, and what was told of each stand on `ew.windows`, written in the transaction that
+holds the results and the lane's record. A table is read from the beginning of its stream, whenever
+the query comes.
 """
 
 from __future__ import annotations
@@ -56,7 +59,11 @@ class TableStates(States):
         """Reads all tables from where the furthest back of the queries is."""
         starts: dict[Place, int] = {}
         for topic in (wanted := {topic for view in self.views.values() for topic in view.topics}):
-            reading = [view.linked.read_to.get(topic, {}) for view in self.views.values() if topic in view.topics]
+            reading = [
+                view.linked.read_to.get(topic, {})
+                for view in self.views.values()
+                if topic in view.topics
+            ]
             for partition in {partition for one in reading for partition in one}:
                 starts[topic, partition] = min(one.get(partition, 0) for one in reading)
         return TableFollower(config, wanted, starts)
@@ -88,10 +95,16 @@ class TableView:
         names = (*READING, *(name for name, _ in fields))
         kinds = dict(self._columns)
         self._keys = [names.index(name) for name in query.key_names]
-        self._refers = [] if join is None else [(names.index(ours), kinds[theirs]) for ours, theirs in join.keys]
+        self._refers = (
+            []
+            if join is None
+            else [(names.index(ours), kinds[theirs]) for ours, theirs in join.keys]
+        )
         self._nothing: list[Any] = [None] * len(self._columns)
         table = "" if join is None else join.table
-        self._computed = Computed(query, (*names, *(f"{table}.{name}" for name, _ in self._columns)))
+        self._computed = Computed(
+            query, (*names, *(f"{table}.{name}" for name, _ in self._columns))
+        )
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -100,7 +113,9 @@ class TableView:
 
     def put(self, one: TableRecord) -> None:
         """A record of a table."""
-        if one.topic not in self.topics or one.offset < self.linked.read_to.get(one.topic, {}).get(one.partition, 0):
+        if one.topic not in self.topics or one.offset < self.linked.read_to.get(one.topic, {}).get(
+            one.partition, 0
+        ):
             return
         if one.topic == topics.DEVICES and one.value is None:
             self._forget_device(one.key or b"")
@@ -118,22 +133,40 @@ class TableView:
             known[partition] = position
             self._has_moved = True
 
-    def _put_left(self, since: int, place: tuple[int, int, int], columns: Mapping[str, Any]) -> None:
+    def _put_left(
+        self, since: int, place: tuple[int, int, int], columns: Mapping[str, Any]
+    ) -> None:
         fields = [typed(columns.get(name), kind) for name, kind in self._fields]
         values = [columns["device"], *(columns[name] for name in TIMES), *fields]
         key = key_text([values[at] for at in self._keys])
         if key is not None:  # null equals nothing, so it is nobody's key
-            self.linked.put_left(key, Row(since, place, values, key_text([typed(values[at], kind) for at, kind in self._refers])))
+            self.linked.put_left(
+                key,
+                Row(
+                    since,
+                    place,
+                    values,
+                    key_text([typed(values[at], kind) for at, kind in self._refers]),
+                ),
+            )
 
-    def _put_right(self, since: int, place: tuple[int, int, int], columns: Mapping[str, Any]) -> None:
+    def _put_right(
+        self, since: int, place: tuple[int, int, int], columns: Mapping[str, Any]
+    ) -> None:
         assert self._join is not None
         values = {name: typed(columns.get(name), kind) for name, kind in self._columns}
         key = key_text([values[name] for _, name in self._join.keys])
         if key is not None:
-            self.linked.put_right(key, Row(since, place, [values[name] for name, _ in self._columns]))
+            self.linked.put_right(
+                key, Row(since, place, [values[name] for name, _ in self._columns])
+            )
 
     def _forget_device(self, key: bytes) -> None:
-        if key.endswith(_DEVICE_ROW) and self._join is not None and [theirs for _, theirs in self._join.keys] == ["device"]:
+        if (
+            key.endswith(_DEVICE_ROW)
+            and self._join is not None
+            and [theirs for _, theirs in self._join.keys] == ["device"]
+        ):
             text = key_text([key.removesuffix(_DEVICE_ROW).decode(errors="replace")])
             assert text is not None
             self.linked.remove_right(text)
@@ -159,7 +192,9 @@ class TableView:
                 self.linked.left.changed.add(key)
                 yield self._output(row, b'"withdrawn":true', revision)
             return
-        body = ",".join(f'"{name}":{finish.as_json(value)}' for name, value in made.values.items()).encode()
+        body = ",".join(
+            f'"{name}":{finish.as_json(value)}' for name, value in made.values.items()
+        ).encode()
         told = blake2b(body, digest_size=8).hexdigest()
         if told != row.told:
             row.told = told
@@ -177,10 +212,23 @@ class TableView:
 
     def _output(self, row: Row, body: bytes, revision: int) -> emit.Output:
         names = self.registered.query.key_names
-        group = orjson.dumps({name: row.values[at] for name, at in zip(names, self._keys, strict=True)}, option=orjson.OPT_SORT_KEYS)
-        parts = [b'"query":"%s","window_start":0,"window_end":%d' % (self.registered.query.name.encode(), ALL_TIME_MS), group[1:-1], body]
-        value = b'{%s,"revision":%d,"final":false}' % (b",".join(part for part in parts if part), revision)
-        return emit.Output(self.registered.topic, result.result_key(0, ALL_TIME_MS, group.decode()), value)
+        group = orjson.dumps(
+            {name: row.values[at] for name, at in zip(names, self._keys, strict=True)},
+            option=orjson.OPT_SORT_KEYS,
+        )
+        parts = [
+            b'"query":"%s","window_start":0,"window_end":%d'
+            % (self.registered.query.name.encode(), ALL_TIME_MS),
+            group[1:-1],
+            body,
+        ]
+        value = b'{%s,"revision":%d,"final":false}' % (
+            b",".join(part for part in parts if part),
+            revision,
+        )
+        return emit.Output(
+            self.registered.topic, result.result_key(0, ALL_TIME_MS, group.decode()), value
+        )
 
     def _states(self, place: str) -> Iterator[emit.Output]:
         start = f"{place}|{self.registered.label}|"
@@ -197,7 +245,10 @@ class TableView:
         """What was written down."""
         if name == READ_TO:
             read_to = orjson.loads(value)
-            self.linked.read_to = {topic: {int(partition): at for partition, at in of.items()} for topic, of in read_to.items()}
+            self.linked.read_to = {
+                topic: {int(partition): at for partition, at in of.items()}
+                for topic, of in read_to.items()
+            }
             self._has_moved = False
         else:
             self.linked.load(name, value)
@@ -206,12 +257,16 @@ class TableView:
         """All that is known, as if none of it was written down."""
         self.linked.left.changed.update(self.linked.left.of)
         self.linked.right.changed.update(self.linked.right.of)
-        return {name: value for name, value in self.linked.dump() if value is not None} | {READ_TO: self._read_to()}
+        return {name: value for name, value in self.linked.dump() if value is not None} | {
+            READ_TO: self._read_to()
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class TableJob:
-    """All queries that join one stream's table with one other's, or with none (see aggregate_job.Job)."""
+    """All queries that join one stream's table with one other's, or with none (see
+    aggregate_job.Job).
+    """
 
     sources: tuple[str, ...]
     """The streams whose records say that something is new, that of FROM first."""
@@ -244,18 +299,24 @@ class TableJob:
         frames = correct(decode(numbered(records, self.sources), {}))
         return late.observe(frames, partitions).select("partition", "offset")
 
-    def outputs(self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+    def outputs(
+        self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
         """See Job."""
         del rows  # they say that there is something; what, the tables say
         assert isinstance(batch.states, TableStates)
         for registered in self.queries:
             try:
                 view = batch.states.views[registered.label]
-                yield from batch.meter.of(registered.label, view.outputs("+".join(self.sources), batch))
+                yield from batch.meter.of(
+                    registered.label, view.outputs("+".join(self.sources), batch)
+                )
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 broken[registered.label] = f"{type(error).__name__}: {error}"
 
 
-def caught_up(states: TableStates, follower: TableFollower, meter: Meter, is_over: Callable[[], bool]) -> bool:
+def caught_up(
+    states: TableStates, follower: TableFollower, meter: Meter, is_over: Callable[[], bool]
+) -> bool:
     """Read the tables up to their ends; False where it is over before. Raises Unavailable."""
     return not any(is_over() for _ in states.catch_up(follower, meter))

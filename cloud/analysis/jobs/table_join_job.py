@@ -1,10 +1,13 @@
-"""Queries whose readings the driver completes: with a table's row, and with what the device's readings before say of this one.
+"""Queries whose readings the driver completes: with a table's row, and with what the device's
+readings before say of this one.
 
-    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query ─→ enriched.py ─→ WHERE, keys, windows
+    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query ─→ enriched.py ─→
+    WHERE, keys, windows
 
-The lane's plan has no state. Its tables are read up to their ends before each batch. Their rows, how far they were read, histories, and the
-windows that are open stand on `ew.windows`, written in the transaction that holds the batch's results and the lane's record: what was told
-with one state of the tables is never told again with another.
+The lane's plan has no state. Its tables are read up to their ends before each batch. Their rows,
+how far they were read, histories, and the windows that are open stand on `ew.windows`, written in
+the transaction that holds the batch's results and the lane's record: what was told with one state
+of the tables is never told again with another.
 """
 
 from __future__ import annotations
@@ -20,7 +23,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.folds import sequences
-from edgewake.cloud.analysis.folds.enriched import HISTORY, Completed, CompletedReading, Histories, Table
+from edgewake.cloud.analysis.folds.enriched import (
+    HISTORY,
+    Completed,
+    CompletedReading,
+    Histories,
+    Table,
+)
 from edgewake.cloud.analysis.folds.table_follower import Place, TableFollower
 from edgewake.cloud.analysis.jobs.sequence_job import Fold, States, new_in_order, place_columns
 from edgewake.cloud.analysis.plan import late
@@ -47,7 +56,9 @@ class JoinStates(States):
     """Label → how many of its devices and keys were forgotten when that was said last."""
 
     def has_forgotten(self, label: str) -> bool:
-        """Was any device or key of this query forgotten since this was asked last, because there are more than are kept?"""
+        """Was any device or key of this query forgotten since this was asked last, because there
+        are more than are kept?
+        """
         table = self.tables.get(label)
         now = self.histories[label].forgotten + (0 if table is None else table.versions.forgotten)
         before, self._said[label] = self._said.get(label, 0), now
@@ -57,7 +68,9 @@ class JoinStates(States):
         """Query (label) → what is wrong with its table."""
         missing = set() if follower is None else follower.missing
         found = {
-            label: f"topic {table.topic} is not there, so its table has no rows" if table.topic in missing else table.remark
+            label: f"topic {table.topic} is not there, so its table has no rows"
+            if table.topic in missing
+            else table.remark
             for label, table in self.tables.items()
             if table.join.foreign
         }
@@ -68,15 +81,26 @@ class JoinStates(States):
         starts: dict[Place, int] = {}
         for table in self.tables.values():
             for partition, offset in table.read_to.items():
-                behind = [other.read_to.get(partition, 0) for other in self.tables.values() if other.topic == table.topic]
+                behind = [
+                    other.read_to.get(partition, 0)
+                    for other in self.tables.values()
+                    if other.topic == table.topic
+                ]
                 starts[table.topic, partition] = min(offset, *behind)
         return TableFollower(config, {table.topic for table in self.tables.values()}, starts)
 
-    def catch_up(self, follower: TableFollower, closed: Mapping[str, int | None], meter: Meter) -> None:
-        """Take what is new of the tables. `closed`: by label, see Versions.put. Raises Unavailable."""
+    def catch_up(
+        self, follower: TableFollower, closed: Mapping[str, int | None], meter: Meter
+    ) -> None:
+        """Take what is new of the tables.
+
+        `closed`: by label, see Versions.put. Raises Unavailable.
+        """
         for record in follower.read():
             for label, table in self.tables.items():
-                if table.topic == record.topic and record.offset >= table.read_to.get(record.partition, 0):
+                if table.topic == record.topic and record.offset >= table.read_to.get(
+                    record.partition, 0
+                ):
                     meter.run(label, partial(table.put, record, closed.get(label)))
         for (topic, partition), position in follower.positions.items():
             for table in self.tables.values():
@@ -86,7 +110,11 @@ class JoinStates(States):
 
 def new_states(queries: Sequence[Registered]) -> JoinStates:
     """Nothing known yet."""
-    tables = {registered.label: Table(registered.query.join) for registered in queries if registered.query.join is not None}
+    tables = {
+        registered.label: Table(registered.query.join)
+        for registered in queries
+        if registered.query.join is not None
+    }
     histories = {registered.label: Histories(registered.query.history) for registered in queries}
     return JoinStates({label: {} for label in histories}, [], tables, histories)
 
@@ -122,30 +150,51 @@ class JoinJob:
     kind: LaneKind = LaneKind.JOIN
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: query (id), partition, offset, number and reading (JSON, of READING and the fields)."""
+        """See Job; out: query (id), partition, offset, number and reading (JSON, of READING and the
+        fields).
+        """
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(records, fields)), partitions)
         each = readings(frames, fields, (), placed=True)
         rows = F.array(*[_row(registered, sorted(fields)) for registered in self.queries])
-        return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
+        return (
+            each.select(F.explode(rows).alias("row"))
+            .where(F.col("row").isNotNull())
+            .select("row.*")
+        )
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+    def outputs(
+        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
         """See Job: results, states, then watermarks."""
         states = batch.states
         assert isinstance(states, JoinStates)
         rows = new_in_order(rows, batch.emitted.get(topics.stream_topic(self.stream), {}))
         for registered in self.queries:
-            yield from batch.meter.of(registered.label, self._outputs_of(registered, rows, states, batch, broken))
-        yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
+            yield from batch.meter.of(
+                registered.label, self._outputs_of(registered, rows, states, batch, broken)
+            )
+        yield from emit.watermarks(
+            [registered for registered in self.queries if registered.label not in broken], batch
+        )
 
     def _outputs_of(
-        self, registered: Registered, rows: pa.Table, states: JoinStates, batch: emit.Batch, broken: emit.Broken
+        self,
+        registered: Registered,
+        rows: pa.Table,
+        states: JoinStates,
+        batch: emit.Batch,
+        broken: emit.Broken,
     ) -> Iterator[emit.Output]:
         label = registered.label
         table, histories = states.tables.get(label), states.histories[label]
         mine = rows.filter(pc.equal(rows["query"], registered.id))
         try:
-            joined = list(Completed(registered.query, table, histories, [name for name, _ in self.fields]).rows(mine))
+            joined = list(
+                Completed(
+                    registered.query, table, histories, [name for name, _ in self.fields]
+                ).rows(mine)
+            )
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             broken[label] = f"{type(error).__name__}: {error}"
             return
@@ -155,7 +204,9 @@ class JoinJob:
             yield from rows_told(registered, joined, batch.revision)
         else:
             values = ((one.t, one.group, one.numbers) for one in joined)
-            yield from Fold(place(self.stream), registered, states.of[label], batch).outputs(values, broken)
+            yield from Fold(place(self.stream), registered, states.of[label], batch).outputs(
+                values, broken
+            )
         for key, value in (({} if table is None else table.dump()) | histories.dump()).items():
             yield emit.Output(topics.WINDOWS, f"{place(self.stream)}|{label}|{key}".encode(), value)
 
@@ -163,15 +214,24 @@ class JoinJob:
 def _row(registered: Registered, fields: Sequence[str]) -> Column:
     query = registered.query
     reading = F.to_json(F.struct(*READING, *fields), {"ignoreNullFields": "false"})
-    row = F.struct(F.lit(registered.id).cast("bigint").alias("query"), *place_columns(), reading.alias("reading"))
+    row = F.struct(
+        F.lit(registered.id).cast("bigint").alias("query"),
+        *place_columns(),
+        reading.alias("reading"),
+    )
     return row if query.where is None else F.when(column(query.where, F.col), row)
 
 
-def rows_told(registered: Registered, joined: Iterable[CompletedReading], revision: int) -> Iterator[emit.Output]:
+def rows_told(
+    registered: Registered, joined: Iterable[CompletedReading], revision: int
+) -> Iterator[emit.Output]:
     """The records of rows that are final as soon as they are told."""
     for t, group, _, values, is_complete in joined:
         others = "".join(f',"{name}":{finish.as_json(value)}' for name, value in values.items())
-        head = f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},{group[1:-1]}'
+        head = (
+            f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},'
+            f"{group[1:-1]}"
+        )
         end = "" if is_complete else ',"complete":false'
         body = f'{head}{others},"revision":{revision},"final":true{end}}}'
         yield emit.Output(registered.topic, result.result_key(t, t + 1, group), body.encode())

@@ -1,7 +1,9 @@
-"""How many records a lane's next batch has at most: as many as BATCH_S are enough for, whatever is in them.
+"""How many records a lane's next batch has at most: as many as BATCH_S are enough for, whatever is
+in them.
 
-A record is a frame of one reading or of thousands, and a query may make a hundred rows of each. So what they take is measured. A lane that
-keeps up reads little and is set for little: the first batch of a backlog is small, and each next one larger as long as there is time.
+A record is a frame of one reading or of thousands, and a query may make a hundred rows of each. So
+what they take is measured. A lane that keeps up reads little and is set for little: the first batch
+of a backlog is small, and each next one larger as long as there is time.
 """
 
 from __future__ import annotations
@@ -14,27 +16,34 @@ from pyspark.sql.streaming.query import StreamingQuery
 from edgewake.cloud.analysis.lanes.piece_size import PieceSize
 
 BATCH_S: Final = 2.0
-"""Seconds that a batch of a backlog takes, about; meanwhile nothing else of the lane is told. What a batch costs beside its records, 0.1 to
+"""Seconds that a batch of a backlog takes, about; meanwhile nothing else of the lane is told. What
+a batch costs beside its records, 0.1 to
 0.25 s, is little of it."""
 COMPILE_S: Final = 3.0
 """Seconds that the first batch after a start may take longer: Spark compiles its plan."""
 FIRST: Final = 1_000
-"""Records of the first batch of a lane that computes in Spark, a million readings at most in a second; where the driver makes the rows, it
-is what PieceSize begins with."""
+"""Records of the first batch of a lane that computes in Spark, a million readings at most in a
+second; where the driver makes the rows, it is what PieceSize begins with."""
 LEAST_READINGS: Final = 20_000
-"""Readings that a batch may always have, in as many records as the first one at most: on a busy machine what a batch costs beside its
-records takes longer than BATCH_S, and ever smaller batches would take ever less."""
+"""Readings that a batch may always have, in as many records as the first one at most: on a busy
+machine what a batch costs beside its records takes longer than BATCH_S, and ever smaller batches
+would take ever less."""
 LEAST_DEAR: Final = 1_000
-"""The same where the driver makes the rows, some ten to a thousand microseconds each, or where the query is slow (slow.py)."""
+"""The same where the driver makes the rows, some ten to a thousand microseconds each, or where the
+query is slow (slow.py)."""
 _FULL: Final = 0.9
-"""Of the records that a batch may have: one with more is full. Spark divides them among partitions, and rounds."""
+"""Of the records that a batch may have: one with more is full. Spark divides them among partitions,
+and rounds."""
 
 
 class BatchLimit:
     """Of one lane from its start on. Pure."""
 
     def __init__(self, most: int, *, is_dear: bool) -> None:
-        """`most`: records of a batch however fast it is. `is_dear`: does the driver make the rows, or is the query slow?"""
+        """`most`: records of a batch however fast it is.
+
+        `is_dear`: does the driver make the rows, or is the query slow?
+        """
         self._most = most
         self._least = LEAST_DEAR if is_dear else LEAST_READINGS
         self._size = self._first = PieceSize() if is_dear else PieceSize(FIRST)
@@ -46,8 +55,8 @@ class BatchLimit:
         return min(self._most, self._size.records)
 
     def learn(self, read: int, readings: int, took_s: float, *, left: int) -> bool:
-        """After a batch of `read` records with `readings`, and with so many records `left`: was it cut off? Then the next one is to be at
-        once.
+        """After a batch of `read` records with `readings`, and with so many records `left`: was it
+        cut off? Then the next one is to be at once.
         """
         is_cut_off = left > 0 and read >= _FULL * self.records
         took_s -= 0.0 if self._has_compiled else COMPILE_S
@@ -60,7 +69,8 @@ class BatchLimit:
 
 def set_limit(session: SparkSession, query: StreamingQuery, records: int) -> None:
     """Let the query read so many records from its next batch on; for the thread of its batch."""
-    # Spark asks a source for its option once, when the query starts, and has no public way to change what came of it.
+    # Spark asks a source for its option once, when the query starts, and has no public way to
+    # change what came of it.
     execution: Any = query._jsq.streamingQuery()
     jvm: Any = session._jvm
     limit = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.maxRows(records)

@@ -18,17 +18,33 @@ _EARLIEST: Final = -2
 """Kafka's way to say a partition's first offset."""
 
 
-def records(session: SparkSession, kafka: KafkaConfig, start: Offsets, end: Offsets, *, group: str | None = None) -> DataFrame:
-    """Committed records from `start` (a partition that is missing: from its beginning) to before `end`.
+def records(
+    session: SparkSession,
+    kafka: KafkaConfig,
+    start: Offsets,
+    end: Offsets,
+    *,
+    group: str | None = None,
+) -> DataFrame:
+    """Committed records from `start` (a partition that is missing: from its beginning) to before
+    `end`.
 
-    `group`: whose consumers are kept for the next range; without it each range has consumers of its own, idle for minutes afterwards.
+    `group`: whose consumers are kept for the next range; without it each range has consumers of its
+    own, idle for minutes afterwards.
     """
-    starts = {topic: {p: start.get(topic, {}).get(p, _EARLIEST) for p in partitions} for topic, partitions in end.items()}
+    starts = {
+        topic: {p: start.get(topic, {}).get(p, _EARLIEST) for p in partitions}
+        for topic, partitions in end.items()
+    }
     return (
         session.read.format("kafka")
-        .options(**spark_options(kafka.security), **({} if group is None else {"kafka.group.id": group}))
+        .options(
+            **spark_options(kafka.security), **({} if group is None else {"kafka.group.id": group})
+        )
         .option("kafka.bootstrap.servers", kafka.bootstrap)
-        .option("assign", json.dumps({topic: sorted(partitions) for topic, partitions in end.items()}))
+        .option(
+            "assign", json.dumps({topic: sorted(partitions) for topic, partitions in end.items()})
+        )
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
         .option("startingOffsets", _json(starts))
@@ -37,11 +53,18 @@ def records(session: SparkSession, kafka: KafkaConfig, start: Offsets, end: Offs
     )
 
 
-def ranges(start: Mapping[int, int], end: Mapping[int, int], count: int) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
-    """Cut a range of offsets into ranges of about `count` records, each with its share of every partition. Pure."""
+def ranges(
+    start: Mapping[int, int], end: Mapping[int, int], count: int
+) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
+    """Cut a range of offsets into ranges of about `count` records, each with its share of every
+    partition. Pure.
+    """
     total = sum(end[partition] - first for partition, first in start.items())
     steps = max(1, -(-total // count))
-    edges = [{p: first + (end[p] - first) * step // steps for p, first in start.items()} for step in range(steps + 1)]
+    edges = [
+        {p: first + (end[p] - first) * step // steps for p, first in start.items()}
+        for step in range(steps + 1)
+    ]
     for before, after in itertools.pairwise(edges):
         moved = [partition for partition in start if after[partition] > before[partition]]
         if moved:
@@ -49,12 +72,19 @@ def ranges(start: Mapping[int, int], end: Mapping[int, int], count: int) -> Iter
 
 
 def _json(offsets: Offsets) -> str:
-    return json.dumps({topic: {str(p): offset for p, offset in partitions.items()} for topic, partitions in offsets.items()})
+    return json.dumps(
+        {
+            topic: {str(p): offset for p, offset in partitions.items()}
+            for topic, partitions in offsets.items()
+        }
+    )
 
 
 def as_text(offsets: Offsets) -> str:
     """Offsets for a person: `ew.s.host[0]=17 [1]=3`."""
-    return ", ".join(f"{topic}{_partitions(partitions.items())}" for topic, partitions in sorted(offsets.items()))
+    return ", ".join(
+        f"{topic}{_partitions(partitions.items())}" for topic, partitions in sorted(offsets.items())
+    )
 
 
 def _partitions(items: Iterable[tuple[int, int]]) -> str:

@@ -1,6 +1,7 @@
 """The rows of a lane's micro-batches in Arrow.
 
-DataFrame.toArrow gives the same, but plans a query of its own each time and asks for the schema: a tenth of what a small batch takes.
+DataFrame.toArrow gives the same, but plans a query of its own each time and asks for the schema: a
+tenth of what a small batch takes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class BatchRows:
     """Of a lane, whose batches have all the same columns."""
 
     def __init__(self, session: SparkSession, queries: Sequence[Registered] = ()) -> None:
-        """`queries`: whose results are made of the rows; those that can have their texts with them (result_texts)."""
+        """`queries`: whose results are made of the rows; those that can have their texts with them
+        (result_texts).
+        """
         self._session, self._queries = session, queries
         self._known: tuple[Any, Any, pa.Schema] | None = None
 
@@ -37,9 +40,13 @@ class BatchRows:
         if self._known is None:
             self._known = self._learned(batch)
         results, of_java, schema = self._known
-        made = self._rows.arrow(batch._jdf.queryExecution().logical(), results, of_java, ROWS_MAX, _ZONE)
+        made = self._rows.arrow(
+            batch._jdf.queryExecution().logical(), results, of_java, ROWS_MAX, _ZONE
+        )
         with _load_from_socket(self._python.collectAndServe(made), NoOpSerializer()) as messages:
-            batches = [pa.ipc.read_record_batch(pa.py_buffer(message), schema) for message in messages]
+            batches = [
+                pa.ipc.read_record_batch(pa.py_buffer(message), schema) for message in messages
+            ]
         return pa.Table.from_batches(batches, schema)
 
     def _learned(self, batch: DataFrame) -> tuple[Any, Any, pa.Schema]:
@@ -48,9 +55,13 @@ class BatchRows:
         plan = result_texts.plan(self._queries, schema.names) if self._queries else None
         if plan is None:
             return None, java, to_arrow_schema(schema, timezone=_ZONE)
-        made = StructType([StructField(name, BinaryType()) for name in (result_texts.KEY, result_texts.TEXT)])
+        made = StructType(
+            [StructField(name, BinaryType()) for name in (result_texts.KEY, result_texts.TEXT)]
+        )
         fields = {field.name: field for field in (*schema, *made)}
-        schema = StructType([fields[name] for name in result_texts.columns(self._queries, schema.names)])
+        schema = StructType(
+            [fields[name] for name in result_texts.columns(self._queries, schema.names)]
+        )
         java = self._session._jsparkSession.parseDataType(schema.json())
         return self._java.edgewake.Results(plan), java, to_arrow_schema(schema, timezone=_ZONE)
 

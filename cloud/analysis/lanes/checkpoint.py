@@ -1,11 +1,14 @@
-"""Spark's checkpoint of a lane: what we read of it, what is mended in it after a power cut, and when it is thrown away.
+"""Spark's checkpoint of a lane: what we read of it, what is mended in it after a power cut, and
+when it is thrown away.
 
     offsets/N   where batch N ends; written before it runs       commits/N   batch N is done
     state/O/P/  files of operator O, partition P; those of version N+1 are the state after batch N
 
-Spark syncs none of these files. After a power cut the newest ones may be missing, empty or torn, and Spark then refuses to start, or runs
-a batch anew under an old number. `mend` removes what is torn at the end and every state that belongs to a batch that is not done; the
-batch is planned anew, and batch_commit says what of it is new. What is torn before the end cannot be mended: the state is built again.
+Spark syncs none of these files. After a power cut the newest ones may be missing, empty or torn,
+and Spark then refuses to start, or runs a batch anew under an old number. `mend` removes what is
+torn at the end and every state that belongs to a batch that is not done; the batch is planned anew,
+and batch_commit says what of it is new. What is torn before the end cannot be mended: the state is
+built again.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from edgewake.cloud.queries.lane_kind import APART
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 
 _HALF_WRITTEN: Final = ".*.tmp*"
-"""What Spark writes until it gives a file its name; of one that was killed they stay, and Spark never looks at them again."""
+"""What Spark writes until it gives a file its name; of one that was killed they stay, and Spark
+never looks at them again."""
 _STATE_FILE: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
 
 
@@ -41,8 +45,13 @@ def offsets_of(checkpoint: Path, batch: int) -> Offsets:
 
 
 def sync_offsets(checkpoint: Path, batch: int) -> None:
-    """Put a batch's offsets on disk, before its results are committed: otherwise a power cut could lose what they were made of."""
-    for path, flags in ((checkpoint / "offsets" / str(batch), os.O_RDONLY), (checkpoint / "offsets", os.O_RDONLY | os.O_DIRECTORY)):
+    """Put a batch's offsets on disk, before its results are committed: otherwise a power cut could
+    lose what they were made of.
+    """
+    for path, flags in (
+        (checkpoint / "offsets" / str(batch), os.O_RDONLY),
+        (checkpoint / "offsets", os.O_RDONLY | os.O_DIRECTORY),
+    ):
         descriptor = os.open(path, flags)
         try:
             os.fsync(descriptor)
@@ -65,7 +74,12 @@ def forget_plan(checkpoint: Path, batch: int) -> None:
     """Of an unfinished batch: Spark plans it anew at the next start."""
     if batch == 0:
         _remove_state(checkpoint)
-    _remove([checkpoint / "offsets" / str(batch), *(path for path in _state_files(checkpoint) if _version(path) > batch)])
+    _remove(
+        [
+            checkpoint / "offsets" / str(batch),
+            *(path for path in _state_files(checkpoint) if _version(path) > batch),
+        ]
+    )
 
 
 def offsets_if_known(checkpoint: Path, batch: int) -> Offsets | None:
@@ -77,37 +91,55 @@ def offsets_if_known(checkpoint: Path, batch: int) -> Offsets | None:
 
 
 def check_workers(config: AnalysisConfig, checkpoint: Path, batch: int) -> None:
-    """Before anything of the batch is told. Raises Unavailable where a worker keeps its state elsewhere: it would be lost with it."""
+    """Before anything of the batch is told.
+
+    Raises Unavailable where a worker keeps its state elsewhere: it would be lost with it.
+    """
     if not is_local(config.master):
         lost = partition_without_state(checkpoint, batch, config.state_partitions)
         if lost is not None:
-            raise Unavailable(f"{lost}: a worker wrote the state of batch {batch} elsewhere: shared_dir must be the same folder for all")
+            raise Unavailable(
+                f"{lost}: a worker wrote the state of batch {batch} elsewhere: shared_dir must be "
+                "the same folder for all"
+            )
 
 
 def partition_without_state(checkpoint: Path, batch: int, partitions: int) -> Path | None:
-    """A partition whose state after the batch is not here, because a worker wrote it where only that worker sees it. None: all are."""
+    """A partition whose state after the batch is not here, because a worker wrote it where only
+    that worker sees it. None: all are.
+    """
     for operator in (checkpoint / "state").glob("[0-9]*"):
         for partition in range(partitions):
             folder = operator / str(partition)
-            if not any(_STATE_FILE.fullmatch(path.name) for path in folder.glob(f"{batch + 1}[._]*")):
+            if not any(
+                _STATE_FILE.fullmatch(path.name) for path in folder.glob(f"{batch + 1}[._]*")
+            ):
                 return folder
     return None
 
 
 def mend(checkpoint: Path, emitted: Offsets) -> str | None:
-    """Make a checkpoint one that Spark can go on from, or remove it. Returns what was wrong, None where nothing was.
+    """Make a checkpoint one that Spark can go on from, or remove it.
 
-    It is removed where it is damaged before its end, and where it is done with more than was `emitted`: what its state has beyond that
-    would never be said. Files that were never finished go without a word: any kill may leave some.
+    Returns what was wrong, None where nothing was.
+
+    It is removed where it is damaged before its end, and where it is done with more than was
+    `emitted`: what its state has beyond that would never be said. Files that were never finished go
+    without a word: any kill may leave some.
     """
     if not checkpoint.exists():
         return None
     for path in checkpoint.rglob(_HALF_WRITTEN):
         path.unlink()
     planned, done = _batches(checkpoint / "offsets"), _batches(checkpoint / "commits")
-    kept_planned = _without_torn_end(planned, lambda batch: _offsets(checkpoint / "offsets" / str(batch)) is not None)
+    kept_planned = _without_torn_end(
+        planned, lambda batch: _offsets(checkpoint / "offsets" / str(batch)) is not None
+    )
     last_planned = max(kept_planned, default=-1)
-    kept_done = _without_torn_end(done, lambda batch: batch <= last_planned and _is_commit(checkpoint / "commits" / str(batch)))
+    kept_done = _without_torn_end(
+        done,
+        lambda batch: batch <= last_planned and _is_commit(checkpoint / "commits" / str(batch)),
+    )
     last_done = max(kept_done, default=-1)
     why = _damage(checkpoint, kept_planned, last_planned, last_done)
     if why is None and last_done >= 0 and is_ahead(offsets_of(checkpoint, last_done), emitted):
@@ -126,16 +158,19 @@ def mend(checkpoint: Path, emitted: Offsets) -> str | None:
 
 
 def _remove_state(checkpoint: Path) -> None:
-    """Of a checkpoint in which no batch is done: Spark refuses to plan the first one beside any state, for ever."""
+    """Of a checkpoint in which no batch is done: Spark refuses to plan the first one beside any
+    state, for ever.
+    """
     shutil.rmtree(checkpoint / "state", ignore_errors=True)
 
 
 def remove_other_format(checkpoint: Path, form: int, store: StateStore) -> bool:
-    """Remove a checkpoint whose state has other columns than ours or lies in another store; it is built again from the stream.
+    """Remove a checkpoint whose state has other columns than ours or lies in another store; it is
+    built again from the stream.
 
-    Spark would refuse other columns. It would go on with the store that the checkpoint was begun with,
-    whatever its settings say now. The file `format` says which columns a lane's state has and, where it
-    is not `memory`, its store; without the file the columns are those of format 1.
+    Spark would refuse other columns. It would go on with the store that the checkpoint was begun
+    with, whatever its settings say now. The file `format` says which columns a lane's state has
+    and, where it is not `memory`, its store; without the file the columns are those of format 1.
     """
     mark = checkpoint / "format"
     ours = str(form) if store == "memory" else f"{form} {store}"
@@ -148,10 +183,12 @@ def remove_other_format(checkpoint: Path, form: int, store: StateStore) -> bool:
 
 
 def copied(checkpoint: Path, other: Path, identity: str) -> None:
-    """Make `other` a copy from which another Spark query goes on, whose `identity` (a UUID) is its own. Raises OSError.
+    """Make `other` a copy from which another Spark query goes on, whose `identity` (a UUID) is its
+    own. Raises OSError.
 
-    No Spark query may run on `checkpoint`. Those who keep house there may still be at it: what they write last names what they wrote
-    before, and lies higher up, so it is listed first; what they remove the last batch does not need.
+    No Spark query may run on `checkpoint`. Those who keep house there may still be at it: what they
+    write last names what they wrote before, and lies higher up, so it is listed first; what they
+    remove the last batch does not need.
     """
     shutil.rmtree(other, ignore_errors=True)
     listed = sorted(checkpoint.rglob("*"), key=lambda path: len(path.parts))
@@ -167,11 +204,14 @@ def copied(checkpoint: Path, other: Path, identity: str) -> None:
     (other / "metadata").write_bytes(orjson.dumps({"id": identity}))
 
 
-def remove_unused(folder: Path, *, queried: Container[str], kinds: Container[str], apart: Container[str] = ()) -> list[tuple[str, str]]:
-    """Remove the states of lanes that nobody needs: of streams that no query reads (running or not), and of no kind that there is.
+def remove_unused(
+    folder: Path, *, queried: Container[str], kinds: Container[str], apart: Container[str] = ()
+) -> list[tuple[str, str]]:
+    """Remove the states of lanes that nobody needs: of streams that no query reads (running or
+    not), and of no kind that there is.
 
-    `folder`: <place>/<lane>, each a checkpoint; `apart`: queries (label) that have lanes of their own. Returns place and lane of what
-    was removed.
+    `folder`: <place>/<lane>, each a checkpoint; `apart`: queries (label) that have lanes of their
+    own. Returns place and lane of what was removed.
     """
     removed = []
     for checkpoint in list(folder.glob("*/*")):
@@ -192,13 +232,19 @@ def _remove(files: Iterable[Path]) -> None:
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
-def _damage(checkpoint: Path, planned: Iterable[int], last_planned: int, last_done: int) -> str | None:
+def _damage(
+    checkpoint: Path, planned: Iterable[int], last_planned: int, last_done: int
+) -> str | None:
     """Why Spark could not go on from these files."""
     if not _is_json(checkpoint / "metadata"):
         return "its metadata is torn" if last_planned >= 0 else None
     if any(_offsets(checkpoint / "offsets" / str(batch)) is None for batch in planned):
         return "a batch before the last one is torn"
-    return None if last_planned - last_done in (0, 1) else f"batch {last_planned} is planned and {last_done} done"
+    return (
+        None
+        if last_planned - last_done in (0, 1)
+        else f"batch {last_planned} is planned and {last_done} done"
+    )
 
 
 def _without_torn_end(batches: list[int], is_whole: Callable[[int], bool]) -> set[int]:
@@ -209,11 +255,17 @@ def _without_torn_end(batches: list[int], is_whole: Callable[[int], bool]) -> se
 
 
 def _batches(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.exists() else []
+    return (
+        [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+        if folder.exists()
+        else []
+    )
 
 
 def _state_files(checkpoint: Path) -> list[Path]:
-    return [path for path in (checkpoint / "state").glob("*/*/*") if _STATE_FILE.fullmatch(path.name)]
+    return [
+        path for path in (checkpoint / "state").glob("*/*/*") if _STATE_FILE.fullmatch(path.name)
+    ]
 
 
 def _version(path: Path) -> int:
@@ -223,7 +275,9 @@ def _version(path: Path) -> int:
 
 
 def _offsets(path: Path) -> Offsets | None:
-    """The source's line comes last: {topic: {partition: offset}}; None of a file that is not whole."""
+    """The source's line comes last: {topic: {partition: offset}}; None of a file that is not
+    whole.
+    """
     try:
         _, _, *sources = path.read_bytes().splitlines()
         return {

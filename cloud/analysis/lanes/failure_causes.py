@@ -40,7 +40,11 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def _causes(error: BaseException) -> list[str]:
-    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    java = (
+        error.java_exception
+        if isinstance(error, Py4JJavaError)
+        else getattr(error, "_origin", None)
+    )
     return _chain(java)
 
 

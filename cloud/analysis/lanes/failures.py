@@ -1,7 +1,8 @@
 """What a lane's failure means, and what follows from it. Pure; run.py acts on it.
 
-A query is at fault only where its own computing fails, twice for the same readings, and fails again when it runs alone over them. Whatever
-else happens (a full disk, Kafka away, a lost worker) is waited for, and said with its cause.
+A query is at fault only where its own computing fails, twice for the same readings, and fails again
+when it runs alone over them. Whatever else happens (a full disk, Kafka away, a lost worker) is
+waited for, and said with its cause.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Fault(StrEnum):
     STATE_LOST = "state_lost"
     """Files of the state are missing or torn: it can be built again from the stream."""
     OVERTAKEN = "overtaken"
-    """Retention took readings before they were computed: what is left is computed, and its rows say that they may lack some."""
+    """Retention took readings before they were computed: what is left is computed, and its rows say
+    that they may lack some."""
     SUSPECT = "suspect"
     """An exception while readings were computed: perhaps a query's."""
 
@@ -78,7 +80,11 @@ _SURROUNDINGS: Final = (
 )
 """Beginnings of Java's names of exceptions that no query's text can cause."""
 _OVERTAKEN: Final = ("OffsetOutOfRange", "failOnDataLoss", "data may have been lost", "DATA_LOSS")
-_STATE_LOST: Final = ("CANNOT_LOAD_STATE_STORE", "CANNOT_READ_STREAMING_STATE_FILE", "STATE_STORE_CANNOT_READ")
+_STATE_LOST: Final = (
+    "CANNOT_LOAD_STATE_STORE",
+    "CANNOT_READ_STREAMING_STATE_FILE",
+    "STATE_STORE_CANNOT_READ",
+)
 _NO_SPACE: Final = "No space left"
 _NO_ROOM: Final = ("OutOfMemory", "spark.driver.maxResultSize")
 """The batch was too large: a smaller one is tried (unfinished.py)."""
@@ -86,10 +92,14 @@ _LOST_WORKER: Final = ("ExecutorLostFailure", "Executor heartbeat timed out", "P
 
 
 def classify(causes: Sequence[str]) -> Fault:
-    """Judge an exception of Spark by its chain of causes, each as Java writes it: `class: message`."""
+    """Judge an exception of Spark by its chain of causes, each as Java writes it: `class:
+    message`.
+    """
     if any(word in cause for cause in causes for word in _OVERTAKEN):
         return Fault.OVERTAKEN
-    if any(word in cause for cause in causes for word in _STATE_LOST) and not any(_NO_SPACE in cause for cause in causes):
+    if any(word in cause for cause in causes for word in _STATE_LOST) and not any(
+        _NO_SPACE in cause for cause in causes
+    ):
         return Fault.STATE_LOST
     if any(cause.startswith(_SURROUNDINGS) for cause in causes) or any(
         word in cause for cause in causes for word in (*_LOST_WORKER, *_NO_ROOM)
@@ -114,7 +124,9 @@ def step(trouble: Trouble, failure: Failure) -> tuple[Trouble, Step]:
 
 
 def guilty(queries: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Those of the queries that fail alone, found by halving: about two runs for each doubling of their number, for each guilty one."""
+    """Those of the queries that fail alone, found by halving: about two runs for each doubling of
+    their number, for each guilty one.
+    """
     if not queries or not fails(queries):
         return []
     if len(queries) == 1:

@@ -1,7 +1,8 @@
 """Gives a query of a lane one for itself, which goes on exactly where that one stands.
 
-The state is copied, then the lane's record: from the same offsets, with the same revision, so what the query tells goes on without a
-reading lost, doubled, or a revision told twice. The record is one transaction under the old lane's id; it is what makes the query apart.
+The state is copied, then the lane's record: from the same offsets, with the same revision, so what
+the query tells goes on without a reading lost, doubled, or a revision told twice. The record is one
+transaction under the old lane's id; it is what makes the query apart.
 """
 
 from __future__ import annotations
@@ -29,20 +30,38 @@ def why(slow: Slow[Registered], now_ms: int) -> str:
     """For people."""
     day = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
-        f"slow: in a lane of its own since {day}, because the others of its lane waited for it: of readings that took {slow.whole_s:.1f} s"
-        f" of processor they needed {slow.others_s:.1f} s; it stays there until it is registered anew: `edgewake query replace` with"
+        f"slow: in a lane of its own since {day}, because the others of its lane waited for it: "
+        f"of readings that took {slow.whole_s:.1f} s"
+        f" of processor they needed {slow.others_s:.1f} s; it stays there until it is registered "
+        "anew: `edgewake query replace` with"
         " another text, or `query remove` and `query add`"
     )
 
 
-def set_apart(config: AnalysisConfig, lane: Lane, registered: Registered, reason: str, now_ms: int, rng: random.Random) -> Registered:
-    """Returns the query as it is then. `lane`: is stopped. Raises what Kafka and the disk do; then nothing has changed."""
+def set_apart(
+    config: AnalysisConfig,
+    lane: Lane,
+    registered: Registered,
+    reason: str,
+    now_ms: int,
+    rng: random.Random,
+) -> Registered:
+    """Returns the query as it is then.
+
+    `lane`: is stopped. Raises what Kafka and the disk do; then nothing has changed.
+    """
     own = replace(registered, is_apart=True)
     place, kind = lane_place(own), lane.job.kind
-    copied(lane.checkpoint, config.kept_dir / "checkpoints" / place / kind, str(uuid.UUID(int=rng.getrandbits(128), version=4)))
+    copied(
+        lane.checkpoint,
+        config.kept_dir / "checkpoints" / place / kind,
+        str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+    )
     with closing(Transactions(config.kafka, lane.name)) as transactions:
         record = read_lane_record(config.kafka, lane.record.key) or lane.record
         after = lane_record.apart(record, place, own.label, reason)
         said = outputs([own], after, rate=None, left=None, now_ms=now_ms)
-        transactions.write([Output(topics.LANES, after.key, after.model_dump_json().encode()), *said])
+        transactions.write(
+            [Output(topics.LANES, after.key, after.model_dump_json().encode()), *said]
+        )
     return own

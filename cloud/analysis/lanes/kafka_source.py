@@ -1,4 +1,6 @@
-"""How Spark reads streams from Kafka: committed records only, from the earliest on, and never past a loss."""
+"""How Spark reads streams from Kafka: committed records only, from the earliest on, and never past
+a loss.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,19 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.kafka.security import spark_options
 
 FETCH_WAIT_MS: Final = 1
-"""How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range of offsets on the connection where its
-consumer's next fetch already waits, so every batch takes this much longer for each partition; Kafka's default is 500 ms. So does a task,
-after each of its fetches. Spark's consumer fetches only for a batch, so this asks for no more."""
+"""How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range
+of offsets on the connection where its consumer's next fetch already waits, so every batch takes
+this much longer for each partition; Kafka's default is 500 ms. So does a task, after each of its
+fetches. Spark's consumer fetches only for a batch, so this asks for no more."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
 
 
-def source(session: SparkSession, config: AnalysisConfig, *names: str, records_max: int) -> DataFrame:
-    """Committed records of these topics, from the earliest on; stops loudly when retention took what was not read yet.
+def source(
+    session: SparkSession, config: AnalysisConfig, *names: str, records_max: int
+) -> DataFrame:
+    """Committed records of these topics, from the earliest on; stops loudly when retention took
+    what was not read yet.
 
     `records_max`: of a batch, until set_limit says another number.
     """

@@ -1,4 +1,6 @@
-"""What a repair reads from Kafka: the range of a stream's log that can hold a window's readings, and the rows that were told of it."""
+"""What a repair reads from Kafka: the range of a stream's log that can hold a window's readings,
+and the rows that were told of it.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,14 @@ from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 
 READINGS_HEADER: Final = "readings"
-"""Header of a row told by a repair: how many readings are in it. The log only grows, so an equal number means the same readings; their
-sketches may differ all the same, because quantiles are estimated with chance."""
+"""Header of a row told by a repair: how many readings are in it. The log only grows, so an equal
+number means the same readings; their sketches may differ all the same, because quantiles are
+estimated with chance."""
 
 
 LOG_BEFORE_MS: Final = AHEAD_MS_MAX + CLOCKS_APART_MS
-"""How long before a window's begin Kafka may have its first readings: clocks of devices may be ahead, and those of parts apart."""
+"""How long before a window's begin Kafka may have its first readings: clocks of devices may be
+ahead, and those of parts apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,8 @@ SILENT_S: Final = 30.0
 """How long a read waits for the next record before Kafka counts as away."""
 MESSAGES_AT_ONCE: Final = 1000
 _WITH_ENDS: Final[dict[str, Any]] = {"enable.partition.eof": True}
-"""Transactions end in markers that are no records: only the end of a partition says that nothing more comes."""
+"""Transactions end in markers that are no records: only the end of a partition says that nothing
+more comes."""
 
 
 class Overtaken(EdgewakeError):
@@ -79,7 +84,8 @@ class LogReader:
 
 
 def log_range(kafka: KafkaConfig, topic: str, first_begin_ms: int) -> LogRange:
-    """Where the readings of windows that begin at `first_begin_ms` or later are, to the present end; without partitions that have none.
+    """Where the readings of windows that begin at `first_begin_ms` or later are, to the present
+    end; without partitions that have none.
 
     Raises Overtaken where retention may have taken some, Unavailable.
     """
@@ -95,21 +101,34 @@ def log_range(kafka: KafkaConfig, topic: str, first_begin_ms: int) -> LogRange:
         return LogRange(start, end)
 
 
-def _check_kept(consumer: Consumer, topic: str, partition: int, kept: tuple[int, int], first_begin_ms: int) -> None:
+def _check_kept(
+    consumer: Consumer, topic: str, partition: int, kept: tuple[int, int], first_begin_ms: int
+) -> None:
     kept_from = _kept_from(consumer, topic, partition, kept)
     if kept_from is None or kept_from > first_begin_ms:
-        since = "" if kept_from is None else f"; windows that begin at {iso(kept_from)} or later can be computed from it"
-        raise Overtaken(f"retention took readings of {topic}[{partition}] that windows from {iso(first_begin_ms)} on may need{since}")
+        since = (
+            ""
+            if kept_from is None
+            else f"; windows that begin at {iso(kept_from)} or later can be computed from it"
+        )
+        raise Overtaken(
+            f"retention took readings of {topic}[{partition}] that windows from "
+            f"{iso(first_begin_ms)} on may need{since}"
+        )
 
 
 def _kept_from(consumer: Consumer, topic: str, partition: int, kept: tuple[int, int]) -> int | None:
-    """All readings of windows that begin at this event time (ms) or later are kept; None where nothing is."""
+    """All readings of windows that begin at this event time (ms) or later are kept; None where
+    nothing is.
+    """
     first = _first_record(consumer, topic, partition, *kept)
     return None if first is None else first.timestamp()[1] + LOG_BEFORE_MS
 
 
 def kept_from(kafka: KafkaConfig, topic: str, *, now_ms: int) -> int | None:
-    """The event time, ms, from which on the log has windows whole; None where retention took nothing. Raises Unavailable."""
+    """The event time, ms, from which on the log has windows whole; None where retention took
+    nothing. Raises Unavailable.
+    """
     with closing(clients.consumer(kafka, "analysis-repair", **_WITH_ENDS)) as consumer:
         found: list[int] = []
         for partition in range(partition_count(consumer, topic)):
@@ -120,8 +139,12 @@ def kept_from(kafka: KafkaConfig, topic: str, *, now_ms: int) -> int | None:
         return max(found, default=None)
 
 
-def starts(kafka: KafkaConfig, topic: str, first_begin_ms: int, end: Mapping[int, int]) -> dict[int, int]:
-    """Partition → first offset that is kept and may have readings of windows that begin then or later, before `end`. Raises Unavailable."""
+def starts(
+    kafka: KafkaConfig, topic: str, first_begin_ms: int, end: Mapping[int, int]
+) -> dict[int, int]:
+    """Partition → first offset that is kept and may have readings of windows that begin then or
+    later, before `end`. Raises Unavailable.
+    """
     with closing(clients.consumer(kafka, "analysis-repair", **_WITH_ENDS)) as consumer:
         found = {}
         for partition, stop in end.items():
@@ -132,20 +155,28 @@ def starts(kafka: KafkaConfig, topic: str, first_begin_ms: int, end: Mapping[int
         return found
 
 
-def _at_time(kafka: KafkaConfig, consumer: Consumer, topic: str, partition: int, time_ms: int) -> int | None:
+def _at_time(
+    kafka: KafkaConfig, consumer: Consumer, topic: str, partition: int, time_ms: int
+) -> int | None:
     """Offset of the first record of that time or later; None where there is none."""
     try:
-        (found,) = consumer.offsets_for_times([TopicPartition(topic, partition, max(0, time_ms))], timeout=METADATA_TIMEOUT_S)
+        (found,) = consumer.offsets_for_times(
+            [TopicPartition(topic, partition, max(0, time_ms))], timeout=METADATA_TIMEOUT_S
+        )
     except KafkaException as error:
         raise clients.away(kafka, error.args[0]) from error
     return int(found.offset) if found.offset >= 0 else None
 
 
-def _first_record(consumer: Consumer, topic: str, partition: int, low: int, high: int) -> Message | None:
+def _first_record(
+    consumer: Consumer, topic: str, partition: int, low: int, high: int
+) -> Message | None:
     return next(_records(consumer, topic, partition, low, high), None)
 
 
-def _records(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+def _records(
+    consumer: Consumer, topic: str, partition: int, start: int, end: int
+) -> Iterator[Message]:
     """Committed records from `start` to before `end`. Raises Unavailable."""
     if start >= end:
         return
@@ -153,7 +184,9 @@ def _records(consumer: Consumer, topic: str, partition: int, start: int, end: in
     while True:
         first = consumer.poll(SILENT_S)  # `consume` would wait for its whole number
         if first is None:
-            raise Unavailable(f"topic {topic}: no record for {SILENT_S:.0f} s, expected some up to {end}")
+            raise Unavailable(
+                f"topic {topic}: no record for {SILENT_S:.0f} s, expected some up to {end}"
+            )
         for message in [first, *consumer.consume(MESSAGES_AT_ONCE, 0)]:
             error = message.error()
             if error is None:
@@ -173,12 +206,18 @@ def told(kafka: KafkaConfig, topic: str, start: int, stop: int) -> dict[bytes, R
             return found
         for message in _records(consumer, topic, 0, first, watermarks(consumer, topic, 0)[1]):
             headers, key = headers_of(message), message.key()
-            if key is not None and not result.is_watermark(key) and start <= orjson.loads(key)[0] < stop:
+            if (
+                key is not None
+                and not result.is_watermark(key)
+                and start <= orjson.loads(key)[0] < stop
+            ):
                 _keep(found, key, message, headers)
     return found
 
 
-def _keep(found: dict[bytes, Row], key: bytes, message: Message, headers: Mapping[str, bytes]) -> None:
+def _keep(
+    found: dict[bytes, Row], key: bytes, message: Message, headers: Mapping[str, bytes]
+) -> None:
     value = orjson.loads(message.value())
     if key not in found or found[key].value["revision"] <= value["revision"]:
         readings = headers.get(READINGS_HEADER)
@@ -187,4 +226,8 @@ def _keep(found: dict[bytes, Row], key: bytes, message: Message, headers: Mappin
 
 def iso(time_ms: int) -> str:
     """For a person."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(time_ms / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

@@ -1,8 +1,11 @@
-"""How many records of a log are computed at once, so that it fits into memory and into a time. Pure.
+"""How many records of a log are computed at once, so that it fits into memory and into a time.
 
-A frame of a busy device falls into one minute; one of a device that measures each minute, and was silent for a week, into a thousand. What
-a record costs is learned from the records before, from a few at first: after a restart, too, which may have come about because they did
-not fit. A piece that could not be computed may have been too large, and makes the next one smaller.
+Pure.
+
+A frame of a busy device falls into one minute; one of a device that measures each minute, and was
+silent for a week, into a thousand. What a record costs is learned from the records before, from a
+few at first: after a restart, too, which may have come about because they did not fit. A piece that
+could not be computed may have been too large, and makes the next one smaller.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ class PieceSize:
     records: int = FIRST
 
     def after(self, read: int, share: float) -> PieceSize:
-        """What is right after a piece of `read` records that cost so much of what a piece may cost: 2 is twice as much."""
+        """What is right after a piece of `read` records that cost so much of what a piece may cost:
+        2 is twice as much.
+        """
         if not read:
             return self
         largest = max(self.records, read) * GROWTH

@@ -1,9 +1,12 @@
-"""When a lane looks for new readings again, so that a small stream costs little and its windows are told soon after their ends. Pure.
+"""When a lane looks for new readings again, so that a small stream costs little and its windows are
+told soon after their ends. Pure.
 
-A micro-batch costs about the same however few readings are in it. A *calm* stream therefore gets its batches when they are worth most: one
-soon after each window's end, more while readings of windows that ended still come, and between them only so many that the rows of a window
-that is still open stay fresh. How soon is learned from the stream (Settle), so that one batch is enough for an end. A busy stream, and one
-with a backlog, gets a batch each `least_ms`; that, too, a little after windows' ends.
+A micro-batch costs about the same however few readings are in it. A *calm* stream therefore gets
+its batches when they are worth most: one soon after each window's end, more while readings of
+windows that ended still come, and between them only so many that the rows of a window that is still
+open stay fresh. How soon is learned from the stream (Settle), so that one batch is enough for an
+end. A busy stream, and one with a backlog, gets a batch each `least_ms`; that, too, a little after
+windows' ends.
 """
 
 from __future__ import annotations
@@ -16,54 +19,70 @@ from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.windows import Window
 
 SETTLE_MS: Final = 80
-"""After a window's end its last readings are still on their way through device, broker, bridge and sequencer: at least so long. Spark asks
-Kafka some 30 ms later where the batch ends, and readings of plain devices take 25 ms, of a hundred one takes 75."""
+"""After a window's end its last readings are still on their way through device, broker, bridge and
+sequencer: at least so long. Spark asks Kafka some 30 ms later where the batch ends, and readings of
+plain devices take 25 ms, of a hundred one takes 75."""
 SETTLE_MS_MAX: Final = 200
-"""No stream's first look at a window that ended is later: one late reading would delay the results of all devices, most of which are
-complete, and what is later has its second look within a second. A stream whose readings all take longer has two batches for each end."""
+"""No stream's first look at a window that ended is later: one late reading would delay the results
+of all devices, most of which are complete, and what is later has its second look within a second. A
+stream whose readings all take longer has two batches for each end."""
 CLEAN_LOOKS: Final = 20
-"""Looks in a row that found nothing of windows that the one before had looked at, after which an earlier first look is tried."""
+"""Looks in a row that found nothing of windows that the one before had looked at, after which an
+earlier first look is tried."""
 COLD_BATCHES: Final = 30
-"""A lane's first batches teach nothing: while Java compiles what they run, they and the readings' way to them are slow."""
+"""A lane's first batches teach nothing: while Java compiles what they run, they and the readings'
+way to them are slow."""
 LATE_SHARE: Final = 0.25
-"""Of a busy stream's rows of a window, how many may come or change after the first look at its end. One that waits until nothing does is
-later for all: the readings of half a thousand frames a second arrive within 60 ms, the last tenth of them takes as long again. What the
-first look misses has the second one."""
+"""Of a busy stream's rows of a window, how many may come or change after the first look at its end.
+One that waits until nothing does is later for all: the readings of half a thousand frames a second
+arrive within 60 ms, the last tenth of them takes as long again. What the first look misses has the
+second one."""
 LATE_GAIN_MS: Final = 40
-"""How far one look moves the next ones, times by how much the share of late rows differs from LATE_SHARE: 10 ms sooner where none was late,
-30 later where all were. So it comes to rest where that share is late (Robbins and Monro, A Stochastic Approximation Method, 1951)."""
+"""How far one look moves the next ones, times by how much the share of late rows differs from
+LATE_SHARE: 10 ms sooner where none was late, 30 later where all were. So it comes to rest where
+that share is late (Robbins and Monro, A Stochastic Approximation Method, 1951)."""
 DOUBTED_LOOKS: Final = 5
 """As many have to find nothing after one that did, before the second look is left out again."""
 SUMMARY_SETTLE_MS: Final = 6_000
-"""The same for minute summaries, which nobody waits for: those who wait for results have the machine to themselves. Most windows end with
-the minute and five or ten seconds later: a second after the one end was told there are four until the next."""
+"""The same for minute summaries, which nobody waits for: those who wait for results have the
+machine to themselves. Most windows end with the minute and five or ten seconds later: a second
+after the one end was told there are four until the next."""
 SUMMARY_VALUES: Final = 200_000
-"""Values that one job for summaries is to have, readings times their fields: it takes a second of a processor then, which ends before the
-next windows do. A busy stream's minute is therefore summed up in pieces."""
+"""Values that one job for summaries is to have, readings times their fields: it takes a second of a
+processor then, which ends before the next windows do. A busy stream's minute is therefore summed up
+in pieces."""
 SUMMARY_STEP_MS: Final = 10_000
-"""The time of such a piece is so long, or a multiple of it: each is read as long after windows' ends as a minute is."""
+"""The time of such a piece is so long, or a multiple of it: each is read as long after windows'
+ends as a minute is."""
 SECOND_LOOK_MS: Final = 300
-"""After the first look at a window that ended: the next one, for what took longer; left out where nothing is known to. A batch takes about
-so long; what the second one finds is told within a second of the end."""
+"""After the first look at a window that ended: the next one, for what took longer; left out where
+nothing is known to. A batch takes about so long; what the second one finds is told within a second
+of the end."""
 AHEAD_MS: Final = 600
-"""So long before a busy stream's first look at an end the batch before it begins, where it would have been a whole step before: the first
-look then has fewer readings to compute, and is told sooner."""
+"""So long before a busy stream's first look at an end the batch before it begins, where it would
+have been a whole step before: the first look then has fewer readings to compute, and is told
+sooner."""
 NEAR_MS: Final = 1_000
 """A look so short before that at a window's end is left to it."""
 GAP_MS: Final = SETTLE_MS
-"""At least from the beginning of one batch to the next; less would only bring what the first of them missed by an instant. No more than
-SETTLE_MS, so that there is always a look at the next end to wait for."""
+"""At least from the beginning of one batch to the next; less would only bring what the first of
+them missed by an instant. No more than SETTLE_MS, so that there is always a look at the next end to
+wait for."""
 BUSY_PER_S: Final = 1_000
-"""Readings a second from which a stream is busy: then a longer wait saves little and makes a batch large."""
+"""Readings a second from which a stream is busy: then a longer wait saves little and makes a batch
+large."""
 _UNTRIED: Final = -1
 """Clean looks of an earlier first look that no batch was made at yet."""
 BACKLOG: Final = 100
-"""Records that wait, from which, and where they are more than the last batch had, a stream is busy as well."""
+"""Records that wait, from which, and where they are more than the last batch had, a stream is busy
+as well."""
 NEW_MS: Final = 20_000
-"""Somebody waits for the first rows of a query that was registered so short a time ago, also in the `tail` that comes after `query add`:
-its stream is not calm meanwhile, which costs at most twenty batches."""
+"""Somebody waits for the first rows of a query that was registered so short a time ago, also in the
+`tail` that comes after `query add`: its stream is not calm meanwhile, which costs at most twenty
+batches."""
 SOON_MS: Final = 5_000
-"""Where no window ends, each reading may be a result that somebody waits for: no longer than this from one batch to the next."""
+"""Where no window ends, each reading may be a result that somebody waits for: no longer than this
+from one batch to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +104,9 @@ def last_end(windows: Collection[Window], at_ms: int) -> int | None:
 
 
 def has_second_looks(windows: Collection[Window], least_ms: int) -> bool:
-    """Do windows of a busy stream end so seldom that a second look is not as good as the next end's?"""
+    """Do windows of a busy stream end so seldom that a second look is not as good as the next
+    end's?
+    """
     slides = [window.slide_ms for window in _ending(windows)]
     return bool(slides) and min(slides) >= 2 * least_ms
 
@@ -99,23 +120,29 @@ def learned(
     batches: int = COLD_BATCHES,
     late: float | None = None,
 ) -> Settle:
-    """What a batch tells after one that looked at `before_ms`; `oldest_ms`: event time of its oldest reading.
+    """What a batch tells after one that looked at `before_ms`; `oldest_ms`: event time of its
+    oldest reading.
 
-    `before_ms` is None where there was none, or where it might not have all that was there: then nothing is learned, and nor is it of the
-    first of all `batches` of a lane. What came later than any first look may be (while a bridge starts, from a device that returns) is left
-    to second looks: it would delay all others.
+    `before_ms` is None where there was none, or where it might not have all that was there: then
+    nothing is learned, and nor is it of the first of all `batches` of a lane. What came later than
+    any first look may be (while a bridge starts, from a device that returns) is left to second
+    looks: it would delay all others.
 
-    What is late once in DOUBTED_LOOKS is left to second looks; where that happens again, the first look itself is later. A device that
-    returns after hours looks like a slow stream, and gets its batches for as long as it sends what is old.
+    What is late once in DOUBTED_LOOKS is left to second looks; where that happens again, the first
+    look itself is later. A device that returns after hours looks like a slow stream, and gets its
+    batches for as long as it sends what is old.
 
-    `late`: of a busy stream, the share of the rows of the windows that had ended then which came or changed with this batch. It has a batch
-    each second in any case, so that a second look costs little: windows are told as soon as most of their rows are complete.
+    `late`: of a busy stream, the share of the rows of the windows that had ended then which came or
+    changed with this batch. It has a batch each second in any case, so that a second look costs
+    little: windows are told as soon as most of their rows are complete.
     """
     end = None if before_ms is None or batches < COLD_BATCHES else last_end(windows, before_ms)
     if before_ms is None or end is None or (looked_ms := before_ms - end) < settle.ms:
         return settle  # it was the first look at that end
     if late is not None and looked_ms < settle.ms + SECOND_LOOK_MS // 2:
-        ms = min(max(round(settle.ms + LATE_GAIN_MS * (late - LATE_SHARE)), SETTLE_MS), SETTLE_MS_MAX)
+        ms = min(
+            max(round(settle.ms + LATE_GAIN_MS * (late - LATE_SHARE)), SETTLE_MS), SETTLE_MS_MAX
+        )
         doubt = DOUBTED_LOOKS if late else max(settle.doubt - 1, 0)
         return Settle(ms, is_enough=not doubt, doubt=doubt)
     if late is not None:
@@ -127,9 +154,12 @@ def learned(
             return replace(settle, is_enough=False, clean=0, doubt=DOUBTED_LOOKS)
         return Settle(min(max(settle.ms * 2, looked_ms), SETTLE_MS_MAX))
     if looked_ms >= settle.ms + SECOND_LOOK_MS // 2:
-        return settle  # the one before came so late that it would have found all of a slower stream, too
+        # the one before came so late that it would have found all of a slower stream, too
+        return settle
     if settle.clean == _UNTRIED:
-        return replace(settle, clean=0)  # the one before was made at the time that was known to be enough
+        return replace(
+            settle, clean=0
+        )  # the one before was made at the time that was known to be enough
     if settle.doubt:
         return replace(settle, is_enough=settle.doubt == 1, doubt=settle.doubt - 1)
     if settle.clean + 1 < CLEAN_LOOKS or settle.ms <= SETTLE_MS:
@@ -138,7 +168,9 @@ def learned(
 
 
 def is_busy(readings_per_s: float, *, read: int, left: int | None) -> bool:
-    """`read`: readings of the last batch; `left`: records that wait, None where Kafka does not say."""
+    """`read`: readings of the last batch; `left`: records that wait, None where Kafka does not
+    say.
+    """
     return readings_per_s >= BUSY_PER_S or (left is not None and left > max(read, BACKLOG))
 
 
@@ -148,7 +180,8 @@ def is_new(queries: Iterable[Registered], now_ms: int) -> bool:
 
 
 def asks_ms(least_ms: int) -> int:
-    """How often Spark looks whether there is anything new, ms: at full steps of it since 1970, or where a batch took longer, after that.
+    """How often Spark looks whether there is anything new, ms: at full steps of it since 1970, or
+    where a batch took longer, after that.
 
     400 ms with the default of a second, so that a second look seldom waits for a full step.
     """
@@ -167,8 +200,9 @@ def next_ms(
 ) -> int:
     """When to look next, ms: after a batch that began at `began_ms`, for these kinds of windows.
 
-    `least_ms`, `calm_ms`: from one batch to the next, of a busy and of a calm stream; with 0 at once. `oldest_ms`: event time of the
-    batch's oldest reading. Where that is of a window that ended before the last look, more of them may be on their way.
+    `least_ms`, `calm_ms`: from one batch to the next, of a busy and of a calm stream; with 0 at
+    once. `oldest_ms`: event time of the batch's oldest reading. Where that is of a window that
+    ended before the last look, more of them may be on their way.
     """
     if busy or least_ms == 0 or calm_ms <= least_ms or not windows:
         again = _second_looks(began_ms, windows, settle) if least_ms > SECOND_LOOK_MS else []
@@ -185,13 +219,23 @@ def next_ms(
 
 
 def next_summary_ms(began_ms: int, interval_ms: int, *, values: int = 0, in_ms: int = 1) -> int:
-    """When to look next for readings to sum up, ms. `values`: so many the last job had, which came within `in_ms`.
+    """When to look next for readings to sum up, ms.
+
+    `values`: so many the last job had, which came within `in_ms`.
 
     After `interval_ms`, or a part of it where more than SUMMARY_VALUES would come until then.
     """
-    steps = [ms for ms in range(SUMMARY_STEP_MS, interval_ms, SUMMARY_STEP_MS) if interval_ms % ms == 0]
-    fitting = (step for step in (interval_ms, *reversed(steps)) if values * step <= SUMMARY_VALUES * max(in_ms, 1))
-    return _next_on_grid(began_ms, next(fitting, min(SUMMARY_STEP_MS, interval_ms)), SUMMARY_SETTLE_MS)
+    steps = [
+        ms for ms in range(SUMMARY_STEP_MS, interval_ms, SUMMARY_STEP_MS) if interval_ms % ms == 0
+    ]
+    fitting = (
+        step
+        for step in (interval_ms, *reversed(steps))
+        if values * step <= SUMMARY_VALUES * max(in_ms, 1)
+    )
+    return _next_on_grid(
+        began_ms, next(fitting, min(SUMMARY_STEP_MS, interval_ms)), SUMMARY_SETTLE_MS
+    )
 
 
 def _next_on_grid(began_ms: int, step_ms: int, settle_ms: int) -> int:
@@ -200,11 +244,18 @@ def _next_on_grid(began_ms: int, step_ms: int, settle_ms: int) -> int:
 
 
 def _next_of_busy(began_ms: int, windows: Collection[Window], least_ms: int, settle: Settle) -> int:
-    """A little after the next full step; where that is the last one before the look at an end, nearer to it."""
+    """A little after the next full step; where that is the last one before the look at an end,
+    nearer to it.
+    """
     step_ms = _next_on_grid(began_ms, least_ms, settle.ms)
     if least_ms <= AHEAD_MS or not has_second_looks(windows, least_ms):
         return step_ms
-    look_ms = min(look for window in _ending(windows) for look in _first_looks(began_ms, window, settle) if look > began_ms)
+    look_ms = min(
+        look
+        for window in _ending(windows)
+        for look in _first_looks(began_ms, window, settle)
+        if look > began_ms
+    )
     return max(step_ms, look_ms - AHEAD_MS) if look_ms - least_ms <= step_ms < look_ms else step_ms
 
 

@@ -19,7 +19,8 @@ class _Look(NamedTuple):
 
     at_ms: int
     ended: int | None
-    """Its rows of the windows that ended last before it; None where rows do not tell, or nobody asks."""
+    """Its rows of the windows that ended last before it; None where rows do not tell, or nobody
+    asks."""
 
 
 @dataclass
@@ -35,9 +36,23 @@ class Looks:
         self._settle = schedule.Settle()
         self._before: _Look | None = None
 
-    def next_ms(self, looked_ms: int, rows: pa.Table, observed: Observed, *, rate: float, left: int | None, batches: int) -> int:
-        """After the batch that looked at `looked_ms`. `rate`: its readings a second; `left`: records that wait; `batches`: all so far."""
-        busy = schedule.is_busy(rate, read=observed.readings, left=left) or schedule.is_new(self.job.queries, looked_ms)
+    def next_ms(
+        self,
+        looked_ms: int,
+        rows: pa.Table,
+        observed: Observed,
+        *,
+        rate: float,
+        left: int | None,
+        batches: int,
+    ) -> int:
+        """After the batch that looked at `looked_ms`.
+
+        `rate`: its readings a second; `left`: records that wait; `batches`: all so far.
+        """
+        busy = schedule.is_busy(rate, read=observed.readings, left=left) or schedule.is_new(
+            self.job.queries, looked_ms
+        )
         before, self._before = self._before, _Look(looked_ms, self._ended(rows, looked_ms))
         self._settle = schedule.learned(
             self._settle,
@@ -62,8 +77,14 @@ class Looks:
         self._before = None
 
     def _late(self, before: _Look | None, rows: pa.Table) -> float | None:
-        """Of the rows of the windows that ended before the last look, the share that came or changed after it."""
-        if before is None or not before.ended or (changed := self._ended(rows, before.at_ms)) is None:
+        """Of the rows of the windows that ended before the last look, the share that came or
+        changed after it.
+        """
+        if (
+            before is None
+            or not before.ended
+            or (changed := self._ended(rows, before.at_ms)) is None
+        ):
             return None
         return min(changed / before.ended, 1.0)
 

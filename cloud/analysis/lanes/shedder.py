@@ -1,4 +1,6 @@
-"""The part of a lane that lets its queries leave readings out: asks the policy after each batch, and sets the plan's dials."""
+"""The part of a lane that lets its queries leave readings out: asks the policy after each batch,
+and sets the plan's dials.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,24 @@ from edgewake.cloud.queries.query import Registered
 class Shedder:
     """For the queries of one lane while it runs."""
 
-    def __init__(self, session: SparkSession, queries: Sequence[Registered], partitions: int) -> None:
+    def __init__(
+        self, session: SparkSession, queries: Sequence[Registered], partitions: int
+    ) -> None:
         self._registered_at = {one.label: one.registered_at for one in queries}
-        self._above_ms = {one.label: one.query.shed.above_ms for one in queries if one.query.shed is not None}
+        self._above_ms = {
+            one.label: one.query.shed.above_ms for one in queries if one.query.shed is not None
+        }
         self._dials = {label: Dial(session, partitions) for label in self._above_ms}
-        self.levels: Mapping[str, Column] = {label: dial.level() for label, dial in self._dials.items()}
+        self.levels: Mapping[str, Column] = {
+            label: dial.level() for label, dial in self._dials.items()
+        }
         self._turned: dict[str, Sequence[Zone]] = {}
 
     def turn(self, record: LaneRecord) -> None:
-        """From the next batch on, let hold what the record says. Spark takes the values when it plans a batch, so between two of them."""
+        """From the next batch on, let hold what the record says.
+
+        Spark takes the values when it plans a batch, so between two of them.
+        """
         for label, dial in self._dials.items():
             zones = record.shedding.get(label, Shedding()).zones
             if self._turned.get(label) != zones:
@@ -50,5 +61,9 @@ class Shedder:
 
 def counted(record: LaneRecord, windows: Mapping[str, Mapping[int, int]]) -> LaneRecord:
     """With what its windows lack now: query (label) → window's start → readings."""
-    found = {label: shed_policy.counted(record.shedding.get(label, Shedding()), counts) for label, counts in windows.items() if counts}
+    found = {
+        label: shed_policy.counted(record.shedding.get(label, Shedding()), counts)
+        for label, counts in windows.items()
+        if counts
+    }
     return record.model_copy(update={"shedding": record.shedding | found})

@@ -1,9 +1,13 @@
-"""When a slow query is looked for in a lane, and which one it is. Pure; slow_search.py and meter.py measure.
+"""When a slow query is looked for in a lane, and which one it is.
 
-All queries of a lane are told in one transaction, so one that takes long delays all. Of a lane that falls behind, its next readings are
-computed by ever fewer of its queries, to find the one that takes most of the time. What Spark takes is measured so; what the driver takes,
-which makes the rows of one query after the other, is known of the batch before. A lane that catches up is left alone, and where all take
-about the same nobody is blamed: a backlog after a restart, a device that returns and a busy machine look like this.
+Pure; slow_search.py and meter.py measure.
+
+All queries of a lane are told in one transaction, so one that takes long delays all. Of a lane that
+falls behind, its next readings are computed by ever fewer of its queries, to find the one that
+takes most of the time. What Spark takes is measured so; what the driver takes, which makes the rows
+of one query after the other, is known of the batch before. A lane that catches up is left alone,
+and where all take about the same nobody is blamed: a backlog after a restart, a device that returns
+and a busy machine look like this.
 """
 
 from __future__ import annotations
@@ -15,14 +19,17 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 LONG_S: Final = 5.0
-"""A batch that takes longer keeps those waiting who read its results, where it was not cut off, too."""
+"""A batch that takes longer keeps those waiting who read its results, where it was not cut off,
+too."""
 OTHERS_SHARE_MAX: Final = 0.75
-"""The others take less than this of the time of all: else they would gain little by its leaving, and pay for one more Spark query."""
+"""The others take less than this of the time of all: else they would gain little by its leaving,
+and pay for one more Spark query."""
 TIMES_MIN: Final = 4.0
-"""It takes at least so many times what the others take on average: of a few queries that are all alike each takes a large share."""
+"""It takes at least so many times what the others take on average: of a few queries that are all
+alike each takes a large share."""
 REPEATS: Final = 2
-"""How often all and the others are measured in turn before one is set apart, of which the least counts: what disturbs adds to a time, and
-what Java has not compiled yet is slower."""
+"""How often all and the others are measured in turn before one is set apart, of which the least
+counts: what disturbs adds to a time, and what Java has not compiled yet is slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +42,14 @@ class Cost:
     """Of the batch; 0: none is known."""
 
     def of(self, labels: Iterable[str], records: int) -> float:
-        """Seconds that some of the queries take for so many records of the same kind; 0 where no batch is known."""
-        return sum(self.took.get(label, 0.0) for label in labels) * records / self.records if self.records else 0.0
+        """Seconds that some of the queries take for so many records of the same kind; 0 where no
+        batch is known.
+        """
+        return (
+            sum(self.took.get(label, 0.0) for label in labels) * records / self.records
+            if self.records
+            else 0.0
+        )
 
 
 NOTHING: Final = Cost({}, 0)
@@ -47,7 +60,8 @@ class Behind:
 
     def __init__(self) -> None:
         self.cost = NOTHING
-        """Of the last batch, where the lane is behind: one that keeps up may have had other readings."""
+        """Of the last batch, where the lane is behind: one that keeps up may have had other
+        readings."""
         self._batch_s: float | None = None
         self._since: tuple[float, int] | None = None
         """When its fewest unread records were so many."""
@@ -57,7 +71,11 @@ class Behind:
         self._batch_s = now_s
 
     def ends(self, now_s: float, unread: int, *, is_cut_off: bool, cost: Cost = NOTHING) -> None:
-        """It was told. `unread`: records that came meanwhile, or were left; `is_cut_off`: had it as many as it might?"""
+        """It was told.
+
+        `unread`: records that came meanwhile, or were left; `is_cut_off`: had it as many as it
+        might?
+        """
         began_s, self._batch_s = now_s if self._batch_s is None else self._batch_s, None
         self.cost = cost
         if not unread or not (is_cut_off or now_s - began_s > LONG_S):
@@ -70,7 +88,9 @@ class Behind:
     def seconds(self, now_s: float) -> float:
         """How long it has been so, with the batch under way: 0 where it keeps up or catches up."""
         begun = [] if self._batch_s is None else [self._batch_s]
-        return now_s - min([*begun, *(() if self._since is None else self._since[:1])], default=now_s)
+        return now_s - min(
+            [*begun, *(() if self._since is None else self._since[:1])], default=now_s
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +105,9 @@ class Slow(Generic[T]):
 
 
 def slow_one(queries: Sequence[T], seconds: Callable[[Sequence[T]], float]) -> Slow[T] | None:
-    """The slow one, found by halving: about two runs for each doubling of their number. None where none is.
+    """The slow one, found by halving: about two runs for each doubling of their number.
+
+    None where none is.
 
     `seconds`: of processor that some of them take for the same readings.
     """
@@ -98,5 +120,8 @@ def slow_one(queries: Sequence[T], seconds: Callable[[Sequence[T]], float]) -> S
         return None
     measured = [(seconds(others), seconds(queries)) for _ in range(REPEATS)]
     others_s, whole_s = (min(column) for column in zip(*measured, strict=True))
-    is_slow = others_s < OTHERS_SHARE_MAX * whole_s and whole_s - others_s >= TIMES_MIN * others_s / len(others)
+    is_slow = (
+        others_s < OTHERS_SHARE_MAX * whole_s
+        and whole_s - others_s >= TIMES_MIN * others_s / len(others)
+    )
     return Slow(suspects[0], whole_s, others_s) if is_slow else None

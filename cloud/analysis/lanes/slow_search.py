@@ -1,8 +1,12 @@
-"""Looks for the slow query of a lane, in a thread beside the lanes. A thin shell around slow.py; isolation.py does what follows.
+"""Looks for the slow query of a lane, in a thread beside the lanes.
 
-What the lane reads next is computed once more without state, in Spark jobs that tell nothing: by all of its queries, then by ever fewer.
-What counts is the time of processor that Spark's tasks took, which a busy machine does not make longer, as it does every other time, and
-with it what the driver took for the same queries in the lane's last batch, for as many records: that needs the state that the lane has.
+A thin shell around slow.py; isolation.py does what follows.
+
+What the lane reads next is computed once more without state, in Spark jobs that tell nothing: by
+all of its queries, then by ever fewer. What counts is the time of processor that Spark's tasks
+took, which a busy machine does not make longer, as it does every other time, and with it what the
+driver took for the same queries in the lane's last batch, for as many records: that needs the state
+that the lane has.
 """
 
 from __future__ import annotations
@@ -48,20 +52,25 @@ Types: TypeAlias = Mapping[str, Mapping[str, FieldType]]
 GROUP: Final = "slow"
 """Spark's name for the jobs of a search, the pool that they run in, and Kafka's for who reads."""
 ENOUGH_S: Final = 0.5
-"""Seconds of processor that the readings of a try take at least: what a task takes beside them, about 0.05 s, decides nothing then."""
+"""Seconds of processor that the readings of a try take at least: what a task takes beside them,
+about 0.05 s, decides nothing then."""
 RECORDS_MAX: Final = 4096
-"""Records of a try at most, of each partition. Whose lane takes less than ENOUGH_S for them is behind for another reason."""
+"""Records of a try at most, of each partition. Whose lane takes less than ENOUGH_S for them is
+behind for another reason."""
 GROWTH: Final = 4
-"""How many times as many records the next try has, where the one before was too short. It begins with one of each partition."""
+"""How many times as many records the next try has, where the one before was too short. It begins
+with one of each partition."""
 SEARCH_S_MAX: Final = 120.0
-"""How long a search may take; then it is given up, nobody is set apart, and the next one is due. It takes a core meanwhile."""
+"""How long a search may take; then it is given up, nobody is set apart, and the next one is due. It
+takes a core meanwhile."""
 AGAIN_S: Final = 60.0
-"""Seconds until a lane of the same queries that is still behind is searched again, up to twice as long after each search."""
+"""Seconds until a lane of the same queries that is still behind is searched again, up to twice as
+long after each search."""
 AGAIN_S_MAX: Final = 900.0
 """A query that becomes slow later is to be found, too."""
 APART_MAX: Final = 4
-"""Queries that have lanes of their own: each is a Spark query more, and may take half of a core. Others stay where they are, and a warning
-says so."""
+"""Queries that have lanes of their own: each is a Spark query more, and may take half of a core.
+Others stay where they are, and a warning says so."""
 CLOSE_S: Final = 1.0
 FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ValueError)
 """What may go wrong; then the next search tries again."""
@@ -96,7 +105,9 @@ class _Turn:
 class SlowSearch:
     """One search at a time. `turn` and `close` belong to one thread."""
 
-    def __init__(self, session: SparkSession, config: AnalysisConfig, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, session: SparkSession, config: AnalysisConfig, clock: Clock, rng: random.Random
+    ) -> None:
         self._session, self._config, self._clock, self._rng = session, config, clock, rng
         self._turns: dict[Key, _Turn] = {}
         self._worker: threading.Thread | None = None
@@ -106,7 +117,10 @@ class SlowSearch:
         self._runs = 0
 
     def turn(self, lanes: Mapping[Key, Lane], types: Callable[[], Types]) -> Found | None:
-        """Begin a search that is due; give up one that takes too long. Returns what was found, once. `lanes`: those that run."""
+        """Begin a search that is due; give up one that takes too long.
+
+        Returns what was found, once. `lanes`: those that run.
+        """
         if self._worker is not None:
             if self.is_looking:
                 if self._clock.monotonic_s() >= self._until_s:
@@ -114,14 +128,24 @@ class SlowSearch:
                 return None
             found, self._found, self._worker = self._found, None, None
             return found
-        self._turns = {key: turn for key, turn in self._turns.items() if key in lanes and lanes[key].job == turn.job}
+        self._turns = {
+            key: turn
+            for key, turn in self._turns.items()
+            if key in lanes and lanes[key].job == turn.job
+        }
         for key, lane in lanes.items():
             behind_s, cost = lane.behind.seconds(self._clock.monotonic_s()), lane.behind.cost
-            if behind_s >= self._config.slow_s and self._is_due(key, lane.job, cost) and _has_room(key, lanes):
+            if (
+                behind_s >= self._config.slow_s
+                and self._is_due(key, lane.job, cost)
+                and _has_room(key, lanes)
+            ):
                 self._is_over.clear()
                 self._until_s = self._clock.monotonic_s() + SEARCH_S_MAX
                 of = key, lane.job, lane.record, types(), cost
-                self._worker = threading.Thread(target=self._search, args=of, name=GROUP, daemon=True)
+                self._worker = threading.Thread(
+                    target=self._search, args=of, name=GROUP, daemon=True
+                )
                 self._worker.start()
                 return None
         return None
@@ -133,11 +157,15 @@ class SlowSearch:
             self._worker.join(CLOSE_S)
 
     def _is_due(self, key: Key, job: Job, cost: Cost) -> bool:
-        """May one of its queries wait for another, and is known what the driver takes, where it computes? Then the next is due later."""
+        """May one of its queries wait for another, and is known what the driver takes, where it
+        computes? Then the next is due later.
+        """
         if len(job.queries) < 2 or (isinstance(job, DrivenJob) and not cost.records):
             return False
         now_s = self._clock.monotonic_s()
-        turn = self._turns.setdefault(key, _Turn(job, Backoff(self._rng, first_s=AGAIN_S, max_s=AGAIN_S_MAX)))
+        turn = self._turns.setdefault(
+            key, _Turn(job, Backoff(self._rng, first_s=AGAIN_S, max_s=AGAIN_S_MAX))
+        )
         is_due = now_s >= turn.not_before_s
         if is_due:
             turn.not_before_s = now_s + turn.backoff.next_s()
@@ -159,24 +187,45 @@ class SlowSearch:
 
     def _search(self, key: Key, job: Job, record: LaneRecord, types: Types, cost: Cost) -> None:
         place = f"{key[0]}-{key[1]}"
-        log.info("lane %s is behind: looks for a slow query", place, extra={"event": "slow.searched"})
+        log.info(
+            "lane %s is behind: looks for a slow query", place, extra={"event": "slow.searched"}
+        )
         try:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", GROUP)
             slow = self._slow(job, record, types, cost)
         except GivenUp:
-            log.warning("lane %s: the search for a slow query was given up", place, extra={"event": "slow.given_up"})
+            log.warning(
+                "lane %s: the search for a slow query was given up",
+                place,
+                extra={"event": "slow.given_up"},
+            )
         except TooLittle:
-            log.info("lane %s is behind, and what it reads next takes little", place, extra={"event": "slow.too_little"})
+            log.info(
+                "lane %s is behind, and what it reads next takes little",
+                place,
+                extra={"event": "slow.too_little"},
+            )
         except FAULTS as error:
             if not self._is_over.is_set():
-                log.warning("lane %s: cannot see why it is slow: %s", place, cause_of(error)[:500], extra={"event": "slow.failed"})
+                log.warning(
+                    "lane %s: cannot see why it is slow: %s",
+                    place,
+                    cause_of(error)[:500],
+                    extra={"event": "slow.failed"},
+                )
         else:
             if slow is None:
-                log.info("lane %s is behind, and no query of it is to blame", place, extra={"event": "slow.nobody"})
+                log.info(
+                    "lane %s is behind, and no query of it is to blame",
+                    place,
+                    extra={"event": "slow.nobody"},
+                )
             else:
                 self._found = Found(key, job, slow)
 
-    def _slow(self, job: Job, record: LaneRecord, types: Types, cost: Cost) -> Slow[Registered] | None:
+    def _slow(
+        self, job: Job, record: LaneRecord, types: Types, cost: Cost
+    ) -> Slow[Registered] | None:
         """Raises TooLittle, GivenUp, FAULTS."""
         sources = Sources(tuple(map(topics.stream_topic, sources_of(job))))
         with closing(Ends(self._config.kafka, sources)) as ends:
@@ -187,13 +236,23 @@ class SlowSearch:
         count = 1
         while first and count <= RECORDS_MAX:
             last = {number: min(kept[number][1], at + count) for number, at in first.items()}
-            read = records(self._session, self._config.kafka, sources.by_topic(first), sources.by_topic(last), group=GROUP)
+            read = records(
+                self._session,
+                self._config.kafka,
+                sources.by_topic(first),
+                sources.by_topic(last),
+                group=GROUP,
+            )
 
             tried = sum(last.values()) - sum(first.values())
 
-            def seconds(queries: Sequence[Registered], read: DataFrame = read, tried: int = tried) -> float:
+            def seconds(
+                queries: Sequence[Registered], read: DataFrame = read, tried: int = tried
+            ) -> float:
                 (part,) = jobs_of(queries, types).values()
-                return self._seconds(part.graph(read)) + cost.of((one.label for one in queries), tried)
+                return self._seconds(part.graph(read)) + cost.of(
+                    (one.label for one in queries), tried
+                )
 
             if seconds(job.queries) >= ENOUGH_S:
                 return slow_one(job.queries, seconds)
@@ -210,11 +269,24 @@ class SlowSearch:
         self._runs += 1
         context.setJobGroup(self.group, "looks for a slow query")
         frame.write.format("noop").mode("overwrite").save()
-        # Spark has no public way to say what a task took to who began it; what it keeps for its own page has it, a moment later.
+        # Spark has no public way to say what a task took to who began it; what it keeps for its own
+        # page has it, a moment later.
         spark: Any = context._jsc.sc()
         spark.listenerBus().waitUntilEmpty()
-        stages = {stage for job in context.statusTracker().getJobIdsForGroup(self.group) for stage in _stages(context, job)}
-        return float(sum(spark.statusStore().lastStageAttempt(stage).executorCpuTime() for stage in stages)) / 1e9
+        stages = {
+            stage
+            for job in context.statusTracker().getJobIdsForGroup(self.group)
+            for stage in _stages(context, job)
+        }
+        return (
+            float(
+                sum(
+                    spark.statusStore().lastStageAttempt(stage).executorCpuTime()
+                    for stage in stages
+                )
+            )
+            / 1e9
+        )
 
 
 def _stages(context: Any, job: int) -> Sequence[int]:
@@ -225,5 +297,10 @@ def _stages(context: Any, job: int) -> Sequence[int]:
 def _has_room(key: Key, lanes: Mapping[Key, Lane]) -> bool:
     if sum(lane.job.queries[0].is_apart for lane in lanes.values()) < APART_MAX:
         return True
-    log.warning("lane %s-%s is behind, and %d queries are apart, no more", *key, APART_MAX, extra={"event": "slow.full"})
+    log.warning(
+        "lane %s-%s is behind, and %d queries are apart, no more",
+        *key,
+        APART_MAX,
+        extra={"event": "slow.full"},
+    )
     return False

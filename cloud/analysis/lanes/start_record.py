@@ -1,7 +1,9 @@
-"""Which queries were being started when the analysis ended, kept on disk: one that twice took it down with it is found at the next start.
+"""Which queries were being started when the analysis ended, kept on disk: one that twice took it
+down with it is found at the next start.
 
-A query is *proven* when a lane with it has run. Who was being started when the process died, and was never proven, is a suspect; of those
-that were there twice the youngest is taken out, at each start one, until the rest starts. A clean end suspects nobody.
+A query is *proven* when a lane with it has run. Who was being started when the process died, and
+was never proven, is a suspect; of those that were there twice the youngest is taken out, at each
+start one, until the rest starts. A clean end suspects nobody.
 """
 
 from __future__ import annotations
@@ -14,17 +16,21 @@ from typing import Any, Final
 import orjson
 
 DEATHS_MAX: Final = 2
-"""Ends of the process while a query was being started, without a clean end or a run between, after which it is taken out. One may be a
-power cut."""
+"""Ends of the process while a query was being started, without a clean end or a run between, after
+which it is taken out. One may be a power cut."""
 WHY: Final = (
-    "it kept the analysis from starting: twice the process ended while this query was planned, and it never ran before; it stays out"
+    "it kept the analysis from starting: twice the process ended while this query was planned, "
+    "and it never ran before; it stays out"
     " until it is registered anew, or paused and resumed; make it shorter"
 )
 
 
 @dataclass
 class StartRecord:
-    """`begun`, then `ran`; or `taken_out` after the process died between them. Labels stand for queries (Registration.label)."""
+    """`begun`, then `ran`; or `taken_out` after the process died between them.
+
+    Labels stand for queries (Registration.label).
+    """
 
     path: Path
     _proven: set[str] = field(default_factory=set)
@@ -49,7 +55,11 @@ class StartRecord:
 
     def begun(self, labels: Iterable[str]) -> None:
         """They are planned from now on."""
-        new = {label: self._died.get(label, 0) for label in labels if label not in self._proven and label not in self._begun}
+        new = {
+            label: self._died.get(label, 0)
+            for label in labels
+            if label not in self._proven and label not in self._begun
+        }
         if new:
             self._begun |= new
             self._write()

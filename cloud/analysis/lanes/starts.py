@@ -1,7 +1,8 @@
-"""Lanes whose plans are being made: beside the main loop, so that one that takes long holds up no other, nor the signs of life.
+"""Lanes whose plans are being made: beside the main loop, so that one that takes long holds up no
+other, nor the signs of life.
 
-Small plans are made one after the other, and large ones, too, in a thread of their own: whoever registers a small query does not wait for
-somebody's large one.
+Small plans are made one after the other, and large ones, too, in a thread of their own: whoever
+registers a small query does not wait for somebody's large one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.plan_cost import plan_cost
 
 LARGE: Final = 5_000
-"""Functions, names and constants of a plan (plan_cost) above which it is a large one: it takes seconds."""
+"""Functions, names and constants of a plan (plan_cost) above which it is a large one: it takes
+seconds."""
 
 Key: TypeAlias = tuple[str, LaneKind]
 
@@ -28,7 +30,10 @@ class Starts:
 
     def __init__(self, record: StartRecord) -> None:
         self.record = record
-        self._small, self._large = ThreadPoolExecutor(1, "plans"), ThreadPoolExecutor(1, "large-plans")
+        self._small, self._large = (
+            ThreadPoolExecutor(1, "plans"),
+            ThreadPoolExecutor(1, "large-plans"),
+        )
         self._lanes: dict[Key, Lane] = {}
 
     def begin(self, key: Key, lane: Lane) -> None:

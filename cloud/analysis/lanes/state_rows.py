@@ -1,4 +1,6 @@
-"""Rows of `ew.windows`, the states of sessions, patterns and joins: kept as long as their query is registered, running or not."""
+"""Rows of `ew.windows`, the states of sessions, patterns and joins: kept as long as their query is
+registered, running or not.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ FLUSH_S: Final = 10.0
 
 
 def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
-    """The rows whose keys begin with `place|`, or all, as they stand (state_parts); what was written longest ago is the first.
+    """The rows whose keys begin with `place|`, or all, as they stand (state_parts); what was
+    written longest ago is the first.
 
-    Call after `Transactions` is made: it ends what a dead predecessor left open. Raises Unavailable.
+    Call after `Transactions` is made: it ends what a dead predecessor left open. Raises
+    Unavailable.
     """
     rows: dict[str, bytes] = {}
     start = f"{place}|" if place else ""
@@ -46,7 +50,10 @@ def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
 
 
 def withheld_rows(config: KafkaConfig, queries: Iterable[Registered]) -> dict[str, bytes]:
-    """Those of rows that are told when they are final; nothing is read where no query has any. See kept_rows."""
+    """Those of rows that are told when they are final; nothing is read where no query has any.
+
+    See kept_rows.
+    """
     return kept_rows(config, PLACE) if any(one.query.emits_final for one in queries) else {}
 
 
@@ -56,7 +63,9 @@ def unowned(keys: Iterable[str], labels: Container[str]) -> list[str]:
 
 
 class StateRows:
-    """Removes the rows of queries that were removed; at the start those that a process before this one left."""
+    """Removes the rows of queries that were removed; at the start those that a process before this
+    one left.
+    """
 
     def __init__(self, config: KafkaConfig, producer: Producer, clock: Clock) -> None:
         self._config, self._producer, self._clock = config, producer, clock
@@ -64,7 +73,9 @@ class StateRows:
         self._not_before_s = 0.0
 
     def keep(self, labels: Iterable[str]) -> None:
-        """Remove what belongs to no query of these (name@registered_at); call it when no lane runs any other."""
+        """Remove what belongs to no query of these (name@registered_at); call it when no lane runs
+        any other.
+        """
         now = frozenset(labels)
         is_due = self._labels is None or self._labels - now
         if not is_due or self._clock.monotonic_s() < self._not_before_s:
@@ -72,7 +83,9 @@ class StateRows:
         try:
             self._remove(now)
         except Unavailable as error:
-            log.warning("states of removed queries stay for now: %s", error, extra={"event": "states.kept"})
+            log.warning(
+                "states of removed queries stay for now: %s", error, extra={"event": "states.kept"}
+            )
             self._not_before_s = self._clock.monotonic_s() + AGAIN_S
             return
         self._labels = now
@@ -85,4 +98,8 @@ class StateRows:
         if self._producer.flush(FLUSH_S) > 0:
             raise Unavailable("Kafka does not take their removal")
         if keys:
-            log.info("removed %d states of queries that are no more", len(keys), extra={"event": "states.removed"})
+            log.info(
+                "removed %d states of queries that are no more",
+                len(keys),
+                extra={"event": "states.removed"},
+            )

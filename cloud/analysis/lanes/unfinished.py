@@ -1,8 +1,9 @@
 """A batch that Spark planned and that never ends: how many of its records are tried the next time.
 
-What a batch takes of memory is known when it is computed: a record has one reading or a megabyte of them. Spark keeps to its plan, and a
-plan that does not fit would end the analysis at each start. So after TRIES starts it is forgotten and made anew, smaller each time; what of
-the new one was told before is known by its offsets (batch_commit).
+What a batch takes of memory is known when it is computed: a record has one reading or a megabyte of
+them. Spark keeps to its plan, and a plan that does not fit would end the analysis at each start. So
+after TRIES starts it is forgotten and made anew, smaller each time; what of the new one was told
+before is known by its offsets (batch_commit).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _NOTE: Final = "tries"
 
 
 def records_max(checkpoint: Path, firsts: Callable[[], Offsets], most: int) -> int:
-    """How many records a batch may have from this start on: `most`, unless the planned one was begun too often.
+    """How many records a batch may have from this start on: `most`, unless the planned one was
+    begun too often.
 
     `firsts`: where the topics begin, of which nothing was computed. Raises LocalError, Unavailable.
     """
@@ -45,7 +47,8 @@ def records_max(checkpoint: Path, firsts: Callable[[], Offsets], most: int) -> i
     if fewer < records:
         checkpoints.forget_plan(checkpoint, batch)
         log.warning(
-            "%s: batch %d of %d records was begun %d times and never ended: it is planned anew, with %d at most",
+            "%s: batch %d of %d records was begun %d times and never ended: it is planned anew, "
+            "with %d at most",
             checkpoint, batch, records, tries - 1, fewer, extra={"event": "batch.smaller"},
         )  # fmt: skip
     return fewer

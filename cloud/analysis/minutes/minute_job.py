@@ -1,11 +1,14 @@
-"""Sums all streams up, once in `summary_interval_s`: one Spark job over what came, one Kafka transaction, then the lake.
+"""Sums all streams up, once in `summary_interval_s`: one Spark job over what came, one Kafka
+transaction, then the lake.
 
-Exactly once: summaries and the places up to which streams are summed up (summary_record) are one transaction. What is known of open
-minutes is in memory alone, and is computed again from the log at the start; then the lake gets them once more, and the late parts of the
-last transaction, because nobody knows whether the last process came so far. After a failure nothing in memory is trusted, and it begins
-anew.
+Exactly once: summaries and the places up to which streams are summed up (summary_record) are one
+transaction. What is known of open minutes is in memory alone, and is computed again from the log at
+the start; then the lake gets them once more, and the late parts of the last transaction, because
+nobody knows whether the last process came so far. After a failure nothing in memory is trusted, and
+it begins anew.
 
-A stream that Spark cannot compute is found by trying each alone. It is left out for a while and tried again; the others go on.
+A stream that Spark cannot compute is found by trying each alone. It is left out for a while and
+tried again; the others go on.
 """
 
 from __future__ import annotations
@@ -69,16 +72,25 @@ GROUP: Final = "edgewake-summaries"
 """Spark keeps the consumers of one job for the next under this name; it joins no group."""
 POOL: Final = "summaries"
 ROWS: Final = 5_000
-"""Summaries that one job may give, of 1 KiB (few readings) to 100 KiB each, and each half a millisecond of a processor (piece_size)."""
+"""Summaries that one job may give, of 1 KiB (few readings) to 100 KiB each, and each half a
+millisecond of a processor (piece_size)."""
 Keep: TypeAlias = Callable[[str, pa.Table, int], None]
-"""Puts (stream, rows, revision) into the lake; the same revision again replaces what it wrote before."""
+"""Puts (stream, rows, revision) into the lake; the same revision again replaces what it wrote
+before."""
 _FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError)
 
 
 class Summing:
     """`run` in a thread of its own; `streams` is set, and the rest read, from any."""
 
-    def __init__(self, session: SparkSession, config: AnalysisConfig, clock: Clock, rng: random.Random, keep: Keep) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        config: AnalysisConfig,
+        clock: Clock,
+        rng: random.Random,
+        keep: Keep,
+    ) -> None:
         self.session, self.config, self.clock, self.keep = session, config, clock, keep
         self._rng = rng
         self._aside = SetAside(clock, rng)
@@ -92,7 +104,10 @@ class Summing:
 
     def wanted(self) -> Wanted:
         """What the next batch sums up."""
-        return Wanted(summarised(self.streams, self.record.streams), tuple(sorted(self.config.summary_devices.items())))
+        return Wanted(
+            summarised(self.streams, self.record.streams),
+            tuple(sorted(self.config.summary_devices.items())),
+        )
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -112,7 +127,11 @@ class Summing:
                 if fault_of(error) is Fault.FENCED:
                     self.fenced = cause_of(error)
                     return
-                log.warning("summaries failed: %s", cause_of(error)[:500], extra={"event": "summaries.failed"})
+                log.warning(
+                    "summaries failed: %s",
+                    cause_of(error)[:500],
+                    extra={"event": "summaries.failed"},
+                )
                 stop.wait(backoff.next_s())
 
     def _serve(self, stop: threading.Event, backoff: Backoff) -> None:
@@ -122,7 +141,12 @@ class Summing:
                 next_ms = turns.turn()
                 backoff.reset()
                 # No longer than ever, however far the clock is set back meanwhile.
-                stop.wait(max(0, min(next_ms - self.clock.now_ms(), self.config.summary_interval_s * 1000)) / 1000)
+                stop.wait(
+                    max(
+                        0, min(next_ms - self.clock.now_ms(), self.config.summary_interval_s * 1000)
+                    )
+                    / 1000
+                )
         finally:
             turns.close()
 
@@ -138,7 +162,12 @@ class _Batch:
 
     def starts(self) -> dict[str, dict[int, int]]:
         """Stream → partition → where the batch begins."""
-        return {name: {p: self.places[name].offsets.get(p, low) for p, (low, _) in self.kept[name].items()} for name in self.ranges}
+        return {
+            name: {
+                p: self.places[name].offsets.get(p, low) for p, (low, _) in self.kept[name].items()
+            }
+            for name in self.ranges
+        }
 
     def closed(self) -> dict[str, int | None]:
         """Stream → event time by which minutes are closed."""
@@ -146,8 +175,14 @@ class _Batch:
 
     def oldest(self) -> dict[str, dict[Step, int]]:
         """Stream → step → begin of the first that takes late readings."""
-        days = {name: retained.noted(place.days, place.top, self.now_ms) for name, place in self.places.items()}
-        return {name: retained.oldest(days[name], place.top, self.now_ms) for name, place in self.places.items()}
+        days = {
+            name: retained.noted(place.days, place.top, self.now_ms)
+            for name, place in self.places.items()
+        }
+        return {
+            name: retained.oldest(days[name], place.top, self.now_ms)
+            for name, place in self.places.items()
+        }
 
     def since(self) -> dict[str, int]:
         """Stream → begin of the first day that does."""
@@ -184,7 +219,9 @@ class _Turns:
             self._minutes.forget(gone)
         self._restored &= wanted.streams.keys()
         names = self._aside.chosen(list(wanted.streams))
-        if self._aside.causes.keys() & names:  # it was left out: one record shows whether it can be computed by now
+        if (
+            self._aside.causes.keys() & names
+        ):  # it was left out: one record shows whether it can be computed by now
             self._size = PieceSize(1)
         batch = self._next(names)
         try:
@@ -201,11 +238,17 @@ class _Turns:
             self._commit(batch, found, wanted)
         is_to_be_tried = self._aside.worked(names)
         in_ms, self._began_ms = began_ms - self._began_ms, began_ms
-        is_behind = any(end < batch.kept[name][p][1] for name, ranges in batch.ranges.items() for p, (_, end) in ranges.items())
+        is_behind = any(
+            end < batch.kept[name][p][1]
+            for name, ranges in batch.ranges.items()
+            for p, (_, end) in ranges.items()
+        )
         if is_behind or is_to_be_tried:
             return began_ms
         values = 0 if found is None else sum(record.summary.readings for record in found.records)
-        return schedule.next_summary_ms(began_ms, self._config.summary_interval_s * 1000, values=values, in_ms=in_ms)
+        return schedule.next_summary_ms(
+            began_ms, self._config.summary_interval_s * 1000, values=values, in_ms=in_ms
+        )
 
     def close(self) -> None:
         """Leave."""
@@ -216,29 +259,50 @@ class _Turns:
         try:
             if KEY in rows:
                 return SummaryRecord.model_validate_json(rows[KEY])
-            # Each stream had a lane of its own before: the files of the lake must go on after theirs.
-            return SummaryRecord(revision=max((SummaryRecord.model_validate_json(row).revision for row in rows.values()), default=-1))
+            # Each stream had a lane of its own before: the files of the lake must go on after
+            # theirs.
+            return SummaryRecord(
+                revision=max(
+                    (SummaryRecord.model_validate_json(row).revision for row in rows.values()),
+                    default=-1,
+                )
+            )
         except ValidationError as error:
             raise other_version(KEY) from error
 
     def _next(self, streams: Collection[str]) -> _Batch:
         counts = partition_counts(self._admin)
         topic_of = {name: topics.stream_topic(name) for name in streams}
-        ranges = offset_ranges(self._admin, {topic: counts[topic] for topic in topic_of.values() if counts.get(topic)})
+        ranges = offset_ranges(
+            self._admin, {topic: counts[topic] for topic in topic_of.values() if counts.get(topic)}
+        )
         kept = {name: ranges[topic] for name, topic in topic_of.items() if topic in ranges}
         places = kept_places(self._record, streams, kept)
-        batch = _Batch(kept, places, self._clock.now_ms(), next_ranges(places, kept, self._records_max()))
+        batch = _Batch(
+            kept, places, self._clock.now_ms(), next_ranges(places, kept, self._records_max())
+        )
         for name in batch.ranges:
             if gone := lost(places[name], kept[name]):
-                log.warning("stream %s: retention took readings before they were summed up: %s", name, gone, extra={"event": "stream.lost"})
+                log.warning(
+                    "stream %s: retention took readings before they were summed up: %s",
+                    name,
+                    gone,
+                    extra={"event": "stream.lost"},
+                )
         return batch
 
     def _records_max(self) -> int:
         return min(self._size.records, self._config.batch_records_max)
 
-    def _computed(self, ranges: Mapping[str, Range], wanted: Wanted, since: Mapping[str, int]) -> Found:
+    def _computed(
+        self, ranges: Mapping[str, Range], wanted: Wanted, since: Mapping[str, int]
+    ) -> Found:
         start, end = (
-            {topics.stream_topic(name): {p: of_both[i] for p, of_both in found.items()} for name, found in ranges.items()} for i in (0, 1)
+            {
+                topics.stream_topic(name): {p: of_both[i] for p, of_both in found.items()}
+                for name, found in ranges.items()
+            }
+            for i in (0, 1)
         )
         frames = records(self._owner.session, self._config.kafka, start, end, group=GROUP)
         self._tried = sum(high - low for one in ranges.values() for low, high in one.values())
@@ -247,18 +311,27 @@ class _Turns:
         return found
 
     def _restore(self, batch: _Batch, wanted: Wanted) -> None:
-        """What is open, from the log; and to the lake what the last process may have told Kafka alone."""
+        """What is open, from the log; and to the lake what the last process may have told Kafka
+        alone.
+        """
         for name, place in batch.places.items():
             if not place.offsets:  # nothing of it was summed up, or its topic was made anew
                 self._minutes.forget(name)
         new = batch.places.keys() - self._restored
         places = {name: batch.places[name] for name in new}
-        left = {name: found for name, place in places.items() if (found := again(place, place.open_from, batch.kept[name]))}
+        left = {
+            name: found
+            for name, place in places.items()
+            if (found := again(place, place.open_from, batch.kept[name]))
+        }
         for name in left:
             self._minutes.forget(name)
         since = {name: open_minutes.open_from(places[name].closed) for name in left}
         for piece in pieces(left, self._records_max):
-            self._minutes.add(self._computed(piece, wanted, since).records, {name: places[name].open_from for name in left})
+            self._minutes.add(
+                self._computed(piece, wanted, since).records,
+                {name: places[name].open_from for name in left},
+            )
         late = self._late_again(batch, places, wanted)
         self._restored |= new
         self._keep_in_lake([*late, *(record for name in left for record in self._minutes.of(name))])
@@ -268,13 +341,21 @@ class _Turns:
                 extra={"event": "summaries.restored"},
             )  # fmt: skip
 
-    def _late_again(self, batch: _Batch, places: Mapping[str, StreamPlace], wanted: Wanted) -> list[Record]:
+    def _late_again(
+        self, batch: _Batch, places: Mapping[str, StreamPlace], wanted: Wanted
+    ) -> list[Record]:
         """The late parts of minutes in the last transaction: the lake may lack them."""
-        ranges = {name: found for name, place in places.items() if (found := again(place, place.late_from, batch.kept[name]))}
+        ranges = {
+            name: found
+            for name, place in places.items()
+            if (found := again(place, place.late_from, batch.kept[name]))
+        }
         closed = {name: place.closed for name, place in places.items()}
         late: list[Record] = []
         for piece in pieces(ranges, self._records_max):
-            late += open_minutes.parted(self._computed(piece, wanted, batch.since()).records, closed)[1]
+            late += open_minutes.parted(
+                self._computed(piece, wanted, batch.since()).records, closed
+            )[1]
         return late_part.parts(late, Step.MINUTE, late_part.maker(self._record.revision))
 
     def _commit(self, batch: _Batch, found: Found, wanted: Wanted) -> None:
@@ -287,17 +368,33 @@ class _Turns:
         parts = late_part.parts(late, Step.MINUTE, late_part.maker(revision))
         late_from = {part.series.stream: batch.starts()[part.series.stream] for part in parts}
         places = {
-            name: place.model_copy(update={"late_from": {}}) for name, place in self._record.streams.items() if name in wanted.streams
-        } | {name: self._after(batch, found, name, late_from.get(name, {})) for name in batch.ranges}
+            name: place.model_copy(update={"late_from": {}})
+            for name, place in self._record.streams.items()
+            if name in wanted.streams
+        } | {
+            name: self._after(batch, found, name, late_from.get(name, {})) for name in batch.ranges
+        }
         for name, at in self._minutes.over_bound().items():
             place = places[name]
-            places[name] = place.model_copy(update={"top": at if place.top is None else max(at, place.top)})
-            log.warning("stream %s: its oldest open minutes are closed, there are too many", name, extra={"event": "summaries.bound"})
+            places[name] = place.model_copy(
+                update={"top": at if place.top is None else max(at, place.top)}
+            )
+            log.warning(
+                "stream %s: its oldest open minutes are closed, there are too many",
+                name,
+                extra={"event": "summaries.bound"},
+            )
         record = SummaryRecord(revision=revision, streams=places)
-        told = [(Step.MINUTE, one) for one in changed] + list(late_part.filed(parts, batch.oldest()))
-        outputs = (emit.Output(topics.SUMMARIES_PREFIX + step, one.key, one.encode()) for step, one in told)
+        told = [(Step.MINUTE, one) for one in changed] + list(
+            late_part.filed(parts, batch.oldest())
+        )
+        outputs = (
+            emit.Output(topics.SUMMARIES_PREFIX + step, one.key, one.encode()) for step, one in told
+        )
         own = emit.Output(topics.LANES, KEY.encode(), record.model_dump_json().encode())
-        self._transactions.write(chain((emit.bounded(output, now_ms=batch.now_ms) for output in outputs), [own]))
+        self._transactions.write(
+            chain((emit.bounded(output, now_ms=batch.now_ms) for output in outputs), [own])
+        )
         self._record = self._owner.record = record
         self._count(told, parts)
         self._keep_in_lake([*changed, *parts])
@@ -308,13 +405,30 @@ class _Turns:
         counters.results += len(told)
         counters.late += sum(part.summary.readings for part in parts if not part.series.devices)
 
-    def _after(self, batch: _Batch, found: Found, name: str, late_from: Mapping[int, int]) -> StreamPlace:
+    def _after(
+        self, batch: _Batch, found: Found, name: str, late_from: Mapping[int, int]
+    ) -> StreamPlace:
         tops, received_at = found.tops.get(name, {}), found.received_at.get(name, {})
-        place = moved(batch.places[name], batch.ranges[name], batch.kept[name], tops, received_at, now_ms=self._clock.now_ms())
-        return place.model_copy(update={"open_from": self._minutes.open_from(name, place.offsets), "late_from": late_from})
+        place = moved(
+            batch.places[name],
+            batch.ranges[name],
+            batch.kept[name],
+            tops,
+            received_at,
+            now_ms=self._clock.now_ms(),
+        )
+        return place.model_copy(
+            update={
+                "open_from": self._minutes.open_from(name, place.offsets),
+                "late_from": late_from,
+            }
+        )
 
     def _keep_in_lake(self, changed: Iterable[Record]) -> None:
-        """Only what Kafka has, so that a driver that was fenced leaves nothing there. Raises OSError."""
+        """Only what Kafka has, so that a driver that was fenced leaves nothing there.
+
+        Raises OSError.
+        """
         of_streams: dict[str, list[Record]] = defaultdict(list)
         for record in changed:
             of_streams[record.series.stream].append(record)

@@ -1,13 +1,16 @@
-"""The lake of summaries: Parquet under <data>/lake/summaries/stream=…/date=…/, for pyarrow, DuckDB, Spark and whoever comes.
+"""The lake of summaries: Parquet under <data>/lake/summaries/stream=…/date=…/, for pyarrow, DuckDB,
+Spark and whoever comes.
 
-Each micro-batch writes one file, named by its revision, so that a repeated batch replaces its own file. A row appears once for each
-revision that changed it; the highest one is the truth. When a day has FILES_MAX files of batches they are merged into one with the truth
-alone (several where they are large), and when a day begins what is left of those before it. With a batch a minute a stream has up to 24
-merged files a day, and fewer than FILES_MAX others in all. Days older than `lake_days` are removed.
+Each micro-batch writes one file, named by its revision, so that a repeated batch replaces its own
+file. A row appears once for each revision that changed it; the highest one is the truth. When a day
+has FILES_MAX files of batches they are merged into one with the truth alone (several where they are
+large), and when a day begins what is left of those before it. With a batch a minute a stream has up
+to 24 merged files a day, and fewer than FILES_MAX others in all. Days older than `lake_days` are
+removed.
 
-What came late of a minute is in rows of its own: `part` tells them apart, and is null in the row of what came in time. All rows of a minute
-together are the minute: their readings and sums are added, their sketches merged.
-A file that cannot be read is put aside, as `_….damaged`.
+What came late of a minute is in rows of its own: `part` tells them apart, and is null in the row of
+what came in time. All rows of a minute together are the minute: their readings and sums are added,
+their sketches merged. A file that cannot be read is put aside, as `_….damaged`.
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ from edgewake.protocol.clock import Clock
 log = logging.getLogger("edgewake.analysis")
 
 FILES_MAX: Final = 60
-"""Files of batches of one stream and day before they are merged. A merged file is merged no more: a day's sketches fill the memory."""
+"""Files of batches of one stream and day before they are merged. A merged file is merged no more: a
+day's sketches fill the memory."""
 MERGE_BYTES_MAX: Final = 64 << 20
-"""Bytes of rows that are merged into one file: a day that many devices bring late has as many rows in each batch as there are minutes."""
+"""Bytes of rows that are merged into one file: a day that many devices bring late has as many rows
+in each batch as there are minutes."""
 _MERGED: Final = "-merged"
 """Follows the revision of the newest batch in the file's name."""
 _KEYS: Final = ("field", "devices", "minute", "part")
@@ -69,7 +74,9 @@ class Lake:
 
 
 def latest(rows: pa.Table) -> pa.Table:
-    """Only the highest revision of each field, set of devices, minute and part, and each once: some are in two files."""
+    """Only the highest revision of each field, set of devices, minute and part, and each once: some
+    are in two files.
+    """
     keys = _keys(rows)
     places = pa.array(range(rows.num_rows), pa.int64())
     ascending = rows.select([*keys, "revision"]).append_column("place", places).sort_by("revision")
@@ -100,9 +107,13 @@ def _keep(rows: pa.Table, folder: Path, revision: int) -> None:
 
 
 def _merge(folder: Path) -> None:
-    """Make few files of those of single batches, and remove what a process that died left half written."""
+    """Make few files of those of single batches, and remove what a process that died left half
+    written.
+    """
     for group in _groups(_batches(folder)):
-        tables = {path: table for path in group if (table := _readable(path, pq.read_table)) is not None}
+        tables = {
+            path: table for path in group if (table := _readable(path, pq.read_table)) is not None
+        }
         if not tables:
             continue
         files = list(tables)
@@ -133,12 +144,18 @@ def _groups(files: Iterable[Path]) -> list[list[Path]]:
 
 
 def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
-    """What it gives; None of a damaged file, which is put aside under another name: it would end the summaries at each batch."""
+    """What it gives; None of a damaged file, which is put aside under another name: it would end
+    the summaries at each batch.
+    """
     try:
         return read(path)
     except (OSError, pa.ArrowException) as error:
-        log.error("%s cannot be read and is put aside: %s", path, error, extra={"event": "lake.damaged"})
-        path.replace(path.with_name(f"_{path.name}.damaged"))  # readers of the folder pass over what begins so
+        log.error(
+            "%s cannot be read and is put aside: %s", path, error, extra={"event": "lake.damaged"}
+        )
+        path.replace(
+            path.with_name(f"_{path.name}.damaged")
+        )  # readers of the folder pass over what begins so
         return None
 
 

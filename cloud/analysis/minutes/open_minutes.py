@@ -1,6 +1,8 @@
-"""Minutes that still take readings: what is summed up of them so far, and from where it is computed again after a restart. Pure.
+"""Minutes that still take readings: what is summed up of them so far, and from where it is computed
+again after a restart. Pure.
 
-A batch is summed up without state and merged here with what is known of its minutes. What is here lives in memory alone: the log has it.
+A batch is summed up without state and merged here with what is known of its minutes. What is here
+lives in memory alone: the log has it.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from typing import Final
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, merged
 
 LATENESS_MS: Final = 600_000
-"""Readings that come more than 10 minutes after their minute's end become a part of their own (late_part)."""
+"""Readings that come more than 10 minutes after their minute's end become a part of their own
+(late_part)."""
 OPEN_BYTES_MAX: Final = 128 << 20
-"""Bytes of sketches of open minutes of all streams. Beyond it the oldest minutes are closed, a text field of many values in eleven minutes
-has 1 MB; what comes for them afterwards is late."""
+"""Bytes of sketches of open minutes of all streams. Beyond it the oldest minutes are closed, a text
+field of many values in eleven minutes has 1 MB; what comes for them afterwards is late."""
 
 
 class OpenMinutes:
@@ -32,7 +35,9 @@ class OpenMinutes:
         """How many minutes of streams are open."""
         return len(self._minutes)
 
-    def add(self, records: Iterable[Record], starts: Mapping[str, Mapping[int, int]]) -> list[Record]:
+    def add(
+        self, records: Iterable[Record], starts: Mapping[str, Mapping[int, int]]
+    ) -> list[Record]:
         """Merge what a batch brought for open minutes; returns it whole.
 
         `starts`: stream → each of its partitions, read or not → where the batch began.
@@ -44,14 +49,20 @@ class OpenMinutes:
             known = self._minutes.setdefault(minute, {})
             self._from.setdefault(minute, dict(starts[stream]))
             before = known.get(record.series)
-            whole = record if before is None else replace(record, summary=merged((before.summary, record.summary)))
+            whole = (
+                record
+                if before is None
+                else replace(record, summary=merged((before.summary, record.summary)))
+            )
             self._bytes += _bytes(whole) - (0 if before is None else _bytes(before))
             known[record.series] = whole
             changed.append(whole)
         return changed
 
     def close(self, stream: str, top: int | None) -> None:
-        """Forget the minutes of a stream that take nothing any more, as event time has come to `top` ms."""
+        """Forget the minutes of a stream that take nothing any more, as event time has come to
+        `top` ms.
+        """
         for name, start in list(self._minutes):
             if name == stream and is_closed(start + MINUTE_MS, top):
                 self._drop((name, start))
@@ -63,10 +74,17 @@ class OpenMinutes:
 
     def of(self, stream: str) -> list[Record]:
         """All that is known of a stream."""
-        return [record for (name, _), known in self._minutes.items() if name == stream for record in known.values()]
+        return [
+            record
+            for (name, _), known in self._minutes.items()
+            if name == stream
+            for record in known.values()
+        ]
 
     def over_bound(self) -> dict[str, int]:
-        """Stream → event time in ms to which it must be taken to have come, so that no more is open than OPEN_BYTES_MAX."""
+        """Stream → event time in ms to which it must be taken to have come, so that no more is open
+        than OPEN_BYTES_MAX.
+        """
         left, forced = self._bytes, {}
         for stream, start in sorted(self._minutes, key=lambda minute: minute[1]):
             if left <= OPEN_BYTES_MAX:
@@ -76,9 +94,14 @@ class OpenMinutes:
         return forced
 
     def open_from(self, stream: str, offsets: Mapping[int, int]) -> dict[int, int]:
-        """From where a stream that was read to `offsets` is read again after a restart: partition → offset."""
+        """From where a stream that was read to `offsets` is read again after a restart: partition →
+        offset.
+        """
         starts = [start for (name, _), start in self._from.items() if name == stream]
-        return {partition: min([at, *(start.get(partition, 0) for start in starts)]) for partition, at in offsets.items()}
+        return {
+            partition: min([at, *(start.get(partition, 0) for start in starts)])
+            for partition, at in offsets.items()
+        }
 
     def _drop(self, minute: tuple[str, int]) -> None:
         self._bytes -= sum(map(_bytes, self._minutes.pop(minute).values()))
@@ -95,8 +118,13 @@ def open_from(top: int | None) -> int:
     return 0 if top is None else max(0, top - LATENESS_MS - MINUTE_MS + 1)
 
 
-def parted(records: Iterable[Record], closed: Mapping[str, int | None]) -> tuple[list[Record], list[Record]]:
-    """What is of open minutes, and what is late. `closed`: stream → event time in ms by which minutes are closed."""
+def parted(
+    records: Iterable[Record], closed: Mapping[str, int | None]
+) -> tuple[list[Record], list[Record]]:
+    """What is of open minutes, and what is late.
+
+    `closed`: stream → event time in ms by which minutes are closed.
+    """
     of_both: tuple[list[Record], list[Record]] = [], []
     for record in records:
         of_both[is_closed(record.end_ms, closed.get(record.series.stream))].append(record)

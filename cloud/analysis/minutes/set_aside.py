@@ -1,7 +1,10 @@
-"""Streams that cannot be summed up: found by trying each alone, left out for a while, tried again. The others go on.
+"""Streams that cannot be summed up: found by trying each alone, left out for a while, tried again.
 
-A batch of one stream alone that cannot be computed may only be too large: a device that comes back brings a week of minutes. So it is tried
-with ever fewer records (piece_size) before its stream is left out.
+The others go on.
+
+A batch of one stream alone that cannot be computed may only be too large: a device that comes back
+brings a week of minutes. So it is tried with ever fewer records (piece_size) before its stream is
+left out.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ class SetAside:
     def chosen(self, streams: Collection[str]) -> list[str]:
         """What the next batch is to be of: one that is to be tried alone, or all that are well."""
         now_s = self._clock.monotonic_s()
-        due = [name for name in self.causes if name in streams and now_s >= self._not_before_s[name]]
+        due = [
+            name for name in self.causes if name in streams and now_s >= self._not_before_s[name]
+        ]
         alone = [name for name in (*self._suspects, *due) if name in streams]
         return alone[:1] or [name for name in streams if name not in self.causes]
 
@@ -47,10 +52,17 @@ class SetAside:
             if records > 1:
                 self._suspects = [name, *(other for other in self._suspects if other != name)]
                 continue
-            backoff = self._backoffs.setdefault(name, Backoff(self._rng, first_s=SET_ASIDE_S[0], max_s=SET_ASIDE_S[1]))
+            backoff = self._backoffs.setdefault(
+                name, Backoff(self._rng, first_s=SET_ASIDE_S[0], max_s=SET_ASIDE_S[1])
+            )
             self._not_before_s[name] = self._clock.monotonic_s() + backoff.next_s()
             if name not in self.causes:
-                log.warning("stream %s cannot be summed up: %s", name, cause[:500], extra={"event": "summaries.aside", "stream": name})
+                log.warning(
+                    "stream %s cannot be summed up: %s",
+                    name,
+                    cause[:500],
+                    extra={"event": "summaries.aside", "stream": name},
+                )
             self.causes[name] = cause
             self._suspects = [other for other in self._suspects if other != name]
 
@@ -59,6 +71,10 @@ class SetAside:
         for name in streams:
             if self.causes.pop(name, None) is not None:
                 self._backoffs.pop(name)
-                log.info("stream %s is summed up again", name, extra={"event": "summaries.back", "stream": name})
+                log.info(
+                    "stream %s is summed up again",
+                    name,
+                    extra={"event": "summaries.back", "stream": name},
+                )
         self._suspects = [name for name in self._suspects if name not in streams]
         return bool(self._suspects)

@@ -1,8 +1,9 @@
-"""Where the minute summaries stand: written to `ew.lanes` in the transaction that holds a batch's summaries, read at the start. Pure.
+"""Where the minute summaries stand: written to `ew.lanes` in the transaction that holds a batch's
+summaries, read at the start. Pure.
 
-All streams are summed up by one batch after the other, but each keeps a place of its own: how far it was read, how far its event time has
-come, and from where its open minutes are computed again after a restart. So a stream that is behind, silent or cannot be read holds
-nobody up.
+All streams are summed up by one batch after the other, but each keeps a place of its own: how far
+it was read, how far its event time has come, and from where its open minutes are computed again
+after a restart. So a stream that is behind, silent or cannot be read holds nobody up.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class StreamPlace(BaseModel):
     tops: dict[int, int] = {}
     """Partition → latest event time of its readings, ms."""
     late_from: dict[int, int] = {}
-    """Partition → where the last transaction's batch began, if it had late readings of this stream."""
+    """Partition → where the last transaction's batch began, if it had late readings of this
+    stream."""
     days: dict[int, int | None] = {}
     """See minutes_kept."""
 
@@ -52,8 +54,12 @@ class SummaryRecord(BaseModel):
     streams: dict[str, StreamPlace] = {}
 
 
-def kept_places(record: SummaryRecord, wanted: Collection[str], kept: Mapping[str, Range]) -> dict[str, StreamPlace]:
-    """The places of the wanted streams that have a topic, as far as it is still what was read. `kept`: what Kafka has of each.
+def kept_places(
+    record: SummaryRecord, wanted: Collection[str], kept: Mapping[str, Range]
+) -> dict[str, StreamPlace]:
+    """The places of the wanted streams that have a topic, as far as it is still what was read.
+
+    `kept`: what Kafka has of each.
 
     A topic that ends before its place was deleted and made anew: nothing of it was read yet.
     """
@@ -62,19 +68,35 @@ def kept_places(record: SummaryRecord, wanted: Collection[str], kept: Mapping[st
         if (has := kept.get(stream)) is None:
             continue
         place = record.streams.get(stream, StreamPlace())
-        is_other = any(offset > has[partition][1] for partition, offset in place.offsets.items() if partition in has)
+        is_other = any(
+            offset > has[partition][1]
+            for partition, offset in place.offsets.items()
+            if partition in has
+        )
         found[stream] = StreamPlace() if is_other else place
     return found
 
 
 def lost(place: StreamPlace, kept: Range) -> dict[int, tuple[int, int]]:
-    """Partition → what retention took before it was summed up: first offset, and the one after the last."""
-    ranges = {partition: (place.offsets.get(partition), low) for partition, (low, _) in kept.items()}
-    return {partition: (at, low) for partition, (at, low) in ranges.items() if at is not None and at < low}
+    """Partition → what retention took before it was summed up: first offset, and the one after the
+    last.
+    """
+    ranges = {
+        partition: (place.offsets.get(partition), low) for partition, (low, _) in kept.items()
+    }
+    return {
+        partition: (at, low)
+        for partition, (at, low) in ranges.items()
+        if at is not None and at < low
+    }
 
 
-def next_ranges(places: Mapping[str, StreamPlace], kept: Mapping[str, Range], records_max: int) -> dict[str, dict[int, tuple[int, int]]]:
-    """Stream → what to read next: of each partition with unread records the same number at most, `records_max` in all."""
+def next_ranges(
+    places: Mapping[str, StreamPlace], kept: Mapping[str, Range], records_max: int
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """Stream → what to read next: of each partition with unread records the same number at most,
+    `records_max` in all.
+    """
     unread = {
         (stream, partition): (max(low, places[stream].offsets.get(partition, low)), high)
         for stream, ranges in kept.items()
@@ -90,30 +112,62 @@ def next_ranges(places: Mapping[str, StreamPlace], kept: Mapping[str, Range], re
 
 
 def again(place: StreamPlace, start: Mapping[int, int], kept: Range) -> dict[int, tuple[int, int]]:
-    """What is read again from `start` on, as far as it was read: partition → first offset, and the one after the last."""
-    ranges = {p: (max(low, start.get(p, place.offsets.get(p, low))), place.offsets.get(p, low)) for p, (low, _) in kept.items()}
+    """What is read again from `start` on, as far as it was read: partition → first offset, and the
+    one after the last.
+    """
+    ranges = {
+        p: (max(low, start.get(p, place.offsets.get(p, low))), place.offsets.get(p, low))
+        for p, (low, _) in kept.items()
+    }
     return {partition: (low, end) for partition, (low, end) in ranges.items() if low < end}
 
 
-def pieces(ranges: Mapping[str, Range], records_max: Callable[[], int]) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
-    """Ranges of several streams in pieces of `records_max` records at most (and one of each partition at least), asked for each."""
+def pieces(
+    ranges: Mapping[str, Range], records_max: Callable[[], int]
+) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
+    """Ranges of several streams in pieces of `records_max` records at most (and one of each
+    partition at least), asked for each.
+    """
     left = {name: dict(found) for name, found in ranges.items()}
     while any(left.values()):
         share = max(1, records_max() // sum(map(len, left.values())))
-        yield {name: {p: (start, min(end, start + share)) for p, (start, end) in found.items()} for name, found in left.items() if found}
-        left = {name: {p: (start + share, end) for p, (start, end) in found.items() if start + share < end} for name, found in left.items()}
+        yield {
+            name: {p: (start, min(end, start + share)) for p, (start, end) in found.items()}
+            for name, found in left.items()
+            if found
+        }
+        left = {
+            name: {
+                p: (start + share, end) for p, (start, end) in found.items() if start + share < end
+            }
+            for name, found in left.items()
+        }
 
 
 def moved(
-    place: StreamPlace, ranges: Range, kept: Range, tops: Mapping[int, int], received_at: Mapping[int, int], *, now_ms: int
+    place: StreamPlace,
+    ranges: Range,
+    kept: Range,
+    tops: Mapping[int, int],
+    received_at: Mapping[int, int],
+    *,
+    now_ms: int,
 ) -> StreamPlace:
-    """The place after a batch of the stream. `tops`, `received_at`: of the batch, partition → latest event time, latest reception.
+    """The place after a batch of the stream.
+
+    `tops`, `received_at`: of the batch, partition → latest event time, latest reception.
 
     `open_from` and `late_from` are left to who knows the minutes.
     """
     offsets = place.offsets | {partition: end for partition, (_, end) in ranges.items()}
-    all_tops = place.tops | {partition: max(at, place.tops.get(partition, at)) for partition, at in tops.items()}
-    left = {partition: high - offsets.get(partition, low) for partition, (low, high) in kept.items()}
+    all_tops = place.tops | {
+        partition: max(at, place.tops.get(partition, at)) for partition, at in tops.items()
+    }
+    left = {
+        partition: high - offsets.get(partition, low) for partition, (low, high) in kept.items()
+    }
     top = progress(place.top, all_tops, behind(left, received_at, ranges, now_ms))
     days = noted(place.days, place.top, now_ms)
-    return place.model_copy(update={"offsets": offsets, "tops": all_tops, "top": top, "closed": place.top, "days": days})
+    return place.model_copy(
+        update={"offsets": offsets, "tops": all_tops, "top": top, "closed": place.top, "days": days}
+    )

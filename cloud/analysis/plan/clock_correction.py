@@ -1,8 +1,12 @@
-"""Event times of wrong clocks: shifted as the sequencer says, never far in the future. A wrong clock harms only its own device.
+"""Event times of wrong clocks: shifted as the sequencer says, never far in the future.
 
-By how much a device's clock is wrong the sequencer finds out and writes into each record (protocol/record.py, cloud/sequencer/clocks.py).
-Here it is applied: `t + shift`, but no later than AHEAD_MS_MAX after the reception. When a frame was sent is by the same clock, and nothing
-is received before it is sent. What is given here as columns protocol/corrected_time.py gives in plain Python, for readers and SQL.
+A wrong clock harms only its own device.
+
+By how much a device's clock is wrong the sequencer finds out and writes into each record
+(protocol/record.py, cloud/sequencer/clocks.py). Here it is applied: `t + shift`, but no later than
+AHEAD_MS_MAX after the reception. When a frame was sent is by the same clock, and nothing is
+received before it is sent. What is given here as columns protocol/corrected_time.py gives in plain
+Python, for readers and SQL.
 """
 
 from __future__ import annotations
@@ -14,14 +18,19 @@ from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 
 
 def correct(frames: DataFrame) -> DataFrame:
-    """Adds `top` (latest event time, not after reception) and `clock_flag` (null, shifted or clamped).
+    """Adds `top` (latest event time, not after reception) and `clock_flag` (null, shifted or
+    clamped).
 
     In: partition, device, shift, received_at, t, fields. Out: the same, with top and clock_flag.
     """
     shift = F.col("shift")
     latest = F.array_max("t") + shift
-    flag = F.when(latest > F.col("received_at") + AHEAD_MS_MAX, "clamped").when(shift != 0, "shifted")
-    return frames.select("*", F.least(latest, F.col("received_at")).alias("top"), flag.alias("clock_flag"))
+    flag = F.when(latest > F.col("received_at") + AHEAD_MS_MAX, "clamped").when(
+        shift != 0, "shifted"
+    )
+    return frames.select(
+        "*", F.least(latest, F.col("received_at")).alias("top"), flag.alias("clock_flag")
+    )
 
 
 def corrected(t: Column) -> Column:
@@ -30,6 +39,9 @@ def corrected(t: Column) -> Column:
 
 
 def sent() -> Column:
-    """When a frame was sent; when it was received where its device does not say it. In: sent_at, shift, received_at."""
+    """When a frame was sent; when it was received where its device does not say it.
+
+    In: sent_at, shift, received_at.
+    """
     at = F.col("received_at")
     return F.coalesce(F.least(F.col("sent_at") + F.col("shift"), at), at)

@@ -1,4 +1,7 @@
-"""Spark columns from checked expressions. The only door from a query file to Spark; no text of a user passes it."""
+"""Spark columns from checked expressions.
+
+The only door from a query file to Spark; no text of a user passes it.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every reader of Spark knows)
 
 from edgewake.cloud.queries.expressions import Call, Expression, Field, Literal
-from edgewake.cloud.queries.functions import DATE_PATTERN, REGEX_SUBJECT_CHARS_MAX, TEXT_CHARS_MAX, Kind, like_pieces, like_regex
+from edgewake.cloud.queries.functions import (
+    DATE_PATTERN,
+    REGEX_SUBJECT_CHARS_MAX,
+    TEXT_CHARS_MAX,
+    Kind,
+    like_pieces,
+    like_regex,
+)
 from edgewake.protocol.field_type import FieldType
 
 Resolve = Callable[[str], Column]
-"""Gives the column of a name; for lambdas over a frame's readings it is another one than for rows."""
+"""Gives the column of a name; for lambdas over a frame's readings it is another one than for
+rows."""
 
 
 def column(expression: Expression, resolve: Resolve) -> Column:
@@ -30,7 +41,10 @@ def column(expression: Expression, resolve: Resolve) -> Column:
 def _call(call: Call, resolve: Resolve) -> Column:
     if call.function in _TAKE_TEXT:
         subject, *others = call.arguments
-        constants = [other.value if isinstance(other, Literal) else column(other, resolve) for other in others]
+        constants = [
+            other.value if isinstance(other, Literal) else column(other, resolve)
+            for other in others
+        ]
         return _TAKE_TEXT[call.function]([column(subject, resolve), *constants])
     return _FUNCTIONS[call.function]([column(argument, resolve) for argument in call.arguments])
 
@@ -47,9 +61,12 @@ def _truncated(value: Column) -> Column:
 
 
 def _finite(value: Column) -> Column:
-    """Null for NaN and the infinities, as for every other value that there is not: one of them would spoil a whole window's aggregates."""
-    # The rest of a division by infinity is the number itself, and NaN of an infinity. `value` stands here once: a sum of a dozen terms in
-    # which it stood three times was a plan of a million parts.
+    """Null for NaN and the infinities, as for every other value that there is not: one of them
+    would spoil a whole window's aggregates.
+    """
+    # The rest of a division by infinity is the number itself, and NaN of an infinity. `value`
+    # stands here once: a sum of a dozen terms in which it stood three times was a plan of a million
+    # parts.
     return F.nanvl(value % F.lit(math.inf), F.lit(None).cast("double"))
 
 
@@ -59,13 +76,17 @@ def _bounded(text: Column) -> Column:
 
 def _like(text: Column, pattern: str, *, ignore_case: bool) -> Column:
     pieces = like_pieces(pattern.lower() if ignore_case else pattern)
-    if "%%" not in pattern and (len(pieces) <= 2 or pieces == ["", pieces[1], ""]):  # nothing to go back for, and mostly no regex either
+    if "%%" not in pattern and (
+        len(pieces) <= 2 or pieces == ["", pieces[1], ""]
+    ):  # nothing to go back for, and mostly no regex either
         return text.ilike(pattern) if ignore_case else text.like(pattern)
     return (F.lower(text) if ignore_case else text).rlike(f"^(?s:{like_regex(pieces)})\\z")
 
 
 def _rlike(text: Column, pattern: str) -> Column:
-    return F.when(F.length(text) > REGEX_SUBJECT_CHARS_MAX, F.lit(False)).otherwise(text.rlike(pattern))
+    return F.when(F.length(text) > REGEX_SUBJECT_CHARS_MAX, F.lit(False)).otherwise(
+        text.rlike(pattern)
+    )
 
 
 def _java_pattern(pattern: str) -> str:
@@ -195,18 +216,25 @@ NAMES: Final = frozenset({*_TAKE_TEXT, *_FUNCTIONS})
 """Every function that there is a column for."""
 
 ITEM_BYTES_MAX: Final = 256
-"""Bytes of a text that a sketch counts. A sketch keeps hundreds of them, so longer ones would make results that no record can hold."""
+"""Bytes of a text that a sketch counts. A sketch keeps hundreds of them, so longer ones would make
+results that no record can hold."""
 ITEM_CHARS_KEPT: Final = 48
 """Characters that remain of a longer one, before `…` and a hash of the whole: at most 192 bytes."""
 
 
 def as_text(value: Column, kind: Kind) -> Column:
-    """A value as sketches count it: its text; a number as other languages write it, a whole one without a point.
+    """A value as sketches count it: its text; a number as other languages write it, a whole one
+    without a point.
 
-    A text of more than ITEM_BYTES_MAX becomes its beginning, `…` and 16 hex digits of its xxhash64, so that different ones stay different.
+    A text of more than ITEM_BYTES_MAX becomes its beginning, `…` and 16 hex digits of its xxhash64,
+    so that different ones stay different.
     """
     if kind is FieldType.STRING:
-        short = F.concat(F.substring(value, 1, ITEM_CHARS_KEPT), F.lit("…"), F.lower(F.lpad(F.hex(F.xxhash64(value)), 16, "0")))
+        short = F.concat(
+            F.substring(value, 1, ITEM_CHARS_KEPT),
+            F.lit("…"),
+            F.lower(F.lpad(F.hex(F.xxhash64(value)), 16, "0")),
+        )
         return F.when(F.octet_length(value) > ITEM_BYTES_MAX, short).otherwise(value)
     if kind is FieldType.BOOLEAN:
         return value.cast("string")
@@ -215,7 +243,8 @@ def as_text(value: Column, kind: Kind) -> Column:
 
 
 def _shortest(value: Column) -> Column:
-    """A double as Python's `repr` and most languages write it: the fewest digits that tell it, an exponent below 1e-4 and from 1e16 on.
+    """A double as Python's `repr` and most languages write it: the fewest digits that tell it, an
+    exponent below 1e-4 and from 1e16 on.
 
     Java's text has an exponent below 1e-3 and from 1e7 on, and writes it in another way.
     """
@@ -224,4 +253,8 @@ def _shortest(value: Column) -> Column:
     small = F.regexp_replace(F.regexp_replace(java, r"(\.0)?E-(\d)$", "e-0$2"), r"(\.0)?E-", "e-")
     scientific = F.regexp_replace(small, r"(\.0)?E", "e+")
     size = F.abs(value)
-    return F.when(~java.contains("E"), java).when((size >= 1e-4) & (size < 1e16), plain).otherwise(scientific)
+    return (
+        F.when(~java.contains("E"), java)
+        .when((size >= 1e-4) & (size < 1e16), plain)
+        .otherwise(scientific)
+    )

@@ -11,7 +11,10 @@ from edgewake.protocol import topics
 
 
 def numbered(records: DataFrame, streams: Sequence[str]) -> DataFrame:
-    """In: topic, partition …, of the topics of these streams. Out: the same with `partition` as Sources numbers it; of one as it is."""
+    """In: topic, partition …, of the topics of these streams.
+
+    Out: the same with `partition` as Sources numbers it; of one as it is.
+    """
     if len(streams) == 1:
         return records
     names = F.array(*[F.lit(topics.stream_topic(stream)) for stream in streams])

@@ -1,7 +1,8 @@
 """The topics that a lane reads, with their partitions numbered as if they were one topic's. Pure.
 
-A lane of one stream has its topic's own numbers. Of two topics partition p is 2p and 2p + 1. So event time goes on as the furthest back of
-all of them does (event_progress), and a place in the log has one number, whichever of them it is in.
+A lane of one stream has its topic's own numbers. Of two topics partition p is 2p and 2p + 1. So
+event time goes on as the furthest back of all of them does (event_progress), and a place in the log
+has one number, whichever of them it is in.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ class Sources:
 
     def flat(self, of: Mapping[str, Mapping[int, T]]) -> dict[int, T]:
         """Number → what topic → partition has, e.g. an offset."""
-        return {self.number(topic, partition): one for topic in self.topics for partition, one in of.get(topic, {}).items()}
+        return {
+            self.number(topic, partition): one
+            for topic in self.topics
+            for partition, one in of.get(topic, {}).items()
+        }
 
     def by_topic(self, flat: Mapping[int, T]) -> dict[str, dict[int, T]]:
         """The reverse of `flat`."""

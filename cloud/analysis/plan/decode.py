@@ -16,37 +16,59 @@ from edgewake.protocol.topics import STREAM_PREFIX
 TOPIC_CHARS_MAX: Final = 249
 """Kafka's bound of a topic's name."""
 IN_FRAME: Final = "$number"
-"""Of a reading: its number in its frame, from 0. No field can have such a name, nor one of PLACE."""
+"""Of a reading: its number in its frame, from 0. No field can have such a name, nor one of
+PLACE."""
 PLACE: Final = ("$partition", "$offset", IN_FRAME)
 """Of a reading in its stream."""
-_ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", FieldType.BOOLEAN: "boolean"}
+_ELEMENT: Final = {
+    FieldType.NUMBER: "double",
+    FieldType.STRING: "string",
+    FieldType.BOOLEAN: "boolean",
+}
 
 
-def decode(records: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str] = ()) -> DataFrame:
-    """Frames of `ew.s.<stream>`, with only the fields that somebody reads; gap records are left out.
+def decode(
+    records: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str] = ()
+) -> DataFrame:
+    """Frames of `ew.s.<stream>`, with only the fields that somebody reads; gap records are left
+    out.
 
-    In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at (by a clock that is right),
-    sent_at (corrected), t array<bigint>, fields struct<name: array>, and the columns `keep` of the records.
+    In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at
+    (by a clock that is right), sent_at (corrected), t array<bigint>, fields struct<name: array>,
+    and the columns `keep` of the records.
     """
     named = sorted(fields.items())
     columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in named)
     schema = _schema(f"struct<{columns or '`-`:string'}>")
     letters = "".join(_ELEMENT[kind][0] for _, kind in named)
-    fast = frame_code.read(records.sparkSession, F.col("value"), f"struct<{schema}>", [name for name, _ in named], letters)
+    fast = frame_code.read(
+        records.sparkSession,
+        F.col("value"),
+        f"struct<{schema}>",
+        [name for name, _ in named],
+        letters,
+    )
     return _frames(records, F.coalesce(fast, _from_json(schema)), "partition", "offset", *keep)
 
 
 def decode_any(records: DataFrame) -> DataFrame:
-    """Frames of several streams at once, with all of their fields as they stand in the JSON; gap records are left out.
+    """Frames of several streams at once, with all of their fields as they stand in the JSON; gap
+    records are left out.
 
-    In: topic, partition, value. Out: stream, partition, device, shift, received_at, sent_at, t, fields map<string, array<string>>.
+    In: topic, partition, value. Out: stream, partition, device, shift, received_at, sent_at, t,
+    fields map<string, array<string>>.
     """
-    named = records.withColumn("stream", F.substring("topic", len(STREAM_PREFIX) + 1, TOPIC_CHARS_MAX))
+    named = records.withColumn(
+        "stream", F.substring("topic", len(STREAM_PREFIX) + 1, TOPIC_CHARS_MAX)
+    )
     return _frames(named, _from_json(_schema("map<string, array<string>>")), "stream", "partition")
 
 
 def _schema(fields: str) -> str:
-    return f"device string, shift bigint, kept_at bigint, sent_at bigint, received_at bigint, t array<bigint>, fields {fields}"
+    return (
+        "device string, shift bigint, kept_at bigint, sent_at bigint, received_at bigint, t "
+        f"array<bigint>, fields {fields}"
+    )
 
 
 def _from_json(schema: str) -> Column:
@@ -54,21 +76,35 @@ def _from_json(schema: str) -> Column:
 
 
 def _frames(records: DataFrame, body: Column, *kept: str) -> DataFrame:
-    # Of a plain column Spark would make two, below the condition and behind it, and parse each record twice.
-    frames = records.select(*kept, F.inline(F.array(body))).where(F.col("t").isNotNull() & (F.size("t") > 0))
+    # Of a plain column Spark would make two, below the condition and behind it, and parse each
+    # record twice.
+    frames = records.select(*kept, F.inline(F.array(body))).where(
+        F.col("t").isNotNull() & (F.size("t") > 0)
+    )
     shift = F.coalesce("shift", F.lit(0).cast("bigint")).alias("shift")
-    clocks = frames.select(*kept, "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "sent_at", "t", "fields")
+    clocks = frames.select(
+        *kept,
+        "device",
+        shift,
+        F.coalesce("kept_at", "received_at").alias("received_at"),
+        "sent_at",
+        "t",
+        "fields",
+    )
     return clocks.withColumn("sent_at", sent())
 
 
 def rows(fields: Mapping[str, FieldType], is_one_enough: Column | None = None) -> Column:
-    """A frame's readings as array<struct<t, field, …>>; a field that a frame lacks is null in all of them.
+    """A frame's readings as array<struct<t, field, …>>; a field that a frame lacks is null in all
+    of them.
 
     `is_one_enough`: of which frames only the first one is needed.
     """
     columns = {"t": F.col("t")}
     for name, kind in sorted(fields.items()):
-        columns[name] = F.coalesce(F.col(f"fields.`{name}`"), F.array().cast(f"array<{_ELEMENT[kind]}>"))
+        columns[name] = F.coalesce(
+            F.col(f"fields.`{name}`"), F.array().cast(f"array<{_ELEMENT[kind]}>")
+        )
     if is_one_enough is not None:
         count = F.when(is_one_enough, 1).otherwise(F.size("t"))
         columns = {name: F.slice(values, F.lit(1), count) for name, values in columns.items()}
@@ -86,14 +122,20 @@ def readings(
 ) -> DataFrame:
     """One row for each reading, with corrected event time.
 
-    In: device, received_at, sent_at, t, fields, shift and the columns `keep`, which are called as no field can be. Out: device, t,
-    received_at, sent_at, the fields, the columns `keep`, and where it is `numbered` IN_FRAME, where it is `placed` PLACE.
-    `is_one_enough`: see rows.
+    In: device, received_at, sent_at, t, fields, shift and the columns `keep`, which are called as
+    no field can be. Out: device, t, received_at, sent_at, the fields, the columns `keep`, and where
+    it is `numbered` IN_FRAME, where it is `placed` PLACE. `is_one_enough`: see rows.
     """
     names = [F.col(f"reading.`{name}`").alias(name) for name in sorted(fields)]
     made = rows(fields, is_one_enough)
-    each_of = F.posexplode(made).alias(IN_FRAME, "reading") if numbered or placed else F.explode(made).alias("reading")
+    each_of = (
+        F.posexplode(made).alias(IN_FRAME, "reading")
+        if numbered or placed
+        else F.explode(made).alias("reading")
+    )
     place = [F.col(name.removeprefix("$")).alias(name) for name in PLACE[:2]] if placed else []
     each = frames.select("device", "received_at", "sent_at", "shift", *keep, *place, each_of)
     keep = (*keep, *(PLACE if placed else [IN_FRAME] if numbered else []))
-    return each.select("device", corrected(F.col("reading.t")).alias("t"), "received_at", "sent_at", *names, *keep)
+    return each.select(
+        "device", corrected(F.col("reading.t")).alias("t"), "received_at", "sent_at", *names, *keep
+    )

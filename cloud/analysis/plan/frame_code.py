@@ -1,4 +1,6 @@
-"""Columns that java/edgewake/Frames.java makes: what Spark's own expressions do as well, in a fifth of the time."""
+"""Columns that java/edgewake/Frames.java makes: what Spark's own expressions do as well, in a fifth
+of the time.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ _SUMS: Final = "struct<count: bigint, sum: double, least: double, most: double, 
 
 
 def read(session: SparkSession, value: Column, kind: str, names: list[str], letters: str) -> Column:
-    """A record's JSON (binary) as from_json gives it with the schema `kind`, which is that of decode.decode; null where it is unusual.
+    """A record's JSON (binary) as from_json gives it with the schema `kind`, which is that of
+    decode.decode; null where it is unusual.
 
     `names`, `letters`: of the fields asked for, as Frames.read takes them.
     """
@@ -24,12 +27,18 @@ def read(session: SparkSession, value: Column, kind: str, names: list[str], lett
 
 
 def sums(session: SparkSession, values: Column) -> Column:
-    """Of a frame's field (array<double>), as struct<count, sum, least, most, is_full>. is_full: has no place a null?"""
+    """Of a frame's field (array<double>), as struct<count, sum, least, most, is_full>. is_full: has
+    no place a null?
+    """
     return _called(session, "sums", _SUMS, values)
 
 
-def different(session: SparkSession, values: Column, log2_buckets: int, *, are_texts: bool) -> Column:
-    """A sketch (binary) of a frame's field (array<double> or array<string>), as hll_sketch_agg makes it of the values' xxhash64."""
+def different(
+    session: SparkSession, values: Column, log2_buckets: int, *, are_texts: bool
+) -> Column:
+    """A sketch (binary) of a frame's field (array<double> or array<string>), as hll_sketch_agg
+    makes it of the values' xxhash64.
+    """
     return _called(session, "different", "binary", values, F.lit(are_texts), F.lit(log2_buckets))
 
 

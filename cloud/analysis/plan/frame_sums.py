@@ -1,8 +1,9 @@
-"""Frames that are summed up before their readings become rows: where all of a frame is in one window of a query, one row stands for it.
+"""Frames that are summed up before their readings become rows: where all of a frame is in one
+window of a query, one row stands for it.
 
-A reading that is a row of its own is one again for each query that it is in; the numbers of a frame are summed up once for all of them. A
-frame that reaches into a second window becomes rows as ever, and so does one in which a field is null here and there. Which tags take sums:
-Tag.shape (tags.py).
+A reading that is a row of its own is one again for each query that it is in; the numbers of a frame
+are summed up once for all of them. A frame that reaches into a second window becomes rows as ever,
+and so does one in which a field is null here and there. Which tags take sums: Tag.shape (tags.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from edgewake.protocol.field_type import FieldType
 HLL_LOG2_BUCKETS: Final = 14
 """2^14 buckets: standard error 0.81 %, at most 16 KiB; a small set is kept exactly in less."""
 SUMS: Final = ("count", "sum", "least", "most")
-"""What is made of each field of a frame: bigint, then doubles, which are null where there is no number."""
+"""What is made of each field of a frame: bigint, then doubles, which are null where there is no
+number."""
 
 _READINGS: Final = "$readings"
 
@@ -61,7 +63,12 @@ class Sums:
     def columns(self) -> list[str]:
         """What `summed_up` adds to a frame."""
         values = [self._value(what, field) for field in self.fields for what in SUMS]
-        return [_READINGS, *map(self._whole, self.shapes), *values, *(f"$items_{i}" for i in range(len(self.items)))]
+        return [
+            _READINGS,
+            *map(self._whole, self.shapes),
+            *values,
+            *(f"$items_{i}" for i in range(len(self.items))),
+        ]
 
     @property
     def readings(self) -> Column:
@@ -79,7 +86,9 @@ class Sums:
         return reduce(and_, map(self.is_whole, self.shapes))
 
     def is_whole(self, shape: Shape) -> Column:
-        """Do the sums of a frame stand for it: is all of it in the same windows, and no field null in a part of it?"""
+        """Do the sums of a frame stand for it: is all of it in the same windows, and no field null
+        in a part of it?
+        """
         return F.col(self._whole(shape))
 
     def value(self, what: str, field: str) -> Column:
@@ -99,10 +108,16 @@ class Sums:
 
 def summed_up(frames: DataFrame, sums: Sums) -> DataFrame:
     """Frames with `sums.columns`. In: shift, received_at, t, fields."""
-    made = {_figures(field): frame_code.sums(frames.sparkSession, F.col(f"fields.`{field}`")) for field in sums.fields}
+    made = {
+        _figures(field): frame_code.sums(frames.sparkSession, F.col(f"fields.`{field}`"))
+        for field in sums.fields
+    }
     frames = frames.withColumns(made) if made else frames
     first, last = corrected(F.array_min("t")), corrected(F.array_max("t"))
-    whole = [reduce(and_, map(_is_full, shape.fields), _is_one(shape.window, first, last)) for shape in sums.shapes]
+    whole = [
+        reduce(and_, map(_is_full, shape.fields), _is_one(shape.window, first, last))
+        for shape in sums.shapes
+    ]
     figures = [F.col(f"`{_figures(field)}`.{what}") for field in sums.fields for what in SUMS]
     sketches = [_sketch(frames.sparkSession, *item) for item in sums.items]
     columns = [F.size("t").cast("bigint"), *whole, *figures, *sketches]
@@ -110,7 +125,9 @@ def summed_up(frames: DataFrame, sums: Sums) -> DataFrame:
 
 
 def _sketch(session: SparkSession, field: str, kind: FieldType) -> Column:
-    return frame_code.different(session, F.col(f"fields.`{field}`"), HLL_LOG2_BUCKETS, are_texts=kind is FieldType.STRING)
+    return frame_code.different(
+        session, F.col(f"fields.`{field}`"), HLL_LOG2_BUCKETS, are_texts=kind is FieldType.STRING
+    )
 
 
 def _figures(field: str) -> str:
@@ -118,8 +135,14 @@ def _figures(field: str) -> str:
 
 
 def _is_one(window: Window, first: Column, last: Column) -> Column:
-    """All readings of a frame were received at once, and all times are in the window that is never over."""
-    return F.lit(True) if window.is_all or window.time != "t" else start(window, first) == start(window, last)
+    """All readings of a frame were received at once, and all times are in the window that is never
+    over.
+    """
+    return (
+        F.lit(True)
+        if window.is_all or window.time != "t"
+        else start(window, first) == start(window, last)
+    )
 
 
 def _is_full(field: str) -> Column:

@@ -1,9 +1,12 @@
-"""Late readings: those of windows that are closed, which Spark drops. Counted, and told with query, window and examples.
+"""Late readings: those of windows that are closed, which Spark drops.
 
-The plan of a micro-batch notes how old the oldest reading in it is (`observe`). Only where windows as old as that are closed the driver
-reads the batch's records once more, and sorts the readings of old frames out itself (`late_windows`): what is not late waits for it, and in
-Spark a week of one device took seconds. So readings of now pay for one comparison per frame, and 10,000 old ones in one frame for being
-looked at once.
+Counted, and told with query, window and examples.
+
+The plan of a micro-batch notes how old the oldest reading in it is (`observe`). Only where windows
+as old as that are closed the driver reads the batch's records once more, and sorts the readings of
+old frames out itself (`late_windows`): what is not late waits for it, and in Spark a week of one
+device took seconds. So readings of now pay for one comparison per frame, and 10,000 old ones in one
+frame for being looked at once.
 """
 
 from __future__ import annotations
@@ -32,16 +35,20 @@ from edgewake.protocol.frame import Scalar
 
 OBSERVED: Final = "frames"
 EXAMPLES_MAX: Final = 10
-"""Readings that are told in full for each query, window and batch; all are counted, and all stand on their stream."""
+"""Readings that are told in full for each query, window and batch; all are counted, and all stand
+on their stream."""
 READINGS_AT_ONCE: Final = 200_000
 """Readings after which only the oldest windows are kept, some 100 bytes for each example."""
 WINDOWS_MAX: Final = 1000
-"""Windows of a batch, of all queries, that are told one by one, the oldest first; the rest is told as one number for each query."""
+"""Windows of a batch, of all queries, that are told one by one, the oldest first; the rest is told
+as one number for each query."""
 
 
 @dataclass(frozen=True, slots=True)
 class LateWindow:
-    """Readings of one batch that came too late for a window, or (without one) for all windows beyond WINDOWS_MAX."""
+    """Readings of one batch that came too late for a window, or (without one) for all windows
+    beyond WINDOWS_MAX.
+    """
 
     place: int
     """Of the query among its lane's."""
@@ -57,8 +64,8 @@ class LateWindow:
 def observe(frames: DataFrame, partitions: int) -> DataFrame:
     """The same frames; on the way each batch is measured.
 
-    Frames, readings, the oldest event time (ms, corrected), flagged frames; and of each of the topic's partitions the latest event time and
-    the latest reception.
+    Frames, readings, the oldest event time (ms, corrected), flagged frames; and of each of the
+    topic's partitions the latest event time and the latest reception.
     """
     latest: list[Column] = []
     for i in range(partitions):
@@ -78,18 +85,24 @@ def observe(frames: DataFrame, partitions: int) -> DataFrame:
 
 
 def late_windows(
-    values: Iterable[bytes | None], queries: Sequence[Query], fields: Mapping[str, FieldType], closed: Sequence[int | None]
+    values: Iterable[bytes | None],
+    queries: Sequence[Query],
+    fields: Mapping[str, FieldType],
+    closed: Sequence[int | None],
 ) -> list[LateWindow]:
     """Sort out the readings of a batch for whose windows it is too late. Pure.
 
-    `values`: of the stream's records; `closed`: per query, the end of windows that take nothing any more, None where there are none. A
-    reading counts once for each closed window that it belongs to.
+    `values`: of the stream's records; `closed`: per query, the end of windows that take nothing any
+    more, None where there are none. A reading counts once for each closed window that it belongs
+    to.
     """
     names = (*READING, *sorted(fields))
     rules = _rules(queries, closed, names)
     found: dict[_Key, _Late] = {}
     rest = dict.fromkeys(range(len(queries)), 0)
-    for count, reading in enumerate(_old_readings(values, fields, max((rule.closed for rule in rules), default=0)), 1):
+    for count, reading in enumerate(
+        _old_readings(values, fields, max((rule.closed for rule in rules), default=0)), 1
+    ):
         for rule in rules:
             for start, end in rule.late(reading):
                 if (one := found.get(key := (end, start, rule.number))) is None:
@@ -97,11 +110,20 @@ def late_windows(
                 one.add(reading)
         if count % READINGS_AT_ONCE == 0:
             _keep_oldest(found, rules, rest)
-    windows = sorted((end, start, place, one) for (end, start, number), one in found.items() for place in rules[number].places)
+    windows = sorted(
+        (end, start, place, one)
+        for (end, start, number), one in found.items()
+        for place in rules[number].places
+    )
     for _, _, place, one in windows[WINDOWS_MAX:]:
         rest[place] += one.readings
-    told = [LateWindow(place, start, end, one.readings, one.texts(names)) for end, start, place, one in windows[:WINDOWS_MAX]]
-    return told + [LateWindow(place, None, None, count) for place, count in sorted(rest.items()) if count]
+    told = [
+        LateWindow(place, start, end, one.readings, one.texts(names))
+        for end, start, place, one in windows[:WINDOWS_MAX]
+    ]
+    return told + [
+        LateWindow(place, None, None, count) for place, count in sorted(rest.items()) if count
+    ]
 
 
 _Key: TypeAlias = tuple[int, int, int]
@@ -124,13 +146,18 @@ class _Late:
 
     def texts(self, names: Sequence[str]) -> tuple[str, ...]:
         columns = [(i, name) for i, name in enumerate(names) if name == "t" or name not in TIMES]
-        examples = ({name: reading[i] for i, name in columns if reading[i] is not None} for reading in self.examples)
+        examples = (
+            {name: reading[i] for i, name in columns if reading[i] is not None}
+            for reading in self.examples
+        )
         return tuple(orjson.dumps(one).decode() for one in examples)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What of a query says which readings are late: queries that have it in common are looked at once."""
+    """What of a query says which readings are late: queries that have it in common are looked at
+    once.
+    """
 
     number: int
     window: Window
@@ -156,30 +183,50 @@ class _Rule:
         return not self.wheres or any(where(reading) is True for where in self.wheres)
 
 
-def _rules(queries: Sequence[Query], closed: Sequence[int | None], names: Sequence[str]) -> list[_Rule]:
+def _rules(
+    queries: Sequence[Query], closed: Sequence[int | None], names: Sequence[str]
+) -> list[_Rule]:
     at = {name: i for i, name in enumerate(names)}
     found: dict[tuple[Window, int, tuple[Expression, ...]], _Rule] = {}
     for place, (query, end) in enumerate(zip(queries, closed, strict=True)):
         if end is None:
             continue
-        conditions = tuple(where for values in variants(query) if (where := where_of(query, values)) is not None)
-        rule = _Rule(len(found), query.window, end, at[query.window.time], tuple(evaluated(one, at) for one in conditions), [])
+        conditions = tuple(
+            where for values in variants(query) if (where := where_of(query, values)) is not None
+        )
+        rule = _Rule(
+            len(found),
+            query.window,
+            end,
+            at[query.window.time],
+            tuple(evaluated(one, at) for one in conditions),
+            [],
+        )
         found.setdefault((query.window, end, conditions), rule).places.append(place)
     return list(found.values())
 
 
-def _old_readings(values: Iterable[bytes | None], fields: Mapping[str, FieldType], latest: int) -> Iterator[_Reading]:
-    """Of frames that have a reading of `latest` (ms) or before, by any of TIMES; what cannot be read is left out."""
+def _old_readings(
+    values: Iterable[bytes | None], fields: Mapping[str, FieldType], latest: int
+) -> Iterator[_Reading]:
+    """Of frames that have a reading of `latest` (ms) or before, by any of TIMES; what cannot be
+    read is left out.
+    """
     for value in values:
         try:
             found = record.decode(value or b"")
             received_at = found.received_at if found.kept_at is None else found.kept_at
-            times = [corrected_ms(t, shift=found.shift, received_at=received_at) for t in found.frame.t]
+            times = [
+                corrected_ms(t, shift=found.shift, received_at=received_at) for t in found.frame.t
+            ]
             sent_at = sent_ms(found.sent_at, shift=found.shift, received_at=received_at)
         except (LookupError, TypeError, ValueError):
             continue
         if times and min(*times, received_at, sent_at) <= latest:
-            columns = [[_typed(one, kind) for one in found.frame.fields.get(name, ())] for name, kind in sorted(fields.items())]
+            columns = [
+                [_typed(one, kind) for one in found.frame.fields.get(name, ())]
+                for name, kind in sorted(fields.items())
+            ]
             for t, *others in islice(zip_longest(times, *columns), len(times)):
                 yield found.device, t, received_at, sent_at, *others
 
@@ -191,7 +238,9 @@ def _typed(value: Scalar, kind: FieldType) -> Scalar:
 
 
 def _keep_oldest(found: dict[_Key, _Late], rules: Sequence[_Rule], rest: dict[int, int]) -> None:
-    """The others are never among the oldest again, whatever comes: of them only the number is kept."""
+    """The others are never among the oldest again, whatever comes: of them only the number is
+    kept.
+    """
     if len(found) <= WINDOWS_MAX:
         return
     oldest = set(nsmallest(WINDOWS_MAX, found))

@@ -22,6 +22,14 @@ class Observed:
 def observed_in(row: Mapping[str, Any], partitions: int) -> Observed:
     """`row`: the metrics by name."""
     tops, received_at = (
-        {i: row[f"{name}_{i}"] for i in range(partitions) if row.get(f"{name}_{i}") is not None} for name in ("top", "read")
+        {i: row[f"{name}_{i}"] for i in range(partitions) if row.get(f"{name}_{i}") is not None}
+        for name in ("top", "read")
     )
-    return Observed(row["frames"], row.get("readings") or 0, row.get("oldest"), row["flagged"], tops, received_at)
+    return Observed(
+        row["frames"],
+        row.get("readings") or 0,
+        row.get("oldest"),
+        row["flagged"],
+        tops,
+        received_at,
+    )

@@ -1,9 +1,11 @@
-"""The one stateful aggregation: mergeable partials of every (query, part, window, key), and what is read from them.
+"""The one stateful aggregation: mergeable partials of every (query, part, window, key), and what is
+read from them.
 
-The state's schema is fixed for each kind of lane: NUMBERS_PER_TAG slots of count, sum, min, max, in a distinct lane two HLL (of single
-readings, and of whole frames), and in a sketch lane one HLL, one KLL and one frequent-items sketch. They are Apache DataSketches, binary
-compatible with those of its other languages. Output mode is `update`: each micro-batch gives the rows that it changed. State goes when the
-stream's event time passes a row's `expires`.
+The state's schema is fixed for each kind of lane: NUMBERS_PER_TAG slots of count, sum, min, max, in
+a distinct lane two HLL (of single readings, and of whole frames), and in a sketch lane one HLL, one
+KLL and one frequent-items sketch. They are Apache DataSketches, binary compatible with those of its
+other languages. Output mode is `update`: each micro-batch gives the rows that it changed. State
+goes when the stream's event time passes a row's `expires`.
 """
 
 from __future__ import annotations
@@ -23,15 +25,21 @@ from edgewake.cloud.queries.query import NUMBERS_PER_TAG
 KLL_K: Final = 200
 """Rank error about 1.3 % (single-sided, 99 %); DataSketches' default."""
 TOP_ITEMS_MAX: Final = 1024
-"""Items that a frequent-items sketch follows; an item more frequent than 1/768 of all is never missed (0.75 of the map is used)."""
+"""Items that a frequent-items sketch follows; an item more frequent than 1/768 of all is never
+missed (0.75 of the map is used)."""
 
 
-def aggregate(tagged: DataFrame, *, inputs: Sequence[str], weights: bool = False, summed: bool = False) -> DataFrame:
-    """Merge tags into partials. Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, and of the tags' `inputs` (lane_kind) variance,
-    most, least, hll, kll, top.
+def aggregate(
+    tagged: DataFrame, *, inputs: Sequence[str], weights: bool = False, summed: bool = False
+) -> DataFrame:
+    """Merge tags into partials.
 
-    With weights each tag counts `weight` times in readings, count_i and sum_i; out also: taken (tags), weight (the largest). Where tags are
-    `summed`, each stands for `readings` of them, and has for x_i of one what they have together: count_i, sum_i, least_i and most_i.
+    Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, and of the tags' `inputs` (lane_kind)
+    variance, most, least, hll, kll, top.
+
+    With weights each tag counts `weight` times in readings, count_i and sum_i; out also: taken
+    (tags), weight (the largest). Where tags are `summed`, each stands for `readings` of them, and
+    has for x_i of one what they have together: count_i, sum_i, least_i and most_i.
     """
     made = weighted() if weights else sums() if summed else numbers()
     if "measure" in inputs:
@@ -46,11 +54,15 @@ def aggregate(tagged: DataFrame, *, inputs: Sequence[str], weights: bool = False
 def numbers() -> list[Column]:
     """Readings and the slots of numbers, of tags that stand for a reading each."""
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
-    # Sums as those of `sums`, for the state is the same: a query that comes may change how the others' tags are made.
+    # Sums as those of `sums`, for the state is the same: a query that comes may change how the
+    # others' tags are made.
     made = [F.sum(one).alias("readings")]
     for i in range(NUMBERS_PER_TAG):
         x = F.col(f"x_{i}")
-        made += [F.sum(F.when(x.isNotNull(), one).otherwise(none)).alias(f"count_{i}"), *_of_doubles(i, x, x, x)]
+        made += [
+            F.sum(F.when(x.isNotNull(), one).otherwise(none)).alias(f"count_{i}"),
+            *_of_doubles(i, x, x, x),
+        ]
     return made
 
 
@@ -58,17 +70,28 @@ def sums() -> list[Column]:
     """The same of tags that stand for several each."""
     made = [F.sum("readings").alias("readings")]
     for i in range(NUMBERS_PER_TAG):
-        made += [F.sum(f"count_{i}").alias(f"count_{i}"), *_of_doubles(i, *(F.col(f"{what}_{i}") for what in ("sum", "least", "most")))]
+        made += [
+            F.sum(f"count_{i}").alias(f"count_{i}"),
+            *_of_doubles(i, *(F.col(f"{what}_{i}") for what in ("sum", "least", "most"))),
+        ]
     return made
 
 
 def _of_doubles(i: int, total: Column, least: Column, most: Column) -> list[Column]:
-    return [F.sum(total).alias(f"sum_{i}"), F.min(least).alias(f"min_{i}"), F.max(most).alias(f"max_{i}")]
+    return [
+        F.sum(total).alias(f"sum_{i}"),
+        F.min(least).alias(f"min_{i}"),
+        F.max(most).alias(f"max_{i}"),
+    ]
 
 
 def weighted() -> list[Column]:
     """The slots of tags that each stand for `weight` readings."""
-    made = [F.sum("weight").alias("readings"), F.count(F.lit(1)).alias("taken"), F.max("weight").alias("weight")]
+    made = [
+        F.sum("weight").alias("readings"),
+        F.count(F.lit(1)).alias("taken"),
+        F.max("weight").alias("weight"),
+    ]
     for i in range(NUMBERS_PER_TAG):
         x = F.col(f"x_{i}")
         made += [
@@ -102,20 +125,34 @@ def kll(quantity: str) -> Column:
 
 def top(top_item: str) -> Column:
     """Of frequent items."""
-    return F.call_function("approx_top_k_accumulate", F.col(top_item), F.lit(TOP_ITEMS_MAX)).alias("top")
+    return F.call_function("approx_top_k_accumulate", F.col(top_item), F.lit(TOP_ITEMS_MAX)).alias(
+        "top"
+    )
 
 
 def estimate(partials: DataFrame, *, ranks: Sequence[float], k: int) -> DataFrame:
-    """Replace sketches by what is asked of them: `distinct`, `quantiles` (one per rank, null of an empty sketch), `top` (array)."""
-    kept: list[str | Column] = [name for name in partials.columns if name not in ("expires", "hll", "hll_of_frames", "kll", "top")]
+    """Replace sketches by what is asked of them: `distinct`, `quantiles` (one per rank, null of an
+    empty sketch), `top` (array).
+    """
+    kept: list[str | Column] = [
+        name
+        for name in partials.columns
+        if name not in ("expires", "hll", "hll_of_frames", "kll", "top")
+    ]
     if "hll_of_frames" in partials.columns:
-        kept.append(frame_code.different_in(partials.sparkSession, F.col("hll"), F.col("hll_of_frames")).alias("distinct"))
+        kept.append(
+            frame_code.different_in(
+                partials.sparkSession, F.col("hll"), F.col("hll_of_frames")
+            ).alias("distinct")
+        )
     elif "hll" in partials.columns:
         kept.append(F.hll_sketch_estimate("hll").alias("distinct"))
     if "kll" not in partials.columns:
         return partials.select(*kept)
     asked = F.array(*[F.lit(float(rank)) for rank in ranks or (0.5,)])
-    quantiles = F.when(F.kll_sketch_get_n_double("kll") > 0, F.kll_sketch_get_quantile_double("kll", asked))
+    quantiles = F.when(
+        F.kll_sketch_get_n_double("kll") > 0, F.kll_sketch_get_quantile_double("kll", asked)
+    )
     # Null counts as an item, so one more is asked for, and it is left out at the end.
     items = F.call_function("approx_top_k_estimate", F.col("top"), F.lit(k + 1))
     return partials.select(*kept, quantiles.alias("quantiles"), items.alias("top"))

@@ -1,7 +1,8 @@
-"""Which readings a query takes that leaves some out, as Spark columns; the level can change from batch to batch, the plan stays.
+"""Which readings a query takes that leaves some out, as Spark columns; the level can change from
+batch to batch, the plan stays.
 
-A reading is taken by a hash of its place (partition, offset, number in its frame), so it is taken again whenever it is computed again, and
-of those that a level takes the next higher one takes half.
+A reading is taken by a hash of its place (partition, offset, number in its frame), so it is taken
+again whenever it is computed again, and of those that a level takes the next higher one takes half.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _NEVER: Final = 1 << 62
 
 
 class Dial:
-    """Zones in a plan that is running; `turn` changes them from the next batch that Spark plans on."""
+    """Zones in a plan that is running; `turn` changes them from the next batch that Spark plans
+    on.
+    """
 
     def __init__(self, session: SparkSession, partitions: int) -> None:
         self._partitions = partitions
@@ -34,7 +37,10 @@ class Dial:
         self.turn(())
 
     def turn(self, zones: Sequence[Zone]) -> None:
-        """Let these zones hold, oldest first. A partition that a zone does not name is not in it."""
+        """Let these zones hold, oldest first.
+
+        A partition that a zone does not name is not in it.
+        """
         for place in range(ZONES_MAX):
             zone = zones[place] if place < len(zones) else None
             for partition in range(self._partitions):
@@ -48,7 +54,9 @@ class Dial:
         found = F.lit(0).cast("bigint")
         for place in range(ZONES_MAX):
             start, level = (self._values.at(partition + self._at(place, half)) for half in (0, 1))
-            found = F.when((partition < self._partitions) & (offset >= start), level).otherwise(found)
+            found = F.when((partition < self._partitions) & (offset >= start), level).otherwise(
+                found
+            )
         return found.cast("int")
 
     def _at(self, place: int, half: int) -> int:
@@ -65,7 +73,10 @@ class Taking:
 
 
 def with_levels(frames: DataFrame, levels: Mapping[str, Column]) -> tuple[DataFrame, list[str]]:
-    """Frames with a column for each query's level, and these columns' names. `levels`: query (label) → Dial.level()."""
+    """Frames with a column for each query's level, and these columns' names.
+
+    `levels`: query (label) → Dial.level().
+    """
     made = {_name(label): level for label, level in levels.items()}
     return frames.withColumns(made) if made else frames, list(made)
 
@@ -77,7 +88,11 @@ def drawn(readings: DataFrame) -> DataFrame:
 
 def takings(queries: Sequence[Registered], levels: Mapping[str, Column]) -> dict[int, Taking]:
     """Query's id → what is taken, over readings that are `drawn` and have their frame's levels."""
-    return {one.id: _taking(_name(one.label), one.query.shed.unless) for one in queries if one.label in levels and one.query.shed}
+    return {
+        one.id: _taking(_name(one.label), one.query.shed.unless)
+        for one in queries
+        if one.label in levels and one.query.shed
+    }
 
 
 def _taking(name: str, unless: Expression | None) -> Taking:

@@ -1,15 +1,20 @@
-"""How many of its readings a query takes that may leave some out: decided from how far it lags. Pure; shedder.py acts on it.
+"""How many of its readings a query takes that may leave some out: decided from how far it lags.
 
-At *level* n one reading of 2^n is taken. Above the declared lag the level grows by one at a time, while the lag would not be gone soon
-anyway. When the lag was below half of that for a while, it goes back by one; a level that had to be raised again soon after is held twice
-as long the next time, so a stream that is always too much settles at one level, but for a try now and then.
+Pure; shedder.py acts on it.
 
-A level holds from a place in the stream on (*zone*), which is written down before anything there is computed. Whoever computes a reading
-again, after a crash or from a lost checkpoint, therefore takes or leaves it as before. Of the places before the oldest zone that is
-remembered all readings are taken.
+At *level* n one reading of 2^n is taken. Above the declared lag the level grows by one at a time,
+while the lag would not be gone soon anyway. When the lag was below half of that for a while, it
+goes back by one; a level that had to be raised again soon after is held twice as long the next
+time, so a stream that is always too much settles at one level, but for a try now and then.
 
-What a stream had before the query came is its *back-fill*, and no lag: nobody waits for it. Until the query has caught up with it for the
-first time, a lag that becomes less is left to go by itself, however long that takes.
+A level holds from a place in the stream on (*zone*), which is written down before anything there is
+computed. Whoever computes a reading again, after a crash or from a lost checkpoint, therefore takes
+or leaves it as before. Of the places before the oldest zone that is remembered all readings are
+taken.
+
+What a stream had before the query came is its *back-fill*, and no lag: nobody waits for it. Until
+the query has caught up with it for the first time, a lag that becomes less is left to go by itself,
+however long that takes.
 """
 
 from __future__ import annotations
@@ -20,28 +25,35 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 LEVEL_MAX: Final = 6
-"""One reading of 64: reading and decoding all of them costs more than computing so few, so less would save nothing."""
+"""One reading of 64: reading and decoding all of them costs more than computing so few, so less
+would save nothing."""
 STEP_MS: Final = 3_000
 """At least from one step up to the next: what the one before brings is to be seen first."""
 RECOVERY_MS: Final = 30_000
-"""A lag that will be within what was declared so soon, at its present pace, is left to go by itself."""
+"""A lag that will be within what was declared so soon, at its present pace, is left to go by
+itself."""
 CALM_MS: Final = 10_000
 """How long the lag must be small until a level goes back by one."""
 PATIENCE_MAX: Final = 64
-"""Times CALM_MS: the longest that becomes when lower levels prove to be too much again and again. One try in ten minutes."""
+"""Times CALM_MS: the longest that becomes when lower levels prove to be too much again and again.
+One try in ten minutes."""
 SOON: Final = 10
-"""Times the declared lag: a level that has to be raised again within that, and what it was held for, was lowered too early."""
+"""Times the declared lag: a level that has to be raised again within that, and what it was held
+for, was lowered too early."""
 FILL_MS: Final = 30_000
-"""Who catches up with what was there before must have less lag at the end of each such stretch than at its beginning; else it lags."""
+"""Who catches up with what was there before must have less lag at the end of each such stretch than
+at its beginning; else it lags."""
 CALM_SHARE: Final = 0.5
 """Of the declared lag: below it the lag is small."""
 LOOKS_APART_MS_MAX: Final = 60_000
 """Of two looks further apart, as before and after an outage, no pace is computed."""
 ZONES_MAX: Final = 3
-"""Zones that are remembered: a batch is computed again at most one or two changes later. Readings before them, computed again after a
-checkpoint was lost, are all taken, which is nearer to the truth."""
+"""Zones that are remembered: a batch is computed again at most one or two changes later. Readings
+before them, computed again after a checkpoint was lost, are all taken, which is nearer to the
+truth."""
 WINDOWS_MAX: Final = 100
-"""Windows of a query of which it is remembered how many readings they lack, so that its total is exact; beyond it the total is too low."""
+"""Windows of a query of which it is remembered how many readings they lack, so that its total is
+exact; beyond it the total is too low."""
 
 
 class Zone(BaseModel):
@@ -73,7 +85,8 @@ class Shedding(BaseModel):
     eased_at: int | None = None
     """When the level last went back."""
     fills_since: int | None = None
-    """Beginning of the stretch (FILL_MS) in which it still catches up with what the stream had before it came; None where it does not."""
+    """Beginning of the stretch (FILL_MS) in which it still catches up with what the stream had
+    before it came; None where it does not."""
     fill_lag_ms: int = 0
     """The lag then."""
     total: int = 0
@@ -94,23 +107,46 @@ class Shedding(BaseModel):
     @property
     def detail(self) -> str:
         """For people: what is left out, and why."""
-        return f"takes one reading of {1 << self.level}: it was {(self.lag_ms or 0) // 1000} s behind" if self.level else ""
+        return (
+            f"takes one reading of {1 << self.level}: it was {(self.lag_ms or 0) // 1000} s behind"
+            if self.level
+            else ""
+        )
 
 
-def lag_ms(left: Mapping[int, int] | None, received_at: Mapping[int, int], now_ms: int) -> int | None:
-    """How long ago what is read next was received, of the partition that is furthest behind; None where nobody knows.
+def lag_ms(
+    left: Mapping[int, int] | None, received_at: Mapping[int, int], now_ms: int
+) -> int | None:
+    """How long ago what is read next was received, of the partition that is furthest behind; None
+    where nobody knows.
 
-    `left`: partition → unread records, None where Kafka does not say; `received_at`: of the latest reading of each that was read.
+    `left`: partition → unread records, None where Kafka does not say; `received_at`: of the latest
+    reading of each that was read.
     """
     if left is None:
         return None
     unread = {partition for partition, records in left.items() if records}
     if not unread:
         return 0
-    return max((max(0, now_ms - received_at[partition]) for partition in unread if partition in received_at), default=None)
+    return max(
+        (
+            max(0, now_ms - received_at[partition])
+            for partition in unread
+            if partition in received_at
+        ),
+        default=None,
+    )
 
 
-def decided(before: Shedding, *, lag_ms: int, above_ms: int, now_ms: int, offsets: Mapping[int, int], registered_at: int = 0) -> Shedding:
+def decided(
+    before: Shedding,
+    *,
+    lag_ms: int,
+    above_ms: int,
+    now_ms: int,
+    offsets: Mapping[int, int],
+    registered_at: int = 0,
+) -> Shedding:
     """What holds from `offsets` on. `registered_at`: of the query, ms."""
     fill = _fill(before, lag_ms, above_ms, now_ms, registered_at)
     looked = before.model_copy(update={"lag_ms": lag_ms, "looked_at": now_ms, **fill})
@@ -118,7 +154,11 @@ def decided(before: Shedding, *, lag_ms: int, above_ms: int, now_ms: int, offset
         return looked.model_copy(update={"calm_since": None})
     if lag_ms > above_ms * CALM_SHARE:
         looked = looked.model_copy(update={"calm_since": None})
-        return _raised(looked, above_ms, now_ms, offsets) if _must_rise(before, lag_ms, above_ms, now_ms) else looked
+        return (
+            _raised(looked, above_ms, now_ms, offsets)
+            if _must_rise(before, lag_ms, above_ms, now_ms)
+            else looked
+        )
     if before.calm_since is None or before.calm_since > now_ms:
         return looked.model_copy(update={"calm_since": now_ms, "calm_lag_ms": lag_ms})
     steps = (now_ms - before.calm_since) // (CALM_MS * before.patience)
@@ -127,10 +167,14 @@ def decided(before: Shedding, *, lag_ms: int, above_ms: int, now_ms: int, offset
     looked = looked.model_copy(update={"calm_since": now_ms, "calm_lag_ms": lag_ms})
     if lag_ms > before.calm_lag_ms:
         return looked
-    return _at_level(looked, max(0, before.level - steps), now_ms, offsets).model_copy(update={"eased_at": now_ms})
+    return _at_level(looked, max(0, before.level - steps), now_ms, offsets).model_copy(
+        update={"eased_at": now_ms}
+    )
 
 
-def _fill(before: Shedding, lag_ms: int, above_ms: int, now_ms: int, registered_at: int) -> Mapping[str, int | None]:
+def _fill(
+    before: Shedding, lag_ms: int, above_ms: int, now_ms: int, registered_at: int
+) -> Mapping[str, int | None]:
     """Does it still catch up, and since when without being seen to?"""
     if lag_ms > now_ms - registered_at:
         return {"fills_since": now_ms, "fill_lag_ms": lag_ms}
@@ -156,7 +200,9 @@ def _raised(looked: Shedding, above_ms: int, now_ms: int, offsets: Mapping[int, 
     if looked.eased_at is not None:
         was_soon = now_ms - looked.eased_at < SOON * above_ms + CALM_MS * patience
         patience = min(2 * patience, PATIENCE_MAX) if was_soon else 1
-    return _at_level(looked, looked.level + 1, now_ms, offsets).model_copy(update={"patience": patience, "eased_at": None})
+    return _at_level(looked, looked.level + 1, now_ms, offsets).model_copy(
+        update={"patience": patience, "eased_at": None}
+    )
 
 
 def _at_level(looked: Shedding, level: int, now_ms: int, offsets: Mapping[int, int]) -> Shedding:
@@ -165,9 +211,15 @@ def _at_level(looked: Shedding, level: int, now_ms: int, offsets: Mapping[int, i
 
 
 def counted(before: Shedding, windows: Mapping[int, int]) -> Shedding:
-    """With what windows lack now: start → readings left out of it so far, fewer where a lost state is being computed again."""
+    """With what windows lack now: start → readings left out of it so far, fewer where a lost state
+    is being computed again.
+    """
     first = min(before.windows, default=0) if len(before.windows) >= WINDOWS_MAX else 0
-    more = sum(max(0, count - before.windows.get(start, 0)) for start, count in windows.items() if start >= first)
+    more = sum(
+        max(0, count - before.windows.get(start, 0))
+        for start, count in windows.items()
+        if start >= first
+    )
     most = {start: max(count, before.windows.get(start, 0)) for start, count in windows.items()}
     latest = sorted((before.windows | most).items())[-WINDOWS_MAX:]
     return before.model_copy(update={"total": before.total + more, "windows": dict(latest)})

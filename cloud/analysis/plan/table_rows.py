@@ -1,4 +1,7 @@
-"""What a Kafka record is as rows of a table: a frame of a stream, or what is known of a device. Pure."""
+"""What a Kafka record is as rows of a table: a frame of a stream, or what is known of a device.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,12 @@ def _of_frame(value: bytes) -> Iterator[Row]:
     for i, t in enumerate(found.frame.t):
         since = corrected_ms(t, shift=found.shift, received_at=received_at)
         values = {name: column[i] for name, column in found.frame.fields.items()}
-        own = {"device": found.device, "event_time": since, "received_at": received_at, "sent_at": sent_at}
+        own = {
+            "device": found.device,
+            "event_time": since,
+            "received_at": received_at,
+            "sent_at": sent_at,
+        }
         yield Row(since, values | own)
 
 
@@ -65,7 +73,11 @@ def _of_device(key: bytes, value: bytes) -> Iterator[Row]:
     if key.endswith(b"|status"):
         body = orjson.loads(value)
         since = body["received_at"]
-        yield Row(since, {name: body.get(name) for name in DEVICE_COLUMNS} | {"device": body["device"], "event_time": since})
+        yield Row(
+            since,
+            {name: body.get(name) for name in DEVICE_COLUMNS}
+            | {"device": body["device"], "event_time": since},
+        )
 
 
 def foreign_key(one: TableRecord) -> str:
@@ -77,7 +89,10 @@ def foreign_key(one: TableRecord) -> str:
 
 
 def foreign_row(value: bytes, kinds: Iterable[tuple[str, Kind]]) -> Mapping[str, Any]:
-    """The columns that are asked for of a foreign topic's record; one that it lacks is null. Raises Unreadable."""
+    """The columns that are asked for of a foreign topic's record; one that it lacks is null.
+
+    Raises Unreadable.
+    """
     try:
         body = orjson.loads(value)
     except ValueError as error:
@@ -95,11 +110,18 @@ def _refuse(why: str) -> NoReturn:
     raise Unreadable(why)
 
 
-_IS: Final[Mapping[Kind, tuple[type, ...]]] = {NUMBER: (int, float), STRING: (str,), BOOLEAN: (bool,), TIME: (int,)}
+_IS: Final[Mapping[Kind, tuple[type, ...]]] = {
+    NUMBER: (int, float),
+    STRING: (str,),
+    BOOLEAN: (bool,),
+    TIME: (int,),
+}
 
 
 def typed(value: Scalar | None, kind: Kind) -> Scalar | None:
-    """A value of the column's type, else null: what a stream's field is of now may have been another type once."""
+    """A value of the column's type, else null: what a stream's field is of now may have been
+    another type once.
+    """
     if kind is None or value is None:
         return value
     is_one = isinstance(value, _IS[kind]) and (kind is BOOLEAN or not isinstance(value, bool))

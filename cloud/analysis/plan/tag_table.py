@@ -1,8 +1,10 @@
-"""Tags that take sums of frames, as the lines of a table that each reading is joined with: what tells them apart is data, not code.
+"""Tags that take sums of frames, as the lines of a table that each reading is joined with: what
+tells them apart is data, not code.
 
-As an expression of its own each tag makes the code longer that Spark compiles for the lane; of fifty queries it was more than Java takes as
-one method, and was not compiled at all. A table of any length is the same code: what several tags need, as bounds of windows
-and figures of fields, is made once for a reading, and each line says which of them are its own.
+As an expression of its own each tag makes the code longer that Spark compiles for the lane; of
+fifty queries it was more than Java takes as one method, and was not compiled at all. A table of any
+length is the same code: what several tags need, as bounds of windows and figures of fields, is made
+once for a reading, and each line says which of them are its own.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _FIELDS: Final = tuple(f"$field_{i}" for i in range(NUMBERS_PER_TAG))
 _LINE: Final = {"$query": "bigint", "$kept_ms": "bigint", "$back_ms": "bigint"} | dict.fromkeys(
     ("$part", "$window", "$key", "$shape", *_FIELDS), "int"
 )
-"""Columns of the table; those that are `int`, but for the part, are places in an array of the reading."""
+"""Columns of the table; those that are `int`, but for the part, are places in an array of the
+reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,20 @@ class Line:
 
 
 def joined(
-    readings: DataFrame, lines: Sequence[Line], sums: Sums, *, nothing: Mapping[str, Column], tag: str | None = None, forgotten: str | None
+    readings: DataFrame,
+    lines: Sequence[Line],
+    sums: Sums,
+    *,
+    nothing: Mapping[str, Column],
+    tag: str | None = None,
+    forgotten: str | None,
 ) -> tuple[DataFrame, Mapping[str, Column]]:
-    """A row for each line of each reading that it takes, and its columns: expires_ms, the rest of TAG_COLUMNS, readings, what SUMS says of
-    each slot, and `nothing`, columns that lines have no value for.
+    """A row for each line of each reading that it takes, and its columns: expires_ms, the rest of
+    TAG_COLUMNS, readings, what SUMS says of each slot, and `nothing`, columns that lines have no
+    value for.
 
-    `tag`: a column of the readings that is null, or a struct of these columns, which is a row as it is. `forgotten`: see tags.tagged.
+    `tag`: a column of the readings that is null, or a struct of these columns, which is a row as it
+    is. `forgotten`: see tags.tagged.
     """
     windows = list(dict.fromkeys(line.shape.window for line in lines))
     keys = list(dict.fromkeys(line.key for line in lines))
@@ -60,10 +71,17 @@ def joined(
         _WHOLE: F.array(*map(sums.is_whole, sums.shapes)),
         **_figures(sums),
     }
-    table = _literal([_line(line, windows.index(line.shape.window), keys.index(line.key), sums) for line in lines])
+    table = _literal(
+        [
+            _line(line, windows.index(line.shape.window), keys.index(line.key), sums)
+            for line in lines
+        ]
+    )
     if tag is not None:
         table = F.when(F.col(tag).isNull(), table).otherwise(_literal([{}]))
-    each = readings.select("*", *[column.alias(name) for name, column in made.items()]).select("*", F.inline(table))
+    each = readings.select("*", *[column.alias(name) for name, column in made.items()]).select(
+        "*", F.inline(table)
+    )
     columns = _columns(sums) | dict(nothing)
     is_there = ~_of(_WHOLE, "$shape") | (F.col(IN_FRAME) == 0)
     if forgotten is not None:
@@ -71,23 +89,46 @@ def joined(
     if tag is None:
         return each.where(is_there), columns
     is_row = F.col(tag).isNotNull()
-    return each.where(is_row | is_there), {name: F.when(is_row, F.col(tag)[name]).otherwise(column) for name, column in columns.items()}
+    return each.where(is_row | is_there), {
+        name: F.when(is_row, F.col(tag)[name]).otherwise(column) for name, column in columns.items()
+    }
 
 
 def _figures(sums: Sums) -> dict[str, Column]:
     """Of each field the reading's own number, and what is made of the frame's."""
     made = {"$x": F.array(*[F.col(field).cast("double") for field in sums.fields])}
-    return made | {_name(what): F.array(*[sums.value(what, field) for field in sums.fields]) for what in SUMS} if sums.fields else {}
+    return (
+        made
+        | {
+            _name(what): F.array(*[sums.value(what, field) for field in sums.fields])
+            for what in SUMS
+        }
+        if sums.fields
+        else {}
+    )
 
 
 def _line(line: Line, window: int, key: int, sums: Sums) -> dict[str, int]:
-    fields = {name: sums.fields.index(field) for name, field in zip(_FIELDS, line.shape.fields, strict=False)}
+    fields = {
+        name: sums.fields.index(field)
+        for name, field in zip(_FIELDS, line.shape.fields, strict=False)
+    }
     places = {"$window": window, "$key": key, "$shape": sums.shapes.index(line.shape)}
-    return {"$query": line.query, "$part": line.part, "$kept_ms": line.kept_ms, "$back_ms": line.back_ms} | places | fields
+    return (
+        {
+            "$query": line.query,
+            "$part": line.part,
+            "$kept_ms": line.kept_ms,
+            "$back_ms": line.back_ms,
+        }
+        | places
+        | fields
+    )
 
 
 def _literal(table: Sequence[Mapping[str, int]]) -> Column:
-    # Spark makes it once, when it plans. As a JSON text it is one call of the JVM, and not one for each number.
+    # Spark makes it once, when it plans. As a JSON text it is one call of the JVM, and not one for
+    # each number.
     schema = ",".join(f"`{name}`:{kind}" for name, kind in _LINE.items())
     return F.from_json(F.lit(orjson.dumps(table).decode()), f"array<struct<{schema}>>")
 
@@ -106,10 +147,16 @@ def _columns(sums: Sums) -> dict[str, Column]:
     }
     for i, field in enumerate(_FIELDS):
         x = _of("$x", field) if sums.fields else F.lit(None).cast("double")
-        of_one = dict.fromkeys(SUMS, x) | {"count": F.when(x.isNotNull(), 1).otherwise(0).cast("bigint")}
+        of_one = dict.fromkeys(SUMS, x) | {
+            "count": F.when(x.isNotNull(), 1).otherwise(0).cast("bigint")
+        }
         for what, value in of_one.items():
-            of_all = F.when(is_whole, _of(_name(what), field)).otherwise(value) if sums.fields else value
-            columns[f"{what}_{i}"] = F.coalesce(of_all, F.lit(0).cast("bigint")) if what == "count" else of_all
+            of_all = (
+                F.when(is_whole, _of(_name(what), field)).otherwise(value) if sums.fields else value
+            )
+            columns[f"{what}_{i}"] = (
+                F.coalesce(of_all, F.lit(0).cast("bigint")) if what == "count" else of_all
+            )
     return columns
 
 

@@ -1,11 +1,13 @@
-"""Readings that the log keeps no more, from the lake: a repair goes on there, and each reading is taken once.
+"""Readings that the log keeps no more, from the lake: a repair goes on there, and each reading is
+taken once.
 
     lake: offsets below the seam ─┐
                                   ├─ frames (decode.py) ─→ the query's graph
     log:  offsets from the seam ──┘
 
-The seam is what the lake's manifest says that it reaches, partition by partition. It must not lie before what Kafka keeps, nor may the lake
-lack records that Kafka had deleted, nor have given up days that a window needs: else nothing is computed, and the reason is said.
+The seam is what the lake's manifest says that it reaches, partition by partition. It must not lie
+before what Kafka keeps, nor may the lake lack records that Kafka had deleted, nor have given up
+days that a window needs: else nothing is computed, and the reason is said.
 """
 
 from __future__ import annotations
@@ -53,57 +55,100 @@ class Kept:
     """Partition → first offset that is kept, and the one after the last."""
 
 
-def seam(topic: str, lake: Contents, kafka: Kept, first_begin_ms: int, first_offsets: Callable[[], Mapping[int, int]]) -> dict[int, int]:
+def seam(
+    topic: str,
+    lake: Contents,
+    kafka: Kept,
+    first_begin_ms: int,
+    first_offsets: Callable[[], Mapping[int, int]],
+) -> dict[int, int]:
     """Partition → the offset from which on the log is read, and below which the lake.
 
-    `first_offsets`: partition → the first one in the lake; asked only where days do not tell. Raises Overtaken where the two do not have
-    all readings of windows that begin at `first_begin_ms` or later.
+    `first_offsets`: partition → the first one in the lake; asked only where days do not tell.
+    Raises Overtaken where the two do not have all readings of windows that begin at
+    `first_begin_ms` or later.
     """
     if lake.gaps:
-        raise Overtaken(f"retention took readings of {topic}, and the lake lacks {lake.gaps} records that Kafka deleted before it had them")
+        raise Overtaken(
+            f"retention took readings of {topic}, and the lake lacks {lake.gaps} records that "
+            "Kafka deleted before it had them"
+        )
     found = {}
     for partition, (low, high) in kafka.offsets.items():
         place = lake.places.get((topic, partition))
         at = place.next if place is not None and place.topic_id == kafka.topic_id else 0
         if not low <= at <= high:
-            raise Overtaken(f"retention took readings of {topic}[{partition}] before offset {low}, and the lake has them up to {at}")
+            raise Overtaken(
+                f"retention took readings of {topic}[{partition}] before offset {low}, and the "
+                f"lake has them up to {at}"
+            )
         found[partition] = at
-    # The oldest days go first, so where there is an older one than is needed, nothing that is needed was given up.
+    # The oldest days go first, so where there is an older one than is needed, nothing that is
+    # needed was given up.
     first_day = min((file.date for file in lake.files), default="")
     if first_day >= needed_day(first_begin_ms):
         firsts = first_offsets()
         if any(firsts.get(partition, at) > 0 for partition, at in found.items()):
-            raise Overtaken(f"retention took readings of {topic}, and the lake may lack some of before the end of {first_day}")
+            raise Overtaken(
+                f"retention took readings of {topic}, and the lake may lack some of before the "
+                f"end of {first_day}"
+            )
     return found
 
 
 def needed_day(first_begin_ms: int) -> str:
     """The first day of Kafka (UTC) that can have readings of windows that begin then or later."""
-    return datetime.fromtimestamp(max(0, first_begin_ms - LOG_BEFORE_MS) / 1000, UTC).date().isoformat()
+    return (
+        datetime.fromtimestamp(max(0, first_begin_ms - LOG_BEFORE_MS) / 1000, UTC)
+        .date()
+        .isoformat()
+    )
 
 
 def joined(
-    session: SparkSession, kafka: KafkaConfig, folder: Path, topic: str, fields: Mapping[str, FieldType], first_begin_ms: int
+    session: SparkSession,
+    kafka: KafkaConfig,
+    folder: Path,
+    topic: str,
+    fields: Mapping[str, FieldType],
+    first_begin_ms: int,
 ) -> tuple[DataFrame, int]:
-    """Frames of lake and log with all readings of windows that begin then or later, and how many partitions the topic has.
+    """Frames of lake and log with all readings of windows that begin then or later, and how many
+    partitions the topic has.
 
     Raises Overtaken, Unavailable.
     """
     with closing(clients.consumer(kafka, "analysis-repair")) as consumer:
-        offsets = {p: watermarks(consumer, topic, p) for p in range(partition_count(consumer, topic))}
+        offsets = {
+            p: watermarks(consumer, topic, p) for p in range(partition_count(consumer, topic))
+        }
     kept = Kept(topic_id(clients.admin(kafka), topic), offsets)
     lake = contents(folder, [topic])
-    at = seam(topic, lake, kept, first_begin_ms, lambda: _first_offsets(session, folder, lake.files))
+    at = seam(
+        topic, lake, kept, first_begin_ms, lambda: _first_offsets(session, folder, lake.files)
+    )
     needed = [file for file in lake.files if file.date >= needed_day(first_begin_ms)]
     past = frames(session, folder, needed, fields, at, first_begin_ms)
     log_from = {p: first for p, first in at.items() if first < offsets[p][1]}
     present = (
-        decode(records(session, kafka, {topic: log_from}, {topic: {p: offsets[p][1] for p in log_from}}), fields) if log_from else None
+        decode(
+            records(
+                session, kafka, {topic: log_from}, {topic: {p: offsets[p][1] for p in log_from}}
+            ),
+            fields,
+        )
+        if log_from
+        else None
     )
     both = [one for one in (past, present) if one is not None]
     if not both:
         raise Overtaken(f"neither {topic} nor the lake has records of that time")
-    log.info("goes on from the lake below offsets %s of %s", at, topic, extra={"event": "repair.from_lake", "files": len(needed)})
+    log.info(
+        "goes on from the lake below offsets %s of %s",
+        at,
+        topic,
+        extra={"event": "repair.from_lake", "files": len(needed)},
+    )
     return reduce(DataFrame.unionByName, both), max(1, len(offsets))
 
 
@@ -111,22 +156,44 @@ def _first_offsets(session: SparkSession, folder: Path, files: Sequence[File]) -
     if not files:
         return {}
     rows = session.read.parquet(*[str(folder / file.path) for file in files])
-    firsts = rows.groupBy(F.col("`@partition`").alias("partition")).agg(F.min("`@offset`").alias("first")).collect()
+    firsts = (
+        rows.groupBy(F.col("`@partition`").alias("partition"))
+        .agg(F.min("`@offset`").alias("first"))
+        .collect()
+    )
     return {row["partition"]: row["first"] for row in firsts}
 
 
 def frames(
-    session: SparkSession, folder: Path, files: Sequence[File], fields: Mapping[str, FieldType], below: Mapping[int, int], start_ms: int
+    session: SparkSession,
+    folder: Path,
+    files: Sequence[File],
+    fields: Mapping[str, FieldType],
+    below: Mapping[int, int],
+    start_ms: int,
 ) -> DataFrame | None:
-    """The lake's readings before the seam as frames of one reading each (decode.decode); None where it has no file.
+    """The lake's readings before the seam as frames of one reading each (decode.decode); None where
+    it has no file.
 
-    `below`: partition → offset; `start_ms`: ms; readings that were made and received before it are not wanted.
+    `below`: partition → offset; `start_ms`: ms; readings that were made and received before it are
+    not wanted.
     """
-    tables = [_table(session, folder, list(group), shape, fields) for shape, group in groupby(sorted(files, key=_shape), key=_shape)]
+    tables = [
+        _table(session, folder, list(group), shape, fields)
+        for shape, group in groupby(sorted(files, key=_shape), key=_shape)
+    ]
     if not tables:
         return None
-    before = F.coalesce(*[F.when(F.col("partition") == partition, F.col("offset") < at) for partition, at in below.items()], F.lit(False))
-    return reduce(DataFrame.unionByName, tables).where(before & (F.greatest(F.col("t")[0], "received_at") >= start_ms))
+    before = F.coalesce(
+        *[
+            F.when(F.col("partition") == partition, F.col("offset") < at)
+            for partition, at in below.items()
+        ],
+        F.lit(False),
+    )
+    return reduce(DataFrame.unionByName, tables).where(
+        before & (F.greatest(F.col("t")[0], "received_at") >= start_ms)
+    )
 
 
 def _shape(file: File) -> tuple[tuple[str, ColumnType], ...]:
@@ -134,7 +201,11 @@ def _shape(file: File) -> tuple[tuple[str, ColumnType], ...]:
 
 
 def _table(
-    session: SparkSession, folder: Path, files: Sequence[File], shape: tuple[tuple[str, ColumnType], ...], fields: Mapping[str, FieldType]
+    session: SparkSession,
+    folder: Path,
+    files: Sequence[File],
+    shape: tuple[tuple[str, ColumnType], ...],
+    fields: Mapping[str, FieldType],
 ) -> DataFrame:
     rows = session.read.parquet(*[str(folder / file.path) for file in files])
     of_file: Fields = dict(shape)

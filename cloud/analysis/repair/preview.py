@@ -1,4 +1,6 @@
-"""A query's results over what a stream received in the last minutes: one batch without state, which writes nothing and disturbs nobody."""
+"""A query's results over what a stream received in the last minutes: one batch without state, which
+writes nothing and disturbs nobody.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ from edgewake.protocol import topics
 from edgewake.protocol.stream import Stream
 
 RECORDS_MAX: Final = 100_000
-"""Records (frames) of a preview, of all partitions together, the latest ones: about as much as five micro-batches."""
+"""Records (frames) of a preview, of all partitions together, the latest ones: about as much as five
+micro-batches."""
 
 
 Range = dict[int, tuple[int, int]]
@@ -49,21 +52,35 @@ def preview(
     now_ms: int,
     foreign: Collection[str] = (),
 ) -> Iterator[dict[str, Any]]:
-    """Results, one for each window and group, or for each reading that passes. Raises QueryError, Unavailable.
+    """Results, one for each window and group, or for each reading that passes.
 
-    `streams`: the catalogue; `since_ms`: when Kafka had the first record that counts. Windows that may have had readings before say
-    `"complete": false`. `foreign`: see check_foreign.
+    Raises QueryError, Unavailable.
+
+    `streams`: the catalogue; `since_ms`: when Kafka had the first record that counts. Windows that
+    may have had readings before say `"complete": false`. `foreign`: see check_foreign.
     """
     registered = Registered(replace(parse(text, streams), reopen_ms=0), now_ms)
     check_foreign(registered.query, foreign)
-    types = {name: {field: info.type for field, info in stream.fields.items()} for name, stream in streams.items()}
+    types = {
+        name: {field: info.type for field, info in stream.fields.items()}
+        for name, stream in streams.items()
+    }
     (job,) = jobs_of([registered], types).values()
-    asked = {topic: recent(kafka, topic, since_ms) for topic in map(topics.stream_topic, sources_of(job))}
+    asked = {
+        topic: recent(kafka, topic, since_ms) for topic in map(topics.stream_topic, sources_of(job))
+    }
     found = {topic: places for topic, places in asked.items() if places}
     if not found and not isinstance(job, TableJob):
         return
-    starts, ends = ({topic: {p: bounds[i] for p, bounds in places.items()} for topic, places in found.items()} for i in (0, 1))
-    rows = pa.table({}) if isinstance(job, TableJob) else job.graph(records(session, kafka, starts, ends)).toArrow()
+    starts, ends = (
+        {topic: {p: bounds[i] for p, bounds in places.items()} for topic, places in found.items()}
+        for i in (0, 1)
+    )
+    rows = (
+        pa.table({})
+        if isinstance(job, TableJob)
+        else job.graph(records(session, kafka, starts, ends)).toArrow()
+    )
     step = emit.Batch(
         revision=1,
         top_before=None,
@@ -99,7 +116,9 @@ def _states(kafka: KafkaConfig, job: Job) -> States:
 
 
 def recent(kafka: KafkaConfig, topic: str, since_ms: int) -> Range:
-    """What each partition received since then, at most RECORDS_MAX in all; without the partitions that received nothing."""
+    """What each partition received since then, at most RECORDS_MAX in all; without the partitions
+    that received nothing.
+    """
     with closing(clients.consumer(kafka, "analysis-preview")) as consumer:
         partitions = range(partition_count(consumer, topic))
         asked = [TopicPartition(topic, partition, since_ms) for partition in partitions]
@@ -111,5 +130,8 @@ def recent(kafka: KafkaConfig, topic: str, since_ms: int) -> Range:
         for first in firsts:
             low, end = watermarks(consumer, topic, first.partition)
             if first.offset >= 0:
-                found[first.partition] = max(low, first.offset, end - RECORDS_MAX // len(partitions)), end
+                found[first.partition] = (
+                    max(low, first.offset, end - RECORDS_MAX // len(partitions)),
+                    end,
+                )
         return {partition: bounds for partition, bounds in found.items() if bounds[0] < bounds[1]}

@@ -1,4 +1,6 @@
-"""Previews that were asked for over the API: one at a time, in a thread beside the lanes and repairs."""
+"""Previews that were asked for over the API: one at a time, in a thread beside the lanes and
+repairs.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,16 @@ log = logging.getLogger("edgewake.analysis")
 POOL: Final = "previews"
 CLOSE_S: Final = 1.0
 TELL_MS: Final = 5_000
-"""So long before nobody waits for it any more one is given up, and told so; then the next one begins."""
+"""So long before nobody waits for it any more one is given up, and told so; then the next one
+begins."""
 STUCK_MAX: Final = 3
-"""Previews that were given up and that Spark did not end yet. With so many the next ones are refused at once: each holds memory."""
+"""Previews that were given up and that Spark did not end yet. With so many the next ones are
+refused at once: each holds memory."""
 ERROR_CHARS_MAX: Final = 2000
 """Characters of the reason that is told; Spark wraps an error in others."""
 _FAULTS: Final = (
-    EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError, LookupError, TypeError, ValueError,
+    EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError,
+    LookupError, TypeError, ValueError,
     MemoryError, RecursionError,
 )  # fmt: skip
 
@@ -43,7 +48,9 @@ Compute: TypeAlias = Callable[[Preview, Mapping[str, Stream]], Iterator[dict[str
 
 @dataclass(eq=False)
 class _Work:
-    """A preview under way, in a thread of its own: whoever waits for an answer of a JVM that has no memory left may wait for ever."""
+    """A preview under way, in a thread of its own: whoever waits for an answer of a JVM that has no
+    memory left may wait for ever.
+    """
 
     asked: Preview
     thread: threading.Thread
@@ -55,10 +62,18 @@ class _Work:
 
 
 class Previews:
-    """All that wait. `on_row` and `turn` belong to one thread. One that fails, or that takes too long, fails alone."""
+    """All that wait.
+
+    `on_row` and `turn` belong to one thread. One that fails, or that takes too long, fails alone.
+    """
 
     def __init__(
-        self, session: SparkSession, kafka: KafkaConfig, producer: Producer, clock: Clock, foreign_topics: Collection[str] = ()
+        self,
+        session: SparkSession,
+        kafka: KafkaConfig,
+        producer: Producer,
+        clock: Clock,
+        foreign_topics: Collection[str] = (),
     ) -> None:
         self._foreign = foreign_topics
         self._session, self._kafka, self._producer, self._clock = session, kafka, producer, clock
@@ -82,18 +97,30 @@ class Previews:
         if not self._asked or self._work is not None:
             return None
         now_ms = self._clock.now_ms()
-        self._asked = {key: row for key, row in self._asked.items() if row.asked_at > now_ms - WAIT_MS}
+        self._asked = {
+            key: row for key, row in self._asked.items() if row.asked_at > now_ms - WAIT_MS
+        }
         if not self._asked:
             return None
         asked = self._asked.pop(min(self._asked, key=lambda key: self._asked[key].asked_at))
         if len(self._stuck) >= STUCK_MAX:
-            return self._tell(asked, {"error": f"{STUCK_MAX} previews before did not end yet; ask again when the analysis has ended them"})
-        thread = threading.Thread(target=self._answer, args=(asked, dict(streams)), name="preview", daemon=True)
+            return self._tell(
+                asked,
+                {
+                    "error": f"{STUCK_MAX} previews before did not end yet; ask again when the "
+                    "analysis has ended them"
+                },
+            )
+        thread = threading.Thread(
+            target=self._answer, args=(asked, dict(streams)), name="preview", daemon=True
+        )
         self._work = _Work(asked, thread)
         return thread.start()
 
     def _give_up(self) -> None:
-        """Leave one that takes too long: it is told so, Spark is told to end it, and the next one need not wait for that."""
+        """Leave one that takes too long: it is told so, Spark is told to end it, and the next one
+        need not wait for that.
+        """
         self._stuck = [work for work in self._stuck if work.thread.is_alive()]
         with self._telling:
             work = self._work
@@ -101,9 +128,19 @@ class Previews:
                 return
             self._work = None
         self._stuck.append(work)
-        log.warning("preview given up", extra={"event": "preview.given_up", "stuck": len(self._stuck)})
+        log.warning(
+            "preview given up", extra={"event": "preview.given_up", "stuck": len(self._stuck)}
+        )
         limit_s = (WAIT_MS - TELL_MS) // 1000
-        self._tell(work.asked, {"error": f"not computed within {limit_s} s; ask for fewer minutes or columns, or when less is to do"})
+        self._tell(
+            work.asked,
+            {
+                "error": (
+                    f"not computed within {limit_s} s; ask for fewer minutes or columns, or when "
+                    "less is to do"
+                )
+            },
+        )
         # A JVM that does not answer must not hold up the loop that looks after the lanes.
         cancel = self._session.sparkContext.cancelJobGroup
         threading.Thread(target=cancel, args=(work.group,), name="preview-end", daemon=True).start()
@@ -119,7 +156,9 @@ class Previews:
             texts, is_cut = bounded(self.compute(asked, streams), asked.rows_max)
             answer = {"rows": texts, "is_cut": is_cut}
         except _FAULTS as error:
-            log.warning("preview failed: %s", cause_of(error)[:500], extra={"event": "preview.failed"})
+            log.warning(
+                "preview failed: %s", cause_of(error)[:500], extra={"event": "preview.failed"}
+            )
             answer = {"error": cause_of(error)[:ERROR_CHARS_MAX]}
         finally:
             with self._telling:
@@ -134,10 +173,22 @@ class Previews:
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setJobGroup(f"preview-{asked.id}", "a preview", interruptOnCancel=True)
         now_ms = self._clock.now_ms()
-        yield from preview(self._session, self._kafka, asked.text, streams, since_ms=asked.since, now_ms=now_ms, foreign=self._foreign)
+        yield from preview(
+            self._session,
+            self._kafka,
+            asked.text,
+            streams,
+            since_ms=asked.since,
+            now_ms=now_ms,
+            foreign=self._foreign,
+        )
 
     def _tell(self, asked: Preview, answer: Mapping[str, Any]) -> None:
-        self._producer.produce(topics.PREVIEWS, asked.model_copy(update=dict(answer)).model_dump_json().encode(), asked.id)
+        self._producer.produce(
+            topics.PREVIEWS,
+            asked.model_copy(update=dict(answer)).model_dump_json().encode(),
+            asked.id,
+        )
         self._producer.flush(10)
 
 

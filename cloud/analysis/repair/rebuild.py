@@ -1,15 +1,20 @@
-"""A lane's state replaced while the lane stands still: the first step of `query rebuild` (the windows that are closed follow as a repair).
+"""A lane's state replaced while the lane stands still: the first step of `query rebuild` (the
+windows that are closed follow as a repair).
 
-Sums and sketches  The checkpoint goes, and Spark fills a new one from the log's beginning, telling nothing that was told. What of the
-                   windows that are open differs from what was told last is found by a batch over the log, up to the very offsets that the
+Sums and sketches  The checkpoint goes, and Spark fills a new one from the log's beginning, telling
+nothing that was told. What of the
+                   windows that are open differs from what was told last is found by a batch over
+                   the log, up to the very offsets that the
                    lane has reached.
-Sessions, windows  The driver keeps their states on `ew.windows`. The whole log is folded anew (refold.py), and rows and states take the
+Sessions, windows  The driver keeps their states on `ew.windows`. The whole log is folded anew
+(refold.py), and rows and states take the
 by count,          places of the old ones.
 patterns, JOIN with
 tables, look-backs
 JOIN of streams    The same, of the part of the logs that what is open needs.
 
-Everything is one Kafka transaction under the lane's own id, with the lane's record and the repairs' own: it happens once or not at all.
+Everything is one Kafka transaction under the lane's own id, with the lane's record and the repairs'
+own: it happens once or not at all.
 """
 
 from __future__ import annotations
@@ -29,8 +34,24 @@ from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.log_reader import iso, kept_from, starts, told
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
-from edgewake.cloud.analysis.repair.refold import FOREVER_MS, ROWS_MAX, Impossible, Span, oldest, refolded
-from edgewake.cloud.analysis.repair.repair import Changes, Standing, changes, first_begin, first_from, first_open, needs_all, reads_from
+from edgewake.cloud.analysis.repair.refold import (
+    FOREVER_MS,
+    ROWS_MAX,
+    Impossible,
+    Span,
+    oldest,
+    refolded,
+)
+from edgewake.cloud.analysis.repair.repair import (
+    Changes,
+    Standing,
+    changes,
+    first_begin,
+    first_from,
+    first_open,
+    needs_all,
+    reads_from,
+)
 from edgewake.cloud.analysis.results import emit, withheld
 from edgewake.cloud.analysis.results.batch_commit import Offsets
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
@@ -57,7 +78,8 @@ class Plan:
     of_from: int
     """How many of them FROM has."""
     kept_from: int | None
-    """Event time, ms, from which on these logs, and those of tables, have all; None where retention took nothing."""
+    """Event time, ms, from which on these logs, and those of tables, have all; None where retention
+    took nothing."""
 
     @property
     def end(self) -> Offsets:
@@ -65,33 +87,58 @@ class Plan:
         return {topic: self.record.offsets.get(topic, {}) for topic in self.topics[: self.of_from]}
 
     def complete_from(self, query: Query) -> int | None:
-        """Windows that begin then (event time, ms) or later have all that they need in the logs; None: all that there ever were."""
+        """Windows that begin then (event time, ms) or later have all that they need in the logs;
+        None: all that there ever were.
+        """
         return None if self.kept_from is None else self.kept_from - reads_from(query, 0)
 
 
 def check(plan: Plan, repair: Repair, standing: Standing) -> None:
-    """May the state be removed? Raises Impossible where that would lose what the log has no more."""
+    """May the state be removed? Raises Impossible where that would lose what the log has no
+    more.
+    """
     if plan.kept_from is None or repair.lossy:
         return
     query = standing.registered.query
     took = f"retention took readings of before {iso(plan.kept_from)}"
     if needs_all(query):
-        raise Impossible(f"{took}, and what is open or remembered may have begun then; --lossy begins with what is left")
-    beside = (standing.registered,) if query.is_paired else standing.beside  # where Spark has the state, it goes for the whole lane
-    losing = [one.query.name for one in beside if reads_from(one.query, first_open(one.query, plan.record)) < plan.kept_from]
+        raise Impossible(
+            f"{took}, and what is open or remembered may have begun then; --lossy begins with "
+            "what is left"
+        )
+    beside = (
+        (standing.registered,) if query.is_paired else standing.beside
+    )  # where Spark has the state, it goes for the whole lane
+    losing = [
+        one.query.name
+        for one in beside
+        if reads_from(one.query, first_open(one.query, plan.record)) < plan.kept_from
+    ]
     if losing:
-        raise Impossible(f"{took} that are in open windows of {', '.join(losing)}; --lossy computes them from what is left")
+        raise Impossible(
+            f"{took} that are in open windows of {', '.join(losing)}; --lossy computes them from "
+            "what is left"
+        )
 
 
 class Rebuilder:
     """Replaces states; for the thread that does repairs."""
 
-    def __init__(self, session: SparkSession, kafka: KafkaConfig, clock: Clock, checkpoints: Path) -> None:
+    def __init__(
+        self, session: SparkSession, kafka: KafkaConfig, clock: Clock, checkpoints: Path
+    ) -> None:
         """`checkpoints`: <stream>/<kind> of each lane."""
-        self._session, self._kafka, self._clock, self._checkpoints = session, kafka, clock, checkpoints
+        self._session, self._kafka, self._clock, self._checkpoints = (
+            session,
+            kafka,
+            clock,
+            checkpoints,
+        )
 
     def replace(self, asked: Sequence[tuple[Repair, Standing]]) -> list[Repair]:
-        """Do the first step of rebuilds of one lane, which stands still. Returns the repairs as they were written.
+        """Do the first step of rebuilds of one lane, which stands still.
+
+        Returns the repairs as they were written.
 
         Raises KafkaException, Unavailable, or what Spark says.
         """
@@ -114,7 +161,10 @@ class Rebuilder:
             if done and LaneKind(kind) not in _OF_THE_DRIVER:
                 shutil.rmtree(self._checkpoints / stream / kind, ignore_errors=True)
             now_ms = self._clock.now_ms()
-            outputs += [emit.Output(topics.REPAIRS, one.id.encode(), one.model_dump_json().encode()) for one in found]
+            outputs += [
+                emit.Output(topics.REPAIRS, one.id.encode(), one.model_dump_json().encode())
+                for one in found
+            ]
             transactions.write(emit.bounded(output, now_ms=now_ms) for output in outputs)
             return found
         finally:
@@ -124,33 +174,66 @@ class Rebuilder:
         """Raises Unavailable."""
         read = tuple(map(topics.stream_topic, streams_of(query)))
         table = () if query.join is None or query.is_paired else (query.join.topic,)
-        kept = [kept_from(self._kafka, topic, now_ms=self._clock.now_ms()) for topic in (*read, *table)]
-        return Plan(record, read, 1 + len(query.others), max((at for at in kept if at is not None), default=None))
+        kept = [
+            kept_from(self._kafka, topic, now_ms=self._clock.now_ms()) for topic in (*read, *table)
+        ]
+        return Plan(
+            record,
+            read,
+            1 + len(query.others),
+            max((at for at in kept if at is not None), default=None),
+        )
 
-    def _one(self, plan: Plan, repair: Repair, standing: Standing) -> tuple[Repair, list[emit.Output]]:
+    def _one(
+        self, plan: Plan, repair: Repair, standing: Standing
+    ) -> tuple[Repair, list[emit.Output]]:
         query = standing.registered.query
         now_ms = self._clock.now_ms()
-        update: dict[str, Any] = {"revision": repair.revision + 1, "updated_at": now_ms, "kept_from": plan.kept_from}
+        update: dict[str, Any] = {
+            "revision": repair.revision + 1,
+            "updated_at": now_ms,
+            "kept_from": plan.kept_from,
+        }
         try:
             check(plan, repair, standing)
             is_folded = query.window.is_sequence or query.is_completed
             news, states = self._folded(plan, standing) if is_folded else self._open(plan, standing)
         except Impossible as error:
-            return repair.model_copy(update=update | {"state": RepairState.REFUSED, "detail": str(error)}), []
-        update |= {"added": news.added, "changed": news.changed, "withdrawn": news.withdrawn, "unchanged": news.unchanged}
-        update |= {"unknown": news.unknown, "removed_at": now_ms, "detail": "", "state": RepairState.DONE}
+            return repair.model_copy(
+                update=update | {"state": RepairState.REFUSED, "detail": str(error)}
+            ), []
+        update |= {
+            "added": news.added,
+            "changed": news.changed,
+            "withdrawn": news.withdrawn,
+            "unchanged": news.unchanged,
+        }
+        update |= {
+            "unknown": news.unknown,
+            "removed_at": now_ms,
+            "detail": "",
+            "state": RepairState.DONE,
+        }
         if query.window.ends and not needs_all(query):
             end = first_open(query, plan.record)
-            update |= {"state": RepairState.WAITING, "end": end, "done_to": min(end, self._begin(plan, repair, query))}
+            update |= {
+                "state": RepairState.WAITING,
+                "end": end,
+                "done_to": min(end, self._begin(plan, repair, query)),
+            }
         return repair.model_copy(update=update), [*news.outputs, *states]
 
     def _begin(self, plan: Plan, repair: Repair, query: Query) -> int:
-        """The first closed window to compute: the first that the log has whole, or may have a reading of."""
+        """The first closed window to compute: the first that the log has whole, or may have a
+        reading of.
+        """
         oldest = self._oldest(plan)
         asked = first_begin(query.window, repair.begin) if repair.begin else 0
         first = FOREVER_MS if oldest is None else max(asked, first_begin(query.window, oldest))
         complete_from = plan.complete_from(query)
-        return first if complete_from is None else max(first, first_from(query.window, complete_from))
+        return (
+            first if complete_from is None else max(first, first_from(query.window, complete_from))
+        )
 
     def _oldest(self, plan: Plan) -> int | None:
         """Event time, ms, of the oldest reading of FROM that the log has."""
@@ -163,15 +246,22 @@ class Rebuilder:
         return {topic: start for topic, start in found.items() if start}
 
     def _records(self, start: Offsets, end: Offsets) -> DataFrame:
-        ends = {topic: {partition: end[topic][partition] for partition in of_one} for topic, of_one in start.items()}
+        ends = {
+            topic: {partition: end[topic][partition] for partition in of_one}
+            for topic, of_one in start.items()
+        }
         return records(self._session, self._kafka, start, ends)
 
     def _open(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
-        """What of a query's open windows differs from what was told, and the rows of it that are held back until they are final."""
+        """What of a query's open windows differs from what was told, and the rows of it that are
+        held back until they are final.
+        """
         registered, query = standing.registered, standing.registered.query
         first = first_open(query, plan.record)
         if plan.kept_from is not None:
-            first = max(first, 0 if query.window.is_all else first_from(query.window, plan.kept_from))
+            first = max(
+                first, 0 if query.window.is_all else first_from(query.window, plan.kept_from)
+            )
         start = self._starts(plan.end, first)
         if not start:
             return Changes(), []
@@ -179,55 +269,112 @@ class Rebuilder:
         assert isinstance(job, QueryJob)
         frames = self._records(start, plan.end)
         partitions = len(plan.end) * (1 + max(max(of_one) for of_one in start.values()))
-        rows = job.graph(frames, partitions).where(F.col("window_start") >= first).limit(ROWS_MAX + 1).toArrow()
+        rows = (
+            job.graph(frames, partitions)
+            .where(F.col("window_start") >= first)
+            .limit(ROWS_MAX + 1)
+            .toArrow()
+        )
         if rows.num_rows > ROWS_MAX:
             raise Impossible(f"its open windows have more than {ROWS_MAX} rows")
-        batch = emit.Batch(revision=plan.record.revision + 1, top_before=plan.record.top, top=plan.record.top)
-        computed, held = withheld.parted(registered, _results(registered, partial(job.outputs, rows, batch)))
+        batch = emit.Batch(
+            revision=plan.record.revision + 1, top_before=plan.record.top, top=plan.record.top
+        )
+        computed, held = withheld.parted(
+            registered, _results(registered, partial(job.outputs, rows, batch))
+        )
         before = told(self._kafka, registered.topic, first, FOREVER_MS)
         is_whole = plan.kept_from is None
         news = changes(registered, before, computed, {}, revision=batch.revision, is_whole=is_whole)
         return news, self._held(registered, held, first if is_whole else None)
 
-    def _held(self, registered: Registered, held: Mapping[bytes, emit.Output], first: int | None) -> list[emit.Output]:
-        """The rows that take the places of those held back until they are final. `first`: with all that begin then or later; or None."""
+    def _held(
+        self, registered: Registered, held: Mapping[bytes, emit.Output], first: int | None
+    ) -> list[emit.Output]:
+        """The rows that take the places of those held back until they are final.
+
+        `first`: with all that begin then or later; or None.
+        """
         before = withheld_rows(self._kafka, [registered])
         parts = state_parts.Parts(before)
         stale = [
             key.encode()
             for key in state_parts.joined(before)
-            if first is not None and key.split("|", 2)[1] == registered.label and withheld.begin_of(key) >= first
+            if first is not None
+            and key.split("|", 2)[1] == registered.label
+            and withheld.begin_of(key) >= first
         ]
-        rows = {key: one.value for key, one in held.items()} | {key: None for key in stale if key not in held}
-        return [emit.Output(topics.WINDOWS, name, part) for key, value in rows.items() for name, part in parts.cut(key, value)]
+        rows = {key: one.value for key, one in held.items()} | {
+            key: None for key in stale if key not in held
+        }
+        return [
+            emit.Output(topics.WINDOWS, name, part)
+            for key, value in rows.items()
+            for name, part in parts.cut(key, value)
+        ]
 
     def _folded(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
-        """What of a query's rows differs that the driver makes, and the states that take the places of the old ones."""
+        """What of a query's rows differs that the driver makes, and the states that take the places
+        of the old ones.
+        """
         registered, query = standing.registered, standing.registered.query
         begin = 0 if needs_all(query) else first_open(query, plan.record)
         offsets = plan.record.offsets
-        found = {topic: starts(self._kafka, topic, reads_from(query, begin), offsets.get(topic, {})) for topic in plan.topics}
-        ends = {topic: {partition: offsets[topic][partition] for partition in start} for topic, start in found.items()}
+        found = {
+            topic: starts(self._kafka, topic, reads_from(query, begin), offsets.get(topic, {}))
+            for topic in plan.topics
+        }
+        ends = {
+            topic: {partition: offsets[topic][partition] for partition in start}
+            for topic, start in found.items()
+        }
         complete_from = plan.complete_from(query)
         if complete_from is not None:
-            begin = max(begin, complete_from if needs_all(query) or query.window.is_all else first_from(query.window, complete_from))
+            begin = max(
+                begin,
+                complete_from
+                if needs_all(query) or query.window.is_all
+                else first_from(query.window, complete_from),
+            )
         span = Span(start=found, end=ends, first=begin)
         made = refolded(self._session, self._kafka, registered, standing.types, plan.record, span)
         computed, held = withheld.parted(registered, made.rows.values())
         news = Changes()
-        if complete_from is None or query.is_paired or not query.is_completed:  # else what was known then is known no more
+        if (
+            complete_from is None or query.is_paired or not query.is_completed
+        ):  # else what was known then is known no more
             before = told(self._kafka, registered.topic, begin, FOREVER_MS)
             is_whole = complete_from is None or query.is_paired
-            news = changes(registered, before, computed, {}, revision=plan.record.revision + 1, is_whole=is_whole)
+            news = changes(
+                registered,
+                before,
+                computed,
+                {},
+                revision=plan.record.revision + 1,
+                is_whole=is_whole,
+            )
         parts = state_parts.Parts({})
-        rows = {key: value for whole, state in made.states.items() for key, value in parts.cut(whole.encode(), state)}
-        kept = [key.encode() for key in kept_rows(self._kafka, made.place) if key.split("|", 2)[1] == registered.label]
+        rows = {
+            key: value
+            for whole, state in made.states.items()
+            for key, value in parts.cut(whole.encode(), state)
+        }
+        kept = [
+            key.encode()
+            for key in kept_rows(self._kafka, made.place)
+            if key.split("|", 2)[1] == registered.label
+        ]
         rows |= {key: None for key in kept if key not in rows}
         states = [emit.Output(topics.WINDOWS, key, value) for key, value in rows.items()]
-        return news, [*states, *self._held(registered, held, begin if complete_from is None else None)]
+        return news, [
+            *states,
+            *self._held(registered, held, begin if complete_from is None else None),
+        ]
 
 
-def _results(registered: Registered, outputs: Callable[[emit.Broken], Iterator[emit.Output | emit.Outputs]]) -> list[emit.Output]:
+def _results(
+    registered: Registered, outputs: Callable[[emit.Broken], Iterator[emit.Output | emit.Outputs]]
+) -> list[emit.Output]:
     broken: emit.Broken = {}
     found = list(emit.results_of(registered, outputs(broken)))
     for why in broken.values():
@@ -236,9 +383,17 @@ def _results(registered: Registered, outputs: Callable[[emit.Broken], Iterator[e
 
 
 def _record_after(record: LaneRecord, done: Mapping[str, int | None]) -> emit.Output:
-    """The lane's record: these queries (label) were computed from all that the logs have, whole from these times (ms) on."""
+    """The lane's record: these queries (label) were computed from all that the logs have, whole
+    from these times (ms) on.
+    """
     complete_from = {label: at for label, at in record.complete_from.items() if label not in done}
     complete_from |= {label: at for label, at in done.items() if at is not None}
     asked_from = record.asked_from | {label: {} for label in done if label in record.asked_from}
-    after = record.model_copy(update={"revision": record.revision + 1, "complete_from": complete_from, "asked_from": asked_from})
+    after = record.model_copy(
+        update={
+            "revision": record.revision + 1,
+            "complete_from": complete_from,
+            "asked_from": asked_from,
+        }
+    )
     return emit.Output(topics.LANES, after.key, after.model_dump_json().encode())

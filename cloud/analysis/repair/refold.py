@@ -1,11 +1,14 @@
-"""What a query tells of its streams' logs when the driver reads them once more: sessions, windows by count, patterns, joins, look-backs.
+"""What a query tells of its streams' logs when the driver reads them once more: sessions, windows
+by count, patterns, joins, look-backs.
 
-    logs ─ ranges of offsets ─ the lane's plan ─→ the lane's own folds ─→ rows, and states to go on from
+    logs ─ ranges of offsets ─ the lane's plan ─→ the lane's own folds ─→ rows, and states to go on
+    from
 
-Nothing is late: what was, is in its rows now. Of two joined streams event time goes on with the log all the same, before the oldest reading
-that is still to come; so what waits for a partner, and windows that are open, are forgotten as soon as nothing in the log needs them. Where
-a device sent what is much older than what came around it, more is kept meanwhile, as much as a lane keeps (stream_join.py); beyond it is
-Impossible.
+Nothing is late: what was, is in its rows now. Of two joined streams event time goes on with the log
+all the same, before the oldest reading that is still to come; so what waits for a partner, and
+windows that are open, are forgotten as soon as nothing in the log needs them. Where a device sent
+what is much older than what came around it, more is kept meanwhile, as much as a lane keeps
+(stream_join.py); beyond it is Impossible.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ FRAMES_AT_ONCE: Final = 20_000
 ROWS_MAX: Final = 50_000
 """Rows of a query that are compared, some 50 MB."""
 TABLE_ROWS_MAX: Final = 200_000
-"""Rows of a joined table that are read once more, some 300 bytes each. A lane keeps fewer of a key: it needs those of now."""
+"""Rows of a joined table that are read once more, some 300 bytes each. A lane keeps fewer of a key:
+it needs those of now."""
 FOREVER_MS: Final = 1 << 62
 
 
@@ -84,21 +88,37 @@ class Span:
 
 
 class Refold:
-    """One query, from the oldest of its readings to the latest. Pure but for the states of its job."""
+    """One query, from the oldest of its readings to the latest.
 
-    def __init__(self, job: DrivenJob, states: States, record: LaneRecord, first: int, stop: int) -> None:
+    Pure but for the states of its job.
+    """
+
+    def __init__(
+        self, job: DrivenJob, states: States, record: LaneRecord, first: int, stop: int
+    ) -> None:
         (self._registered,) = job.queries
-        self._job, self._states, self._record, self._first, self._stop = job, states, record, first, stop
+        self._job, self._states, self._record, self._first, self._stop = (
+            job,
+            states,
+            record,
+            first,
+            stop,
+        )
         self._top: int | None = None
         self._told: dict[str, Told] = {}
         self._none: pa.Table | None = None
         self._rows: dict[bytes, emit.Output] = {}
 
     def add(self, rows: pa.Table, top: int | None) -> None:
-        """The next range; after it event time is at `top` (tops). Raises Impossible, ValueError where a row cannot be made."""
+        """The next range; after it event time is at `top` (tops).
+
+        Raises Impossible, ValueError where a row cannot be made.
+        """
         self._none = rows.slice(0, 0)
         revision = self._record.revision + 1
-        batch = emit.Batch(revision=revision, top_before=self._top, top=top, told=self._told, states=self._states)
+        batch = emit.Batch(
+            revision=revision, top_before=self._top, top=top, told=self._told, states=self._states
+        )
         broken: emit.Broken = {}
         for output in emit.each(self._job.outputs(rows, batch, broken)):
             self._take(output)
@@ -112,15 +132,22 @@ class Refold:
             self.add(self._none, self._record.top)
         query = self._registered.query
         passed = emit.watermark(query, self._record.top)
-        rows = {key: final(one, passed) for key, one in self._rows.items() if b'"withdrawn":true' not in (one.value or b"")}
+        rows = {
+            key: final(one, passed)
+            for key, one in self._rows.items()
+            if b'"withdrawn":true' not in (one.value or b"")
+        }
         place = place_of(self._job)
         prefix = f"{place}|{self._registered.label}|"
-        return Refolded(place, rows, {f"{prefix}{key}": value for key, value in self._kept().items()})
+        return Refolded(
+            place, rows, {f"{prefix}{key}": value for key, value in self._kept().items()}
+        )
 
     def _take(self, output: emit.Output) -> None:
         if output.topic == topics.LATE:
             raise Impossible(
-                "more of its readings wait for a partner at once than can be kept, because some came much later than others of their time;"
+                "more of its readings wait for a partner at once than can be kept, because some "
+                "came much later than others of their time;"
                 " `query repair --from … --to …` computes a part"
             )
         is_result = output.topic == self._registered.topic and not result.is_watermark(output.key)
@@ -132,9 +159,14 @@ class Refold:
 
     def _kept(self) -> dict[str, bytes]:
         label, states = self._registered.label, self._states
-        found = {key: orjson.dumps(sequences.dump(state)) for key, state in states.of[label].items()}
+        found = {
+            key: orjson.dumps(sequences.dump(state)) for key, state in states.of[label].items()
+        }
         if isinstance(states, PairStates):
-            found |= {f"{KEPT}{name}": value for name, value in states.partners[label].whole(self._record.revision + 1).items()}
+            found |= {
+                f"{KEPT}{name}": value
+                for name, value in states.partners[label].whole(self._record.revision + 1).items()
+            }
         if isinstance(states, JoinStates):
             histories, table = states.histories[label], states.tables.get(label)
             histories.changed.update(histories.of)
@@ -157,7 +189,10 @@ def final(output: emit.Output, passed: int | None) -> emit.Output:
 
 
 def tops(query: Query, oldest: Sequence[int | None], last: int | None) -> list[int | None]:
-    """Event time after each range, so that nothing of those to come is late. `oldest`: the earliest one in each; `last`: of the lane."""
+    """Event time after each range, so that nothing of those to come is late.
+
+    `oldest`: the earliest one in each; `last`: of the lane.
+    """
     if query.window.is_sequence or last is None:
         return [None] * len(oldest)
     found: list[int | None] = []
@@ -201,7 +236,11 @@ def refolded(
             yield _around(read, query, span) if isinstance(job, PairJob) else read
 
     steps = sum(1 for _ in ranges(sources.flat(span.start), sources.flat(span.end), FRAMES_AT_ONCE))
-    earliest = [oldest(one) for one in frames()] if steps > 1 and not query.window.is_sequence else [None] * steps
+    earliest = (
+        [oldest(one) for one in frames()]
+        if steps > 1 and not query.window.is_sequence
+        else [None] * steps
+    )
     for one, top in zip(frames(), tops(query, earliest, record.top), strict=True):
         fold.add(job.graph(one, len(sources.flat(span.end))).toArrow(), top)
     return fold.end()
@@ -225,8 +264,14 @@ def _read_tables(kafka: KafkaConfig, states: JoinStates) -> None:
 def _around(read: DataFrame, query: Query, span: Span) -> DataFrame:
     """Only frames that may have readings of the windows that are wanted, or partners of such."""
     t, first = F.col("t"), reads_from(query, span.first)
-    is_near = (corrected(F.array_max(t)) >= first) & (corrected(F.array_min(t)) < reads_to(query, span.stop))
-    return decode(read, {}, ("topic", "value")).where(is_near).select("topic", "partition", "offset", "value")
+    is_near = (corrected(F.array_max(t)) >= first) & (
+        corrected(F.array_min(t)) < reads_to(query, span.stop)
+    )
+    return (
+        decode(read, {}, ("topic", "value"))
+        .where(is_near)
+        .select("topic", "partition", "offset", "value")
+    )
 
 
 def oldest(read: DataFrame) -> int | None:

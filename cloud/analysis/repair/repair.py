@@ -1,8 +1,11 @@
-"""Which windows of a query are computed again next, and what of it is news. Pure; repairs.py acts on it.
+"""Which windows of a query are computed again next, and what of it is news.
 
-Only closed windows are computed again: they take nothing any more, so nobody else writes their rows. What the log gives for them is
-compared with what was told last, and only what differs is told, with a higher revision: a repair that is repeated, or done again after a
-crash, changes nothing.
+Pure; repairs.py acts on it.
+
+Only closed windows are computed again: they take nothing any more, so nobody else writes their
+rows. What the log gives for them is compared with what was told last, and only what differs is
+told, with a higher revision: a repair that is repeated, or done again after a crash, changes
+nothing.
 """
 
 from __future__ import annotations
@@ -82,9 +85,15 @@ Step: TypeAlias = Wait | Refuse | Replace | Compute | Done
 
 
 def step(repair: Repair, registered_at: int | None, standing: Standing | None) -> Step:
-    """What to do about a repair. `registered_at`: of the query, None where it is none; `standing`: None where it does not run."""
+    """What to do about a repair.
+
+    `registered_at`: of the query, None where it is none; `standing`: None where it does not run.
+    """
     if registered_at != repair.registered_at:
-        return Refuse(f"query {repair.query!r} was {'removed' if registered_at is None else 'replaced'} after the repair was asked for")
+        return Refuse(
+            f"query {repair.query!r} was {'removed' if registered_at is None else 'replaced'} "
+            "after the repair was asked for"
+        )
     if standing is None or standing.record.top is None:
         return Wait("waits until the query runs")
     query, record = standing.registered.query, standing.record
@@ -105,8 +114,10 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
     stop = min(end, bound)
     if stop <= start or (repair.done_to is not None and stop < end):
         return Wait(
-            f"windows that begin before {_moment(start)} are done; the rest follows when those that begin before {_moment(end)} are"
-            " closed: event time must pass their end by the lateness, so on a quiet stream with the next readings"
+            f"windows that begin before {_moment(start)} are done; the rest follows when those "
+            f"that begin before {_moment(end)} are"
+            " closed: event time must pass their end by the lateness, so on a quiet stream with "
+            "the next readings"
         )
     return Compute(start, stop, end)
 
@@ -117,34 +128,57 @@ def _moment(time_ms: int) -> str:
 
 def _refusal(kind: RepairKind, query: Query) -> str | None:
     if query.is_table:
-        all_counts = "of each key of a table the latest reading counts, however late it comes, so there is nothing to repair"
+        all_counts = (
+            "of each key of a table the latest reading counts, however late it comes, so there is "
+            "nothing to repair"
+        )
         return None if kind is RepairKind.REBUILD else all_counts
     if query.is_rows and not query.is_completed:
-        return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
+        return (
+            "a query without aggregates tells each reading at once, whatever its time; read its "
+            "stream from an earlier time instead"
+        )
     if query.join is not None and (query.join.foreign or query.join.topic == topics.DEVICES):
         return (
-            f"of the table `{query.join.table}` Kafka keeps the last row of each key only, so what it said before is not known any more."
-            " The header `reopen` keeps windows open for what comes late, with the rows of its time; a table that is a stream keeps all"
-            " rows, and can be computed again; or remove the query and add it under a new name to begin with what is known now"
+            f"of the table `{query.join.table}` Kafka keeps the last row of each key only, so "
+            "what it said before is not known any more."
+            " The header `reopen` keeps windows open for what comes late, with the rows of its "
+            "time; a table that is a stream keeps all"
+            " rows, and can be computed again; or remove the query and add it under a new name to "
+            "begin with what is known now"
         )
     if kind is RepairKind.REBUILD:
         return None
     if query.window.is_sequence:
-        return "sessions and windows by count depend on what came before them: `query rebuild` computes all of them again"
+        return (
+            "sessions and windows by count depend on what came before them: `query rebuild` "
+            "computes all of them again"
+        )
     if query.window.is_all:
         if query.is_completed:
-            return "a query without a window has one that is never closed: `query rebuild` computes it again"
-        return "a query without a window takes each reading, however late it comes, so there is nothing to repair"
+            return (
+                "a query without a window has one that is never closed: `query rebuild` computes "
+                "it again"
+            )
+        return (
+            "a query without a window takes each reading, however late it comes, so there is "
+            "nothing to repair"
+        )
     return None
 
 
 def needs_all(query: Query) -> bool:
-    """Can its rows be computed only from the first reading on: does one depend on those before it, or on a table's?"""
+    """Can its rows be computed only from the first reading on: does one depend on those before it,
+    or on a table's?
+    """
     return query.window.is_sequence or (query.is_completed and not query.is_paired)
 
 
 def first_open(query: Query, record: LaneRecord) -> int:
-    """Windows that begin before it (ms) are closed. Those of completed readings without GROUP BY are the millisecond of the reading."""
+    """Windows that begin before it (ms) are closed.
+
+    Those of completed readings without GROUP BY are the millisecond of the reading.
+    """
     if query.is_completed and query.is_rows and record.top is not None:
         return begin_of_the_next(query.window, query.window.over(record.top - query.kept_ms))
     closed = emit.closed(query, record.top)
@@ -152,7 +186,9 @@ def first_open(query: Query, record: LaneRecord) -> int:
 
 
 def reads_from(query: Query, begin_ms: int) -> int:
-    """The earliest event time of a reading that its windows need which begin then or later: a partner may be earlier."""
+    """The earliest event time of a reading that its windows need which begin then or later: a
+    partner may be earlier.
+    """
     within = None if query.join is None else query.join.within
     return begin_ms if within is None else begin_ms + min(0, within.earliest_ms)
 
@@ -171,7 +207,9 @@ def _end(repair: Repair, record: LaneRecord, label: str, bound: int) -> int | No
 
 def first_begin(window: Window, time_ms: int) -> int:
     """No window that `time_ms` lies in begins before it."""
-    return window.latest(time_ms)[0] - (window.hops - 1) * (window.slide_ms if window.unit is None else 0)
+    return window.latest(time_ms)[0] - (window.hops - 1) * (
+        window.slide_ms if window.unit is None else 0
+    )
 
 
 def first_from(window: Window, time_ms: int) -> int:
@@ -210,9 +248,10 @@ def changes(
 ) -> Changes:
     """What of the computed rows is news.
 
-    `told`: key → row; `readings`: key → how many are in the row, where that is known; `revision`: the least one of a row that is told,
-    higher than all that the lane told of closed windows; `is_whole`: the log has all that there ever was, so a row that was told and does
-    not come is none.
+    `told`: key → row; `readings`: key → how many are in the row, where that is known; `revision`:
+    the least one of a row that is told, higher than all that the lane told of closed windows;
+    `is_whole`: the log has all that there ever was, so a row that was told and does not come is
+    none.
     """
     found = Changes()
     seen: set[bytes] = set()
@@ -245,16 +284,33 @@ def _values(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in _NO_VALUES}
 
 
-def _told(output: emit.Output, value: dict[str, Any], before: Row | None, readings: int | None, revision: int) -> emit.Output:
-    value["revision"] = revision if before is None else max(revision, int(before.value["revision"]) + 1)
+def _told(
+    output: emit.Output,
+    value: dict[str, Any],
+    before: Row | None,
+    readings: int | None,
+    revision: int,
+) -> emit.Output:
+    value["revision"] = (
+        revision if before is None else max(revision, int(before.value["revision"]) + 1)
+    )
     headers = {} if readings is None else {READINGS_HEADER: str(readings).encode()}
     return emit.Output(output.topic, output.key, orjson.dumps(value), headers)
 
 
 def _withdrawn(
-    registered: Registered, told: Mapping[bytes, Row], seen: set[bytes], found: Changes, revision: int, *, is_whole: bool
+    registered: Registered,
+    told: Mapping[bytes, Row],
+    seen: set[bytes],
+    found: Changes,
+    revision: int,
+    *,
+    is_whole: bool,
 ) -> Iterator[emit.Output]:
-    """Rows that were told and do not come any more. Without HAVING and LIMIT a window never loses a row, so they are left as they are."""
+    """Rows that were told and do not come any more.
+
+    Without HAVING and LIMIT a window never loses a row, so they are left as they are.
+    """
     query = registered.query
     for key, before in told.items():
         if key in seen or before.value.get("withdrawn"):

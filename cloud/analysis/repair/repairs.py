@@ -1,7 +1,8 @@
-"""Repairs as they are done: one at a time, in a thread beside the lanes, each step one Kafka transaction with the repair's own record.
+"""Repairs as they are done: one at a time, in a thread beside the lanes, each step one Kafka
+transaction with the repair's own record.
 
-A step is a batch without state over a range of the stream's log, one Spark task that shares the cores fairly with the lanes. What a crash
-interrupts is done again, and tells nothing twice.
+A step is a batch without state over a range of the stream's log, one Spark task that shares the
+cores fairly with the lanes. What a crash interrupts is done again, and tells nothing twice.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ from edgewake.protocol.repair import Repair, RepairState
 log = logging.getLogger("edgewake.analysis")
 
 ROWS_MAX: Final = 50_000
-"""Rows (partials) of a step, some 50 MB in the driver; where there are more, the step takes half of the windows."""
+"""Rows (partials) of a step, some 50 MB in the driver; where there are more, the step takes half of
+the windows."""
 AGAIN_S: Final = 5.0
 """Seconds after a fault until a repair is tried again."""
 TRIES_MAX: Final = 3
@@ -69,13 +71,30 @@ POOL: Final = "repairs"
 Readings: TypeAlias = Mapping[bytes, int]
 """How many readings a row has, by key, where it is known."""
 Made: TypeAlias = tuple[list[emit.Output], Readings]
-_FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError, LookupError, TypeError, ValueError)
+_FAULTS: Final = (
+    EdgewakeError,
+    KafkaException,
+    OSError,
+    PySparkException,
+    Py4JError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 class Repairs:
     """All repairs that were asked for. `on_row` and `turn` belong to one thread."""
 
-    def __init__(self, session: SparkSession, kafka: KafkaConfig, clock: Clock, checkpoints: Path, lake: Path | None = None) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        kafka: KafkaConfig,
+        clock: Clock,
+        checkpoints: Path,
+        lake: Path | None = None,
+    ) -> None:
         """`checkpoints`: of the lanes; `lake`: the folder of the lake, if there is one."""
         self._session, self._kafka, self._clock, self._lake = session, kafka, clock, lake
         self._rows: dict[str, Repair] = {}
@@ -83,7 +102,8 @@ class Repairs:
         self._not_before_s: dict[str, float] = {}
         self._tries: dict[str, int] = {}
         self._spans: dict[str, int] = {}
-        """Repair → ms of windows that were no more than ROWS_MAX rows the last time; the next step tries twice as many."""
+        """Repair → ms of windows that were no more than ROWS_MAX rows the last time; the next step
+        tries twice as many."""
         self._rebuilder = Rebuilder(session, kafka, clock, checkpoints)
         self._worker: threading.Thread | None = None
         self._transactions: Transactions | None = None
@@ -112,16 +132,24 @@ class Repairs:
             return not any(row.state.is_open for row in self._rows.values())
 
     def turn(
-        self, registered_at: Mapping[str, int], standings: Mapping[str, Standing], hold: Callable[[tuple[str, str]], None] = lambda _: None
+        self,
+        registered_at: Mapping[str, int],
+        standings: Mapping[str, Standing],
+        hold: Callable[[tuple[str, str]], None] = lambda _: None,
     ) -> None:
-        """Begin the next step that is due. `registered_at`: of all queries; `standings`: of those that run.
+        """Begin the next step that is due.
+
+        `registered_at`: of all queries; `standings`: of those that run.
 
         `hold` stops a lane (stream, kind), which is to stand still until no step `is_working`.
         """
         if self.is_idle:
             return
         with self._lock:
-            open_ones = sorted((row for row in self._rows.values() if row.state.is_open), key=lambda row: (row.asked_at, row.id))
+            open_ones = sorted(
+                (row for row in self._rows.values() if row.state.is_open),
+                key=lambda row: (row.asked_at, row.id),
+            )
         for repair in open_ones:
             standing = standings.get(repair.query)
             what = step(repair, registered_at.get(repair.query), standing)
@@ -130,7 +158,9 @@ class Repairs:
                 continue
             if isinstance(what, Replace) and standing is not None:
                 hold(standing.lane)
-                self._begin(self._replace, self._of_lane(open_ones, standing.lane, registered_at, standings))
+                self._begin(
+                    self._replace, self._of_lane(open_ones, standing.lane, registered_at, standings)
+                )
             else:
                 self._begin(self._do, repair, what, standing)
             return
@@ -141,24 +171,38 @@ class Repairs:
 
     @staticmethod
     def _of_lane(
-        repairs: Sequence[Repair], lane: tuple[str, str], registered_at: Mapping[str, int], standings: Mapping[str, Standing]
+        repairs: Sequence[Repair],
+        lane: tuple[str, str],
+        registered_at: Mapping[str, int],
+        standings: Mapping[str, Standing],
     ) -> list[tuple[Repair, Standing]]:
         """All rebuilds of a lane that wait: it stands still once for all of them."""
-        found = [(repair, standings[repair.query]) for repair in repairs if repair.query in standings]
+        found = [
+            (repair, standings[repair.query]) for repair in repairs if repair.query in standings
+        ]
         return [
             (repair, standing)
             for repair, standing in found
-            if standing.lane == lane and isinstance(step(repair, registered_at.get(repair.query), standing), Replace)
+            if standing.lane == lane
+            and isinstance(step(repair, registered_at.get(repair.query), standing), Replace)
         ]
 
     def _replace(self, asked: Sequence[tuple[Repair, Standing]]) -> None:
         try:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            running = [(self._write(repair, state=RepairState.RUNNING, detail=STANDS_STILL), standing) for repair, standing in asked]
+            running = [
+                (self._write(repair, state=RepairState.RUNNING, detail=STANDS_STILL), standing)
+                for repair, standing in asked
+            ]
             for after in self._rebuilder.replace(running):
                 with self._lock:
                     self._rows[after.id] = after
-                log.info("state of %s: %s", after.query, after.detail or "computed anew", extra={"event": "repair.replaced"})
+                log.info(
+                    "state of %s: %s",
+                    after.query,
+                    after.detail or "computed anew",
+                    extra={"event": "repair.replaced"},
+                )
         except _FAULTS as error:
             for repair, _ in asked:
                 self._on_fault(repair, error)
@@ -181,20 +225,30 @@ class Repairs:
                     self._write(repair, state=RepairState.DONE, detail=detail)
                 case Compute():
                     assert standing is not None
-                    self._compute(self._write(repair, state=RepairState.RUNNING, detail=""), what, standing)
+                    self._compute(
+                        self._write(repair, state=RepairState.RUNNING, detail=""), what, standing
+                    )
         except (Overtaken, Impossible) as error:
             self._end_of(repair, str(error))
         except _FAULTS as error:
             self._on_fault(repair, error)
 
     def _on_fault(self, repair: Repair, error: Exception) -> None:
-        """Surroundings are waited for; readings that cannot be computed are tried TRIES_MAX times."""
+        """Surroundings are waited for; readings that cannot be computed are tried TRIES_MAX
+        times.
+        """
         self._not_before_s[repair.id] = self._clock.monotonic_s() + AGAIN_S
         if self._transactions is not None:
             self._transactions.close()
             self._transactions = None
         cause, fault = cause_of(error), fault_of(error)
-        log.warning("repair %s of %s failed: %s", repair.id, repair.query, cause[:500], extra={"event": "repair.failed", "fault": fault})
+        log.warning(
+            "repair %s of %s failed: %s",
+            repair.id,
+            repair.query,
+            cause[:500],
+            extra={"event": "repair.failed", "fault": fault},
+        )
         if fault is Fault.SUSPECT:
             self._tries[repair.id] = self._tries.get(repair.id, 0) + 1
             if self._tries[repair.id] >= TRIES_MAX:
@@ -214,7 +268,9 @@ class Repairs:
             self._transactions = Transactions(self._kafka, POOL)
         outputs = [] if news is None else news.outputs
         row = emit.Output(topics.REPAIRS, after.id.encode(), after.model_dump_json().encode())
-        self._transactions.write([*(emit.bounded(output, now_ms=after.updated_at) for output in outputs), row])
+        self._transactions.write(
+            [*(emit.bounded(output, now_ms=after.updated_at) for output in outputs), row]
+        )
         with self._lock:
             self._rows[after.id] = after
         if not after.state.is_open:
@@ -229,7 +285,14 @@ class Repairs:
         computed, readings, stop = self._halved(repair.id, what, partial(made, standing))
         before = told(self._kafka, registered.topic, what.start, stop)
         revision = standing.record.revision + 1
-        found = changes(registered, before, computed, readings, revision=revision, is_whole=registered.query.is_completed)
+        found = changes(
+            registered,
+            before,
+            computed,
+            readings,
+            revision=revision,
+            is_whole=registered.query.is_completed,
+        )
         self._write(
             repair,
             found,
@@ -252,12 +315,18 @@ class Repairs:
             extra={"event": "repair.step", "start": what.start, "stop": stop},
         )
 
-    def _halved(self, repair_id: str, what: Compute, made: Callable[[int, int], Made | None]) -> tuple[list[emit.Output], Readings, int]:
-        """The rows of the windows that begin in [start, stop); `stop` comes nearer until they are no more than ROWS_MAX."""
+    def _halved(
+        self, repair_id: str, what: Compute, made: Callable[[int, int], Made | None]
+    ) -> tuple[list[emit.Output], Readings, int]:
+        """The rows of the windows that begin in [start, stop); `stop` comes nearer until they are
+        no more than ROWS_MAX.
+        """
         stop = min(what.stop, what.start + 2 * self._spans.get(repair_id, what.stop - what.start))
         while (found := made(what.start, stop)) is None:
             if (half := what.start + (stop - what.start) // 2) == what.start:
-                raise ValueError(f"the window that begins at {what.start} has more than {ROWS_MAX} rows")
+                raise ValueError(
+                    f"the window that begins at {what.start} has more than {ROWS_MAX} rows"
+                )
             stop = half
         self._spans[repair_id] = stop - what.start
         return *found, stop
@@ -278,18 +347,35 @@ class Repairs:
         return computed, _readings(rows)
 
     def _folded(self, standing: Standing, start: int, stop: int) -> Made | None:
-        """Of readings that the driver completes: with partners, with a table's rows, with those before; None where they are too many."""
+        """Of readings that the driver completes: with partners, with a table's rows, with those
+        before; None where they are too many.
+        """
         query = standing.registered.query
         read = list(map(topics.stream_topic, streams_of(query)))
         if query.join is not None and not query.is_paired:
             self._check_whole(query.join.topic)
-        logs = {topic: log_range(self._kafka, topic, 0 if needs_all(query) else reads_from(query, start)) for topic in read}
+        logs = {
+            topic: log_range(
+                self._kafka, topic, 0 if needs_all(query) else reads_from(query, start)
+            )
+            for topic in read
+        }
         if not any(one.end for one in logs.values()):
             raise Overtaken(f"{', '.join(logs)} have no records of that time")
-        starts, ends = {topic: one.start for topic, one in logs.items()}, {topic: one.end for topic, one in logs.items()}
+        starts, ends = (
+            {topic: one.start for topic, one in logs.items()},
+            {topic: one.end for topic, one in logs.items()},
+        )
         span = Span(start=starts, end=ends, first=start, stop=stop)
         try:
-            made = refolded(self._session, self._kafka, standing.registered, standing.types, standing.record, span)
+            made = refolded(
+                self._session,
+                self._kafka,
+                standing.registered,
+                standing.types,
+                standing.record,
+                span,
+            )
         except TooMany:
             return None
         return list(made.rows.values()), {}
@@ -298,21 +384,33 @@ class Repairs:
         """Raises Overtaken where rows are gone that readings were joined with."""
         if (at := kept_from(self._kafka, table, now_ms=self._clock.now_ms())) is not None:
             raise Overtaken(
-                f"retention took rows of {table} from before {iso(at)}, so it is not known any more what readings were joined with"
+                f"retention took rows of {table} from before {iso(at)}, so it is not known any "
+                "more what readings were joined with"
             )
 
     def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
         names = [topics.stream_topic(stream) for stream in job.sources]
-        found = {topic: of_one for topic in names if (of_one := self._frames(topic, dict(job.fields), start)) is not None}
+        found = {
+            topic: of_one
+            for topic in names
+            if (of_one := self._frames(topic, dict(job.fields), start)) is not None
+        }
         if not found:
             raise Overtaken(f"{', '.join(names)} have no records of that time")
-        frames = [numbered_of(one, job.sources, names.index(topic)) for topic, (one, _) in found.items()]
+        frames = [
+            numbered_of(one, job.sources, names.index(topic)) for topic, (one, _) in found.items()
+        ]
         partitions = len(names) * max(count for _, count in found.values())
         begins = F.col("window_start")
-        return job.graph_of(reduce(DataFrame.unionByName, frames), partitions).where((begins >= start) & (begins < stop))
+        return job.graph_of(reduce(DataFrame.unionByName, frames), partitions).where(
+            (begins >= start) & (begins < stop)
+        )
 
-    def _frames(self, topic: str, fields: Mapping[str, FieldType], start: int) -> tuple[DataFrame, int] | None:
-        """All frames that windows which begin at `start` or later may need, and how many partitions the topic has; None where it has none.
+    def _frames(
+        self, topic: str, fields: Mapping[str, FieldType], start: int
+    ) -> tuple[DataFrame, int] | None:
+        """All frames that windows which begin at `start` or later may need, and how many partitions
+        the topic has; None where it has none.
 
         Of the log, and where it keeps too little of the lake.
         """
@@ -330,4 +428,7 @@ class Repairs:
 
 def _readings(rows: pa.Table) -> dict[bytes, int]:
     columns = [rows[name].to_pylist() for name in ("window_start", "window_end", "key", "readings")]
-    return {result.result_key(start, end, key): count for start, end, key, count in zip(*columns, strict=True)}
+    return {
+        result.result_key(start, end, key): count
+        for start, end, key, count in zip(*columns, strict=True)
+    }

@@ -1,8 +1,8 @@
 """What of a micro-batch is new: decided by the offsets that it reaches, never by its number. Pure.
 
-Spark counts batches in its checkpoint. A power cut, a restored copy or a second driver makes it plan a batch of the same number anew with
-other offsets, so the number says nothing. The lane's record on `ew.lanes` says up to where results were emitted; a batch is compared with
-that.
+Spark counts batches in its checkpoint. A power cut, a restored copy or a second driver makes it
+plan a batch of the same number anew with other offsets, so the number says nothing. The lane's
+record on `ew.lanes` says up to where results were emitted; a batch is compared with that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import TypeAlias
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
-"""Topic → partition → offset after the last record. A partition that is missing stands at its beginning."""
+"""Topic → partition → offset after the last record. A partition that is missing stands at its
+beginning."""
 
 
 class Novelty(StrEnum):
@@ -23,8 +24,9 @@ class Novelty(StrEnum):
     ALL = "all"
     """It reaches what was emitted and goes on from there: its rows are the truth."""
     MIXED = "mixed"
-    """One partition goes on and another is still behind, as happens while a lost state is built again: its rows are emitted, for later
-    batches do not repeat them, but nothing becomes final by it."""
+    """One partition goes on and another is still behind, as happens while a lost state is built
+    again: its rows are emitted, for later batches do not repeat them, but nothing becomes final by
+    it."""
 
 
 def novelty(emitted: Offsets, reached: Offsets) -> Novelty:
@@ -37,7 +39,9 @@ def novelty(emitted: Offsets, reached: Offsets) -> Novelty:
 def is_ahead(one: Offsets, other: Offsets) -> bool:
     """Is any partition of `one` further than in `other`?"""
     return any(
-        offset > other.get(topic, {}).get(partition, 0) for topic, partitions in one.items() for partition, offset in partitions.items()
+        offset > other.get(topic, {}).get(partition, 0)
+        for topic, partitions in one.items()
+        for partition, offset in partitions.items()
     )
 
 

@@ -1,4 +1,6 @@
-"""The records of a micro-batch's transaction beside its results (finish.py). Pure: no Kafka, no Spark, no clock.
+"""The records of a micro-batch's transaction beside its results (finish.py).
+
+Pure: no Kafka, no Spark, no clock.
 
 watermarks  up to when every window of a query is final, where that moved past a window's end
 late        how many readings came after their window was closed, and some of them
@@ -21,7 +23,8 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
 
 OUTPUT_BYTES_MAX: Final = 1 << 20
-"""Bytes of a record's key and value: half of what Kafka takes. A larger one goes to the dead letters, and the others of its batch go on."""
+"""Bytes of a record's key and value: half of what Kafka takes. A larger one goes to the dead
+letters, and the others of its batch go on."""
 DEAD_BYTES_MAX: Final = 1 << 16
 """Bytes that the dead letter keeps of it."""
 Broken: TypeAlias = dict[str, str]
@@ -51,16 +54,18 @@ class Batch:
     top: int | None
     """How far it has come with the batch."""
     complete_from: Mapping[str, int] = field(default_factory=dict)
-    """Query (label) → event time, ms: windows that begin before it may lack readings (lane_record)."""
+    """Query (label) → event time, ms: windows that begin before it may lack readings
+    (lane_record)."""
     told: dict[str, Told] = field(default_factory=dict)
     """Query (label) → what is remembered of its results, where it needs that."""
     unknown_to: Mapping[str, int] = field(default_factory=dict)
-    """Query (label) → windows that begin before it (ms) were perhaps told by a process before this one."""
+    """Query (label) → windows that begin before it (ms) were perhaps told by a process before this
+    one."""
     emitted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Topic → partition → first offset whose results were not emitted before the batch."""
     lacks_before: dict[str, int] = field(default_factory=dict)
-    """Query (label) → a time, ms, before which windows begin that were forgotten in this batch, because more was open than is kept; their
-    next rows may lack readings."""
+    """Query (label) → a time, ms, before which windows begin that were forgotten in this batch,
+    because more was open than is kept; their next rows may lack readings."""
     states: object = None
     """What a lane of sessions and windows by count has open (sequence_queries.States)."""
     meter: Meter = field(default_factory=Meter)
@@ -68,7 +73,9 @@ class Batch:
 
 
 class Outputs(NamedTuple):
-    """Records of one topic, without headers: as columns, because a tuple of each costs as much as to produce it."""
+    """Records of one topic, without headers: as columns, because a tuple of each costs as much as
+    to produce it.
+    """
 
     topic: str
     keys: Sequence[bytes]
@@ -86,19 +93,32 @@ def each(outputs: Iterable[Output | Outputs]) -> Iterator[Output]:
 
 def results_of(registered: Registered, outputs: Iterable[Output | Outputs]) -> Iterator[Output]:
     """Those of a query, without its watermarks."""
-    return (output for output in each(outputs) if output.topic == registered.topic and not result.is_watermark(output.key))
+    return (
+        output
+        for output in each(outputs)
+        if output.topic == registered.topic and not result.is_watermark(output.key)
+    )
 
 
 def watermark(query: Query, top: int | None) -> int | None:
-    """Event time in ms up to which every window of the query is final: the end of one of them. None where it has none that end."""
+    """Event time in ms up to which every window of the query is final: the end of one of them.
+
+    None where it has none that end.
+    """
     if top is None or query.is_rows or not query.window.ends:
         return None
     return query.window.over(top - query.lateness_ms)
 
 
 def closed(query: Query, top: int | None) -> int | None:
-    """Event time in ms up to which the query's windows are closed: final, and not opened again for anything that comes later."""
-    return None if top is None or query.is_rows or not query.window.ends else query.window.over(top - query.kept_ms)
+    """Event time in ms up to which the query's windows are closed: final, and not opened again for
+    anything that comes later.
+    """
+    return (
+        None
+        if top is None or query.is_rows or not query.window.ends
+        else query.window.over(top - query.kept_ms)
+    )
 
 
 def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
@@ -111,7 +131,9 @@ def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
             yield Output(registered.topic, result.WATERMARK_KEY, value)
 
 
-def late_readings(windows: Iterable[LateWindow], queries: Sequence[Registered]) -> Mapping[str, int]:
+def late_readings(
+    windows: Iterable[LateWindow], queries: Sequence[Registered]
+) -> Mapping[str, int]:
     """Query (label) → its late readings."""
     found: Counter[str] = Counter()
     for window in windows:
@@ -119,8 +141,12 @@ def late_readings(windows: Iterable[LateWindow], queries: Sequence[Registered]) 
     return found
 
 
-def late_outputs(windows: Iterable[LateWindow], queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
-    """One reading of the stream `late_readings` for each query and window that readings came too late for; its time is event time."""
+def late_outputs(
+    windows: Iterable[LateWindow], queries: Sequence[Registered], batch: Batch
+) -> Iterator[Output]:
+    """One reading of the stream `late_readings` for each query and window that readings came too
+    late for; its time is event time.
+    """
     now_ms = batch.top or 0
     for window in windows:
         query = queries[window.place].query
@@ -135,17 +161,31 @@ def late_outputs(windows: Iterable[LateWindow], queries: Sequence[Registered], b
         yield own_reading(topics.LATE, query, now_ms, fields)
 
 
-def own_reading(topic: str, query: Query, at_ms: int, fields: Mapping[str, str | int | None]) -> Output:
+def own_reading(
+    topic: str, query: Query, at_ms: int, fields: Mapping[str, str | int | None]
+) -> Output:
     """A reading of a stream that the analysis itself writes, about a query."""
-    body = frame.encode(frame.Frame(None, None, None, [at_ms], {name: [value] for name, value in fields.items()}))
+    body = frame.encode(
+        frame.Frame(None, None, None, [at_ms], {name: [value] for name, value in fields.items()})
+    )
     stream = topic.removeprefix(topics.STREAM_PREFIX)
-    value = record.encode(device="analysis", stream=stream, mode=record.Mode.ACK, sent_at=None, received_at=at_ms, frame_bytes=body)
+    value = record.encode(
+        device="analysis",
+        stream=stream,
+        mode=record.Mode.ACK,
+        sent_at=None,
+        received_at=at_ms,
+        frame_bytes=body,
+    )
     return Output(topic, query.name.encode(), value)
 
 
 def all_bounded(outputs: Outputs, *, now_ms: int) -> Iterator[Output | Outputs]:
     """The records, and the dead letters that those become that are too large."""
-    if not outputs.keys or max(map(len, outputs.keys)) + max(map(len, outputs.values)) <= OUTPUT_BYTES_MAX:
+    if (
+        not outputs.keys
+        or max(map(len, outputs.keys)) + max(map(len, outputs.values)) <= OUTPUT_BYTES_MAX
+    ):
         yield outputs
     else:
         yield from (bounded(output, now_ms=now_ms) for output in each([outputs]))
@@ -159,10 +199,15 @@ def bounded(output: Output, *, now_ms: int) -> Output:
         return output
     letter = DeadLetter(
         reason=RejectReason.OVERSIZE,
-        detail=f"a record of {size} bytes, at most {OUTPUT_BYTES_MAX} are kept; these are its first {DEAD_BYTES_MAX}",
+        detail=(
+            f"a record of {size} bytes, at most {OUTPUT_BYTES_MAX} are kept; these are its first "
+            f"{DEAD_BYTES_MAX}"
+        ),
         topic=output.topic,
         part="analysis",
         received_at=now_ms,
         content_type="application/json",
     )
-    return Output(topics.DEAD, output.key[:DEAD_BYTES_MAX], value[:DEAD_BYTES_MAX], dict(letter.headers()))
+    return Output(
+        topics.DEAD, output.key[:DEAD_BYTES_MAX], value[:DEAD_BYTES_MAX], dict(letter.headers())
+    )

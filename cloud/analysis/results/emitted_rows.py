@@ -1,8 +1,10 @@
-"""What a lane remembers of results it told, for queries whose results can become untrue as rows: HAVING, and ORDER BY … LIMIT.
+"""What a lane remembers of results it told, for queries whose results can become untrue as rows:
+HAVING, and ORDER BY … LIMIT.
 
-A row that was told and passes no more is *withdrawn*: told once more without values, as `"withdrawn": true`. Memory is lost with the
-process. Of windows that began before, every row that does not pass may have been told, so it is withdrawn when it changes: once too often
-does no harm. Of LIMIT it is not known which other groups such a window has: its rows say `"complete": false`.
+A row that was told and passes no more is *withdrawn*: told once more without values, as
+`"withdrawn": true`. Memory is lost with the process. Of windows that began before, every row that
+does not pass may have been told, so it is withdrawn when it changes: once too often does no harm.
+Of LIMIT it is not known which other groups such a window has: its rows say `"complete": false`.
 
 Pure, but for what it remembers. A batch that is computed again leaves it as it was.
 """
@@ -15,8 +17,8 @@ from heapq import nsmallest
 from typing import Any, Final
 
 ROWS_MAX: Final = 200_000
-"""Rows remembered for each query, about 100 bytes each (of LIMIT 500). Beyond it: HAVING withdraws all that does not pass, LIMIT leaves the
-oldest window as it is."""
+"""Rows remembered for each query, about 100 bytes each (of LIMIT 500). Beyond it: HAVING withdraws
+all that does not pass, LIMIT leaves the oldest window as it is."""
 
 Place = tuple[int, int, str]
 """Window's start and end (ms), and the group as JSON."""
@@ -37,12 +39,13 @@ class Told:
     unknown_to: int | None = None
     """Windows that begin before it (ms) were perhaps told by a process before this one."""
     said: dict[tuple[int, int], dict[str, tuple[str, int]]] = field(default_factory=dict)
-    """Window → group → what was said last of the row: its text, or "" where it was withdrawn, and the revision. A revision may be tried
-    again, so what was said under it counts as not known."""
+    """Window → group → what was said last of the row: its text, or "" where it was withdrawn, and
+    the revision. A revision may be tried again, so what was said under it counts as not known."""
     windows: dict[tuple[int, int], dict[str, Ranked]] = field(default_factory=dict)
     """Of LIMIT: all rows of each window that is not closed."""
     said_rows: int = 0
-    """In all windows of `said`: counted, for a week that comes at once has ten thousand windows, and each row asks."""
+    """In all windows of `said`: counted, for a week that comes at once has ten thousand windows,
+    and each row asks."""
     ranked_rows: int = 0
     """In all of `windows`."""
 
@@ -99,5 +102,9 @@ class Told:
         """Windows that end by then take nothing any more."""
         if closed is not None:
             self.said = {window: rows for window, rows in self.said.items() if window[1] > closed}
-            self.windows = {window: rows for window, rows in self.windows.items() if window[1] > closed}
-            self.said_rows, self.ranked_rows = (sum(map(len, of.values())) for of in (self.said, self.windows))
+            self.windows = {
+                window: rows for window, rows in self.windows.items() if window[1] > closed
+            }
+            self.said_rows, self.ranked_rows = (
+                sum(map(len, of.values())) for of in (self.said, self.windows)
+            )

@@ -1,12 +1,17 @@
-"""How far event time has come, look by look: waits for what is still to be read and for what is still on its way. Pure.
+"""How far event time has come, look by look: waits for what is still to be read and for what is
+still on its way. Pure.
 
-What is sent all at once, a recording or what an outage kept back, is read by numbers of records, and its devices' readings come side by
-side only within seconds. Each of them therefore holds event time, for WAIT_MS by the clock at most:
+What is sent all at once, a recording or what an outage kept back, is read by numbers of records,
+and its devices' readings come side by side only within seconds. Each of them therefore holds event
+time, for WAIT_MS by the clock at most:
 
-left over   a partition that has unread what was there at the look before. A batch that was not cut off leaves nothing over, so streams
-            that are read as fast as they are written never wait. Where event time stood for a partition for so long, the rule of
+left over   a partition that has unread what was there at the look before. A batch that was not cut
+            off leaves nothing over, so streams
+            that are read as fast as they are written never wait. Where event time stood for a
+            partition for so long, the rule of
             event_progress decides alone: a week that one device sends holds up nobody longer.
-long past   event time that is more than LIVE_MS behind the clock, which is no live stream's: it counts when it was reached that long ago.
+long past   event time that is more than LIVE_MS behind the clock, which is no live stream's: it
+            counts when it was reached that long ago.
 """
 
 from __future__ import annotations
@@ -19,7 +24,8 @@ from typing import Final
 from edgewake.cloud.analysis.results import event_progress
 
 WAIT_MS: Final = 10_000
-"""A batch of a backlog takes 2 s, and bridges and sequencers pass on what they have within a second each."""
+"""A batch of a backlog takes 2 s, and bridges and sequencers pass on what they have within a second
+each."""
 LIVE_MS: Final = 60_000
 """Devices that send at once are seconds behind the clock, those that gather first rarely more."""
 STEP_MS: Final = 250
@@ -36,9 +42,11 @@ class EventTime:
     _ends: dict[int, int] = field(default_factory=dict)
     """Partition → where it ended at the last look."""
     _since: dict[int, int] = field(default_factory=dict)
-    """Partition (one of `partitions`) → since when event time has stood for what it has left over."""
+    """Partition (one of `partitions`) → since when event time has stood for what it has left
+    over."""
     _steps: deque[tuple[int, int]] = field(default_factory=deque)
-    """When long past event time was reached, and which: bounded, see STEP_MS. The last one that counts is kept."""
+    """When long past event time was reached, and which: bounded, see STEP_MS. The last one that
+    counts is kept."""
     behind: set[int] = field(default_factory=set)
     """Partitions (of `partitions`) that the last look waits for."""
     is_late: bool = False
@@ -56,36 +64,56 @@ class EventTime:
         oldest: int | None,
         now_ms: int,
     ) -> int | None:
-        """Event time after a batch that read from `start` to `reached` (partition → offset). `left`: partition → unread records.
+        """Event time after a batch that read from `start` to `reached` (partition → offset).
 
-        `tops`, `received_at`: partition (one of `partitions`) → latest event time and reception of what was read of it; `oldest`: event
-        time of the batch's oldest reading, where long past event time begins. Where Kafka does not say what is left, something is.
+        `left`: partition → unread records.
+
+        `tops`, `received_at`: partition (one of `partitions`) → latest event time and reception of
+        what was read of it; `oldest`: event time of the batch's oldest reading, where long past
+        event time begins. Where Kafka does not say what is left, something is.
         """
-        read = {partition % self.partitions for partition, offset in reached.items() if offset > start.get(partition, 0)}
+        read = {
+            partition % self.partitions
+            for partition, offset in reached.items()
+            if offset > start.get(partition, 0)
+        }
         unread: dict[int, int] = {}
         for partition in reached:
             place = partition % self.partitions
             unread[place] = unread.get(place, 0) + (1 if left is None else left[partition])
-        behind = event_progress.behind(unread, received_at, read, now_ms) | self._waited_for(before, tops, reached, left, now_ms)
+        behind = event_progress.behind(unread, received_at, read, now_ms) | self._waited_for(
+            before, tops, reached, left, now_ms
+        )
         reached_ms = event_progress.progress(before, tops, behind)
         counting = self._counting(before, reached_ms, now_ms)
         self.behind, self.is_late = behind, counting != reached_ms
         return oldest if counting is None and reached_ms is not None else counting
 
     def _waited_for(
-        self, before: int | None, tops: Mapping[int, int], reached: Mapping[int, int], left: Mapping[int, int] | None, now_ms: int
+        self,
+        before: int | None,
+        tops: Mapping[int, int],
+        reached: Mapping[int, int],
+        left: Mapping[int, int] | None,
+        now_ms: int,
     ) -> set[int]:
-        """Partitions that have left over what they had at the look before, and for which event time has not stood for too long."""
+        """Partitions that have left over what they had at the look before, and for which event time
+        has not stood for too long.
+        """
         over = {
             partition % self.partitions
             for partition, offset in reached.items()
             if offset < self._ends.get(partition, offset + (1 if left is None else left[partition]))
         }
         if left is not None:
-            self._ends = {partition: offset + left[partition] for partition, offset in reached.items()}
+            self._ends = {
+                partition: offset + left[partition] for partition, offset in reached.items()
+            }
         for place in over:
             is_moving = place in tops and (before is None or tops[place] > before)
-            self._since[place] = now_ms if is_moving else min(now_ms, self._since.get(place, now_ms))
+            self._since[place] = (
+                now_ms if is_moving else min(now_ms, self._since.get(place, now_ms))
+            )
         self._since = {place: since for place, since in self._since.items() if place in over}
         return {place for place, since in self._since.items() if now_ms - since < self.wait_ms}
 

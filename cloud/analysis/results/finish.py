@@ -1,7 +1,10 @@
-"""From partials to results: columns of Arrow become JSON texts, a slice at a time. Pure: no Kafka, no Spark, no clock.
+"""From partials to results: columns of Arrow become JSON texts, a slice at a time.
 
-A result's text is made by one template for each query, filled from lists of values, so that no dictionary stands for a row. What a batch
-needs beside its Arrow table is SLICE_ROWS rows, however many it has.
+Pure: no Kafka, no Spark, no clock.
+
+A result's text is made by one template for each query, filled from lists of values, so that no
+dictionary stands for a row. What a batch needs beside its Arrow table is SLICE_ROWS rows, however
+many it has.
 """
 
 from __future__ import annotations
@@ -17,7 +20,13 @@ import pyarrow.compute as pc
 
 from edgewake.cloud.analysis.results.emit import Batch, Broken, Output, Outputs, closed, watermark
 from edgewake.cloud.analysis.results.emitted_rows import Place, Ranked, Told
-from edgewake.cloud.analysis.results.result_texts import KEY, TEXT, head_of, name_of, plain_aggregates
+from edgewake.cloud.analysis.results.result_texts import (
+    KEY,
+    TEXT,
+    head_of,
+    name_of,
+    plain_aggregates,
+)
 from edgewake.cloud.analysis.results.shed_marks import marks
 from edgewake.cloud.queries.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.queries.expressions import Field
@@ -28,9 +37,11 @@ from edgewake.protocol.field_type import FieldType
 
 SLICE_ROWS: Final = 10_000
 NUMBER_DIGITS: Final = 15
-"""Digits of a sum or mean that is no whole number: partials are added in any order, which changes the 16th."""
+"""Digits of a sum or mean that is no whole number: partials are added in any order, which changes
+the 16th."""
 WHOLE_MAX: Final = 2.0**53
-"""Whole numbers below it are exact in a double, so their sums do not depend on the order of adding."""
+"""Whole numbers below it are exact in a double, so their sums do not depend on the order of
+adding."""
 ROUNDED_MAX: Final = 1.79769313486231e308
 """Above it a double of fewer digits may be more than readers take for a number."""
 _INCOMPLETE: Final = ',"complete":false'
@@ -38,21 +49,29 @@ _PLACE: Final = ("window_start", "window_end", "key")
 
 
 def results(
-    rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float], batch: Batch, broken: Broken
+    rows: pa.Table,
+    queries: Sequence[Registered],
+    ranks: Sequence[float],
+    batch: Batch,
+    broken: Broken,
 ) -> Iterator[Output | Outputs]:
     """A result for each (query, window, key) that changed and was not final before.
 
-    `rows`: partials.estimate, perhaps with texts (result_texts). A query whose results cannot be made is put into `broken`, gets no more of
-    them, and harms no other.
+    `rows`: partials.estimate, perhaps with texts (result_texts). A query whose results cannot be
+    made is put into `broken`, gets no more of them, and harms no other.
     """
     for registered in queries:
         try:
-            yield from _results_of(registered, rows.filter(pc.equal(rows["query"], registered.id)), ranks, batch)
+            yield from _results_of(
+                registered, rows.filter(pc.equal(rows["query"], registered.id)), ranks, batch
+            )
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             broken[registered.label] = f"{type(error).__name__}: {error}"
 
 
-def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], batch: Batch) -> Iterator[Output | Outputs]:
+def _results_of(
+    registered: Registered, rows: pa.Table, ranks: Sequence[float], batch: Batch
+) -> Iterator[Output | Outputs]:
     query = registered.query
     before = closed(query, batch.top_before)
     aggregates = plain_aggregates(query)
@@ -73,7 +92,11 @@ def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], 
     for at in range(0, parts[0].num_rows, SLICE_ROWS):
         slices = [part.slice(at, SLICE_ROWS) for part in parts]
         if aggregates is not None:
-            yield tell.all(slices, [_column(aggregate, slices, ranks) for aggregate in aggregates], _marks(query, slices))
+            yield tell.all(
+                slices,
+                [_column(aggregate, slices, ranks) for aggregate in aggregates],
+                _marks(query, slices),
+            )
             continue
         for row in _rows(query, slices, ranks):
             if query.limit is None:
@@ -87,10 +110,16 @@ def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], 
 
 def _with_ends(registered: Registered, rows: pa.Table, batch: Batch) -> Iterator[Outputs]:
     """The records of rows whose keys and texts Spark made (result_texts)."""
-    ends = _ends(batch, complete_from=batch.complete_from.get(registered.label), final_to=watermark(registered.query, batch.top))
+    ends = _ends(
+        batch,
+        complete_from=batch.complete_from.get(registered.label),
+        final_to=watermark(registered.query, batch.top),
+    )
     for at in range(0, rows.num_rows, SLICE_ROWS):
         some = rows.slice(at, SLICE_ROWS)
-        texts = pc.binary_join_element_wise(some[TEXT], *ends.columns(some["window_start"], some["window_end"]), b"}", b"")
+        texts = pc.binary_join_element_wise(
+            some[TEXT], *ends.columns(some["window_start"], some["window_end"]), b"}", b""
+        )
         yield Outputs(registered.topic, _bytes(some[KEY]), _bytes(texts))
 
 
@@ -115,8 +144,13 @@ class _Row(NamedTuple):
 
 def _rows(query: Query, slices: Sequence[pa.Table], ranks: Sequence[float]) -> Iterator[_Row]:
     by_name = {aggregate.name: aggregate for aggregate in query.aggregates}
-    direct = [by_name.get(output.expression.name) if isinstance(output.expression, Field) else None for output in query.outputs]
-    columns = [None if aggregate is None else _column(aggregate, slices, ranks) for aggregate in direct]
+    direct = [
+        by_name.get(output.expression.name) if isinstance(output.expression, Field) else None
+        for output in query.outputs
+    ]
+    columns = [
+        None if aggregate is None else _column(aggregate, slices, ranks) for aggregate in direct
+    ]
     places = [slices[0][name].to_pylist() for name in _PLACE]
     names = ("window_start", "window_end", *(key.name for key in query.keys), *by_name)
     at = {name: i for i, name in enumerate(names)}
@@ -132,8 +166,14 @@ def _rows(query: Query, slices: Sequence[pa.Table], ranks: Sequence[float]) -> I
         group = orjson.loads(key)
         row = (start, end, *(group[one.name] for one in query.keys), *(column[i] for column in raw))
         values = [make(i, row) for make in made]
-        rank = tuple(part for compute, descending in order for part in _rank(compute(row), descending=descending))
-        yield _Row(start, end, key, having is None or having(row) is True, rank, values, row_marks[i])
+        rank = tuple(
+            part
+            for compute, descending in order
+            for part in _rank(compute(row), descending=descending)
+        )
+        yield _Row(
+            start, end, key, having is None or having(row) is True, rank, values, row_marks[i]
+        )
 
 
 def _marks(query: Query, slices: Sequence[pa.Table]) -> Sequence[str]:
@@ -171,12 +211,21 @@ class _Teller:
 
     def __init__(self, registered: Registered, batch: Batch, told: Told | None) -> None:
         query = registered.query
-        self._query, self._topic, self._told, self._revision = query, registered.topic, told, batch.revision
+        self._query, self._topic, self._told, self._revision = (
+            query,
+            registered.topic,
+            told,
+            batch.revision,
+        )
         self._complete_from = batch.complete_from.get(registered.label)
-        self._ends = _ends(batch, complete_from=self._complete_from, final_to=watermark(query, batch.top))
+        self._ends = _ends(
+            batch, complete_from=self._complete_from, final_to=watermark(query, batch.top)
+        )
         self._values = "".join(f"{name_of(output.name)}%s" for output in query.outputs)
 
-    def all(self, slices: Sequence[pa.Table], columns: Sequence[Sequence[Any]], row_marks: Sequence[str]) -> Outputs:
+    def all(
+        self, slices: Sequence[pa.Table], columns: Sequence[Sequence[Any]], row_marks: Sequence[str]
+    ) -> Outputs:
         """The records of a slice whose rows are told as they are."""
         text, place = self._values, None
         starts, ends, keys = (_listed(slices[0][name]) for name in _PLACE)
@@ -186,14 +235,20 @@ class _Teller:
         for start, end, key, shown, mark in zip(starts, ends, keys, values, row_marks, strict=True):
             if place != (start, end):  # most rows of a batch are of few windows
                 place = start, end
-                head, key_head, tail = self._head(start, end), result.key_head(start, end), f"{self._ends(start, end)}}}"
+                head, key_head, tail = (
+                    self._head(start, end),
+                    result.key_head(start, end),
+                    f"{self._ends(start, end)}}}",
+                )
             group = f",{key[1:-1]}" if len(key) > 2 else ""
             made_keys.append(f"{key_head}{key}]".encode())
             made.append(f"{head}{group}{text % shown}{mark}{tail}".encode())
         return Outputs(self._topic, made_keys, made)
 
     def row(self, row: _Row) -> Iterator[Output]:
-        """The record of a row that changed; none where HAVING lets nothing through and nothing was told."""
+        """The record of a row that changed; none where HAVING lets nothing through and nothing was
+        told.
+        """
         place = row.start, row.end, row.key
         if row.passes:
             if self._told is not None:
@@ -205,7 +260,9 @@ class _Teller:
     def put(self, row: _Row) -> None:
         """Keep a row of a window with LIMIT."""
         assert self._told is not None
-        self._told.put((row.start, row.end, row.key), Ranked(row.rank, self._body(row)) if row.passes else None)
+        self._told.put(
+            (row.start, row.end, row.key), Ranked(row.rank, self._body(row)) if row.passes else None
+        )
 
     def window(self, window: tuple[int, int]) -> Iterator[Output]:
         """What changed among the first rows of a window with LIMIT."""
@@ -231,14 +288,18 @@ class _Teller:
 
     def _body(self, row: _Row) -> str:
         group = f",{row.key[1:-1]}" if len(row.key) > 2 else ""
-        return f"{self._head(row.start, row.end)}{group}{self._values % tuple(row.values)}{row.mark}"
+        return (
+            f"{self._head(row.start, row.end)}{group}{self._values % tuple(row.values)}{row.mark}"
+        )
 
     def _withdrawn(self, place: Place) -> Output:
         assert self._told is not None
         self._told.tell(place, "", self._revision)
         start, end, key = place
         group = f",{key[1:-1]}" if len(key) > 2 else ""
-        return self._output(place, f'{self._head(start, end)}{group},"withdrawn":true', self._ends(start, end))
+        return self._output(
+            place, f'{self._head(start, end)}{group},"withdrawn":true', self._ends(start, end)
+        )
 
     def _output(self, place: Place, body: str, end: str) -> Output:
         return Output(self._topic, result.result_key(*place), f"{body}{end}}}".encode())
@@ -248,7 +309,10 @@ def _parts(rows: pa.Table, query: Query) -> list[pa.Table]:
     """The rows of each part of the tag, in the same order."""
     if query.parts == 1:
         return [rows]
-    parts = [rows.filter(pc.equal(rows["part"], part)).sort_by([(name, "ascending") for name in _PLACE]) for part in range(query.parts)]
+    parts = [
+        rows.filter(pc.equal(rows["part"], part)).sort_by([(name, "ascending") for name in _PLACE])
+        for part in range(query.parts)
+    ]
     for part in parts[1:]:
         if part.select(_PLACE) != parts[0].select(_PLACE):
             raise ValueError("the parts of its state do not belong together")
@@ -265,12 +329,20 @@ class _ends:  # noqa: N801  (a function with its constants made once for each qu
 
     def __call__(self, start: int, end: int) -> str:
         text = self._final if self._final_to is not None and end <= self._final_to else self._open
-        return text + _INCOMPLETE if self._complete_from is not None and start < self._complete_from else text
+        return (
+            text + _INCOMPLETE
+            if self._complete_from is not None and start < self._complete_from
+            else text
+        )
 
     def columns(self, starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> list[Any]:
         """The same of many rows, in two pieces each, as bytes."""
         one, other = self._open.encode(), self._final.encode()
-        made = [one if self._final_to is None else pc.if_else(pc.less_equal(ends, self._final_to), other, one)]
+        made = [
+            one
+            if self._final_to is None
+            else pc.if_else(pc.less_equal(ends, self._final_to), other, one)
+        ]
         if self._complete_from is not None:
             made.append(pc.if_else(pc.less(starts, self._complete_from), _INCOMPLETE.encode(), b""))
         return made
@@ -306,10 +378,16 @@ def _part_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float]) -
         return [as_json(_extreme(value, aggregate.kind)) for value in rows[function].to_pylist()]
     if function in ("quantile", "quantiles"):
         at = [ranks.index(rank) for rank in aggregate.parameters]
-        found = [[None] * len(at) if each is None else [each[i] for i in at] for each in rows["quantiles"].to_pylist()]
+        found = [
+            [None] * len(at) if each is None else [each[i] for i in at]
+            for each in rows["quantiles"].to_pylist()
+        ]
         return [as_json(each[0] if function == "quantile" else each) for each in found]
     k = int(aggregate.parameters[0])
-    return [orjson.dumps(top_items(items, k, aggregate.kind)).decode() for items in rows["top"].to_pylist()]
+    return [
+        orjson.dumps(top_items(items, k, aggregate.kind)).decode()
+        for items in rows["top"].to_pylist()
+    ]
 
 
 def _extreme(value: dict[str, Any] | None, kind: Kind) -> str | float | bool | None:
@@ -317,13 +395,22 @@ def _extreme(value: dict[str, Any] | None, kind: Kind) -> str | float | bool | N
         return None
     if kind is FieldType.BOOLEAN:
         return bool(value["text"] == "true")
-    found: str | float = value["text"] if kind is FieldType.STRING else int(value["number"]) if kind is TIME else value["number"]
+    found: str | float = (
+        value["text"]
+        if kind is FieldType.STRING
+        else int(value["number"])
+        if kind is TIME
+        else value["number"]
+    )
     return found
 
 
 def _raw(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[float]) -> list[Any]:
     """The aggregate's values as an expression takes them: those that a result would show."""
-    return [None if text == "null" else orjson.loads(text) if isinstance(text, str) else text for text in _column(aggregate, parts, ranks)]
+    return [
+        None if text == "null" else orjson.loads(text) if isinstance(text, str) else text
+        for text in _column(aggregate, parts, ranks)
+    ]
 
 
 def as_json(value: Any) -> str:
@@ -344,26 +431,39 @@ def _sums(values: pa.ChunkedArray) -> list[str]:
 
 def _finite(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """JSON has no NaN and no infinity."""
-    return pc.if_else(pc.is_finite(values), values, None) if pa.types.is_floating(values.type) else values
+    return (
+        pc.if_else(pc.is_finite(values), values, None)
+        if pa.types.is_floating(values.type)
+        else values
+    )
 
 
 def _listed(values: pa.ChunkedArray) -> list[Any]:
     """The column in Python, several times as fast where it is of numbers only."""
     is_number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
-    found: list[Any] = values.to_numpy().tolist() if is_number and not values.null_count else values.to_pylist()
+    found: list[Any] = (
+        values.to_numpy().tolist() if is_number and not values.null_count else values.to_pylist()
+    )
     return found
 
 
 def rounded(number: float) -> str:
-    """A sum as text, without the digits that depend on the order of adding; a whole number keeps all of its own."""
+    """A sum as text, without the digits that depend on the order of adding; a whole number keeps
+    all of its own.
+    """
     size = abs(number)
     keeps_all = number.is_integer() if size < WHOLE_MAX else size > ROUNDED_MAX
     return repr(number) if keeps_all else f"{number:.{NUMBER_DIGITS}g}"
 
 
 def top_items(items: Iterable[dict[str, Any]], k: int, kind: Kind) -> list[dict[str, Any]]:
-    """The k most frequent items, [{"item":…,"count":…}], most frequent first; equal ones by their text."""
-    known = sorted((item for item in items if item["item"] is not None), key=lambda item: (-item["count"], item["item"]))
+    """The k most frequent items, [{"item":…,"count":…}], most frequent first; equal ones by their
+    text.
+    """
+    known = sorted(
+        (item for item in items if item["item"] is not None),
+        key=lambda item: (-item["count"], item["item"]),
+    )
     return [{"item": _item(item["item"], kind), "count": item["count"]} for item in known[:k]]
 
 

@@ -38,8 +38,10 @@ def outputs(
     remarks: Mapping[str, str] = _NONE,
     waits: Waits = NOTHING,
 ) -> list[emit.Output]:
-    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for people.
-    `waits`: what event time waits for.
+    """Of queries that run.
+
+    `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for
+    people. `waits`: what event time waits for.
     """
     return [
         progress_output(
@@ -54,14 +56,26 @@ def outputs(
                 reached={
                     stream: Reached(
                         offsets=record.offsets.get(topics.stream_topic(stream), {}),
-                        asked_from=record.asked_from.get(registered.label, {}).get(topics.stream_topic(stream), {}),
+                        asked_from=record.asked_from.get(registered.label, {}).get(
+                            topics.stream_topic(stream), {}
+                        ),
                     )
                     for stream in streams_of(registered.query)
                 },
                 lag=None if left is None else sum(left.values()),
                 readings_per_s=rate,
                 late=record.late.get(registered.label, 0),
-                detail="; ".join(filter(None, (record.apart, shedding.detail, remarks.get(registered.label), waits.detail))),
+                detail="; ".join(
+                    filter(
+                        None,
+                        (
+                            record.apart,
+                            shedding.detail,
+                            remarks.get(registered.label),
+                            waits.detail,
+                        ),
+                    )
+                ),
                 apart=bool(record.apart),
                 stands=waits.stands,
                 kept=shedding.kept,
@@ -76,4 +90,6 @@ def outputs(
 
 def progress_output(progress: Progress) -> emit.Output:
     """A query's progress as a record."""
-    return emit.Output(topics.PROGRESS, progress.query.encode(), progress.model_dump_json().encode())
+    return emit.Output(
+        topics.PROGRESS, progress.query.encode(), progress.model_dump_json().encode()
+    )

@@ -1,7 +1,9 @@
-"""Where a lane stands: written to `ew.lanes` in the transaction that holds its batch's results, read when it starts.
+"""Where a lane stands: written to `ew.lanes` in the transaction that holds its batch's results,
+read when it starts.
 
-It decides what is new (batch_commit): what its offsets cover was emitted, whatever Spark's own checkpoint says. Revisions count its
-transactions, so they grow whatever becomes of the checkpoint, and the highest revision stays the truth.
+It decides what is new (batch_commit): what its offsets cover was emitted, whatever Spark's own
+checkpoint says. Revisions count its transactions, so they grow whatever becomes of the checkpoint,
+and the highest revision stays the truth.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from edgewake.cloud.analysis.plan.shed_policy import Shedding
 
 CLOCKS_APART_MS: Final = 10_000
-"""How far a device's clock may be ahead without a window being taken for whole whose first readings came before the query did."""
+"""How far a device's clock may be ahead without a window being taken for whole whose first readings
+came before the query did."""
 
 
 class LaneRecord(BaseModel):
@@ -27,22 +30,26 @@ class LaneRecord(BaseModel):
     revision: int = -1
     """Of the last transaction with results; -1 before the first."""
     top: int | None = None
-    """How far event time has come, ms (event_progress): a window of a query is final up to `top - lateness`."""
+    """How far event time has come, ms (event_progress): a window of a query is final up to `top -
+    lateness`."""
     tops: dict[int, int] = {}
     """Partition → latest event time of its readings, ms."""
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → first offset whose results were never emitted."""
     asked_from: dict[str, dict[str, dict[int, int]]] = {}
-    """Query (name@registered_at) → `offsets` when it joined the lane: what is before them was computed without it."""
+    """Query (name@registered_at) → `offsets` when it joined the lane: what is before them was
+    computed without it."""
     complete_from: dict[str, int] = {}
-    """Query (name@registered_at) → event time, ms: of windows that begin before it some readings may be missing, because they were passed
-    on before the query joined or were lost to retention. A query that is not here was asked for everything there ever was."""
+    """Query (name@registered_at) → event time, ms: of windows that begin before it some readings
+    may be missing, because they were passed on before the query joined or were lost to retention. A
+    query that is not here was asked for everything there ever was."""
     late: dict[str, int] = {}
     """Query (name@registered_at) → readings counted as late so far."""
     apart: str = ""
     """Why its one query has it for itself (slow.py)."""
     shedding: dict[str, Shedding] = {}
-    """Query (name@registered_at) → how many of its readings are left out from where on (shed_policy)."""
+    """Query (name@registered_at) → how many of its readings are left out from where on
+    (shed_policy)."""
 
     @property
     def key(self) -> bytes:
@@ -50,18 +57,28 @@ class LaneRecord(BaseModel):
         return f"{self.stream}|{self.lane}".encode()
 
 
-def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, cut_to: int | None, now_ms: int) -> LaneRecord:
+def begin(
+    record: LaneRecord,
+    labels: Collection[str],
+    *,
+    has_checkpoint: bool,
+    cut_to: int | None,
+    now_ms: int,
+) -> LaneRecord:
     """The record to go on from with exactly these queries. Pure.
 
-    `has_checkpoint`: is there a state to go on from? Otherwise the stream is computed from the first reading that it keeps. `cut_to`: event
-    time, ms, of the first windows that it still has whole, where it does not keep all that is to be computed.
+    `has_checkpoint`: is there a state to go on from? Otherwise the stream is computed from the
+    first reading that it keeps. `cut_to`: event time, ms, of the first windows that it still has
+    whole, where it does not keep all that is to be computed.
     """
     if labels and not has_checkpoint and not any(label in record.asked_from for label in labels):
         # Nothing of these queries was ever computed, so all of it is new to them.
         record = LaneRecord(stream=record.stream, lane=record.lane, revision=record.revision)
     safe = now_ms + CLOCKS_APART_MS
     joins = {label for label in labels if label not in record.asked_from and record.offsets}
-    complete_from = {label: at for label, at in record.complete_from.items() if label in labels} | dict.fromkeys(joins, safe)
+    complete_from = {
+        label: at for label, at in record.complete_from.items() if label in labels
+    } | dict.fromkeys(joins, safe)
     if cut_to is not None:
         complete_from = {label: max(cut_to, complete_from.get(label, cut_to)) for label in labels}
     return record.model_copy(
@@ -69,30 +86,50 @@ def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, 
             "asked_from": {label: record.asked_from.get(label, record.offsets) for label in labels},
             "complete_from": complete_from,
             "late": {label: late for label, late in record.late.items() if label in labels},
-            "shedding": {label: shedding for label, shedding in record.shedding.items() if label in labels},
+            "shedding": {
+                label: shedding for label, shedding in record.shedding.items() if label in labels
+            },
         }
     )
 
 
 def apart(record: LaneRecord, place: str, label: str, why: str) -> LaneRecord:
-    """Where the lane `place` begins, which a query of the lane of `record` gets for itself: exactly where that one stands. Pure."""
+    """Where the lane `place` begins, which a query of the lane of `record` gets for itself: exactly
+    where that one stands. Pure.
+    """
     own: dict[str, Mapping[str, Any]] = {
-        "asked_from": record.asked_from, "complete_from": record.complete_from, "late": record.late, "shedding": record.shedding,
+        "asked_from": record.asked_from, "complete_from": record.complete_from, "late": record.late,
+        "shedding": record.shedding,
     }  # fmt: skip
-    only = {name: {of: one for of, one in values.items() if of == label} for name, values in own.items()}
+    only = {
+        name: {of: one for of, one in values.items() if of == label} for name, values in own.items()
+    }
     return record.model_copy(update={"stream": place, "apart": why, **only})
 
 
 def lacking(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:
-    """The record after windows were forgotten that begin before these times (ms), by query (label)."""
+    """The record after windows were forgotten that begin before these times (ms), by query
+    (label).
+    """
     if not lacks_before:
         return record
-    complete_from = {label: max(at, record.complete_from.get(label, at)) for label, at in lacks_before.items()}
+    complete_from = {
+        label: max(at, record.complete_from.get(label, at)) for label, at in lacks_before.items()
+    }
     return record.model_copy(update={"complete_from": record.complete_from | complete_from})
 
 
 def without_other(record: LaneRecord, topic: str, ends: Mapping[int, int]) -> LaneRecord:
-    """The record without what it says of a topic that ends before it: the topic was deleted and made anew, and none of it was computed."""
-    if all(offset <= ends.get(partition, offset) for partition, offset in record.offsets.get(topic, {}).items()):
+    """The record without what it says of a topic that ends before it: the topic was deleted and
+    made anew, and none of it was computed.
+    """
+    if all(
+        offset <= ends.get(partition, offset)
+        for partition, offset in record.offsets.get(topic, {}).items()
+    ):
         return record
-    return record.model_copy(update={"offsets": {name: offsets for name, offsets in record.offsets.items() if name != topic}})
+    return record.model_copy(
+        update={
+            "offsets": {name: offsets for name, offsets in record.offsets.items() if name != topic}
+        }
+    )

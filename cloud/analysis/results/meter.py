@@ -1,4 +1,6 @@
-"""What each query of a lane takes in the driver: the part of a batch's time that Spark cannot be asked for (slow.py)."""
+"""What each query of a lane takes in the driver: the part of a batch's time that Spark cannot be
+asked for (slow.py).
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,21 @@ T = TypeVar("T")
 
 
 class Meter:
-    """Counts for the thread of a lane's batches; of what counts for a query, nothing may count for one within it."""
+    """Counts for the thread of a lane's batches; of what counts for a query, nothing may count for
+    one within it.
+    """
 
     def __init__(self, cpu_s: Callable[[], float] = lambda: 0.0) -> None:
-        """`cpu_s`: seconds of processor of the calling thread (clock.thread_cpu_s); without it nothing is counted."""
+        """`cpu_s`: seconds of processor of the calling thread (clock.thread_cpu_s); without it
+        nothing is counted.
+        """
         self._cpu_s = cpu_s
         self._took: defaultdict[str, float] = defaultdict(float)
 
     def of(self, label: str, made: Iterable[T]) -> Iterator[T]:
-        """The same, one after the other; what it takes to make them, and what is done with each, counts for this query."""
+        """The same, one after the other; what it takes to make them, and what is done with each,
+        counts for this query.
+        """
         began_s = self._cpu_s()
         yield from made
         self._took[label] += self._cpu_s() - began_s

@@ -1,6 +1,8 @@
-"""What java/edgewake/Results.java is told, so that Spark's tasks make the keys and texts of results. Pure.
+"""What java/edgewake/Results.java is told, so that Spark's tasks make the keys and texts of
+results. Pure.
 
-Of most queries: those of which a result is a row, and its values aggregates as they are. The driver makes the others (finish.py).
+Of most queries: those of which a result is a row, and its values aggregates as they are. The driver
+makes the others (finish.py).
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ _KINDS: Final = {"count": _WHOLE, "sum": _SUM, "min": _DOUBLE, "max": _DOUBLE}
 def plain_aggregates(query: Query) -> list[Aggregate] | None:
     """The aggregates that the outputs are, where they are nothing more and every row is told."""
     by_name = {aggregate.name: aggregate for aggregate in query.aggregates}
-    found = [by_name.get(output.expression.name) for output in query.outputs if isinstance(output.expression, Field)]
+    found = [
+        by_name.get(output.expression.name)
+        for output in query.outputs
+        if isinstance(output.expression, Field)
+    ]
     known = [aggregate for aggregate in found if aggregate is not None]
     is_plain = query.having is None and query.limit is None and len(known) == len(query.outputs)
     return known if is_plain else None
@@ -42,12 +48,20 @@ def name_of(output: str) -> str:
 
 
 def columns(queries: Sequence[Registered], names: Sequence[str]) -> tuple[str, ...]:
-    """Those of a row with texts, whose names are these without: few where all queries have texts."""
-    return (*(names if any(_values(one.query, names) is None for one in queries) else KEPT), KEY, TEXT)
+    """Those of a row with texts, whose names are these without: few where all queries have
+    texts.
+    """
+    return (
+        *(names if any(_values(one.query, names) is None for one in queries) else KEPT),
+        KEY,
+        TEXT,
+    )
 
 
 def plan(queries: Sequence[Registered], names: Sequence[str]) -> str | None:
-    """For Results.java, of rows (partials.estimate) with columns of these names; None where no query has texts."""
+    """For Results.java, of rows (partials.estimate) with columns of these names; None where no
+    query has texts.
+    """
     made = [(one, values) for one in queries if (values := _values(one.query, names)) is not None]
     if not made:
         return None
@@ -62,7 +76,10 @@ def _values(query: Query, names: Sequence[str]) -> list[dict[str, Any]] | None:
         return None
     found = [_value(aggregate, names) for aggregate in aggregates]
     known = [value for value in found if value is not None]
-    named = [{"name": name_of(output.name), **value} for output, value in zip(query.outputs, known, strict=False)]
+    named = [
+        {"name": name_of(output.name), **value}
+        for output, value in zip(query.outputs, known, strict=False)
+    ]
     return named if len(known) == len(found) else None
 
 
@@ -71,9 +88,17 @@ def _value(aggregate: Aggregate, names: Sequence[str]) -> dict[str, int] | None:
     function, i = aggregate.function, aggregate.slot % NUMBERS_PER_TAG
     count = names.index(f"count_{i}")
     if function in ("distinct", "variance"):
-        return {"kind": _SUM if function == "variance" else _WHOLE, "column": names.index(function), "count": count}
+        return {
+            "kind": _SUM if function == "variance" else _WHOLE,
+            "column": names.index(function),
+            "count": count,
+        }
     if function == "count_all":
         return {"kind": _WHOLE, "column": names.index("readings"), "count": count}
     if function == "avg":
         return {"kind": _MEAN, "column": names.index(f"sum_{i}"), "count": count}
-    return {"kind": _KINDS[function], "column": names.index(f"{function}_{i}"), "count": count} if function in _KINDS else None
+    return (
+        {"kind": _KINDS[function], "column": names.index(f"{function}_{i}"), "count": count}
+        if function in _KINDS
+        else None
+    )

@@ -1,14 +1,18 @@
-"""What a row says of itself when readings were left out of it, and how far its corrected values may be off. Pure.
+"""What a row says of itself when readings were left out of it, and how far its corrected values may
+be off. Pure.
 
     "kept": 0.25                     the share of the readings that it is made of
-    "margins": {"times": 41.2}       corrected: counts and sums, each reading standing for several; half of an interval of 95 %
-    "of_kept": ["fastest"]           of the readings that are kept alone: all but counts, sums and means, and what is computed of such
+    "margins": {"times": 41.2}       corrected: counts and sums, each reading standing for several;
+                                     half of an interval of 95 %
+    "of_kept": ["fastest"]           of the readings that are kept alone: all but counts, sums and
+                                     means, and what is computed of such
 
-A reading that was taken stands for `weight` of them. The variance of a sum of such readings is the sum of w (w - 1) x² over those
-that were taken. State has no sum of squares; that of values with mean m between a and b is at most n ((b - m) (m - a) + m²), so a margin
-is too wide rather than too narrow (Bhatia and Davis 2000). Few readings of a group have no normal distribution: a count has the score
-interval of a Poisson count (Agresti and Coull 1998), in steps of the largest weight, and a sum that times 1 + 2 / n, where n readings
-stand for others.
+A reading that was taken stands for `weight` of them. The variance of a sum of such readings is the
+sum of w (w - 1) x² over those that were taken. State has no sum of squares; that of values with
+mean m between a and b is at most n ((b - m) (m - a) + m²), so a margin is too wide rather than too
+narrow (Bhatia and Davis 2000). Few readings of a group have no normal distribution: a count has the
+score interval of a Poisson count (Agresti and Coull 1998), in steps of the largest weight, and a
+sum that times 1 + 2 / n, where n readings stand for others.
 """
 
 from __future__ import annotations
@@ -29,16 +33,31 @@ _CORRECTED: Final = ("count_all", "count", "sum", "avg")
 
 
 def marks(query: Query, parts: Sequence[pa.Table]) -> list[str]:
-    """For each row the text that goes into its JSON after the columns; empty where nothing was left out of it."""
+    """For each row the text that goes into its JSON after the columns; empty where nothing was left
+    out of it.
+    """
     first = parts[0]
     weights = first["weight"].to_pylist()
     if max(weights, default=1) <= 1:
         return [""] * first.num_rows
     by_name = {aggregate.name: aggregate for aggregate in query.aggregates}
-    used = {output.name: [by_name[name] for name in fields_of(output.expression) if name in by_name] for output in query.outputs}
-    rough = [name for name, aggregates in used.items() if any(one.function not in _CORRECTED for one in aggregates)]
-    direct = {output.name: by_name[name] for output in query.outputs if (name := getattr(output.expression, "name", None)) in by_name}
-    columns = {name: _margins(one, parts) for name, one in direct.items() if one.function in _CORRECTED[:3]}
+    used = {
+        output.name: [by_name[name] for name in fields_of(output.expression) if name in by_name]
+        for output in query.outputs
+    }
+    rough = [
+        name
+        for name, aggregates in used.items()
+        if any(one.function not in _CORRECTED for one in aggregates)
+    ]
+    direct = {
+        output.name: by_name[name]
+        for output in query.outputs
+        if (name := getattr(output.expression, "name", None)) in by_name
+    }
+    columns = {
+        name: _margins(one, parts) for name, one in direct.items() if one.function in _CORRECTED[:3]
+    }
     kept = zip(weights, first["taken"].to_pylist(), first["readings"].to_pylist(), strict=True)
     texts = []
     for i, (weight, taken, readings) in enumerate(kept):
@@ -59,14 +78,19 @@ def _margins(aggregate: Aggregate, parts: Sequence[pa.Table]) -> list[float | No
     rows = parts[part]
     weights = rows["weight"].to_pylist()
     if aggregate.function == "count_all":
-        return [count_margin(count, weight) for count, weight in zip(rows["readings"].to_pylist(), weights, strict=True)]
+        return [
+            count_margin(count, weight)
+            for count, weight in zip(rows["readings"].to_pylist(), weights, strict=True)
+        ]
     counts = rows[f"count_{i}"].to_pylist()
     if aggregate.function == "count":
         return [count_margin(count, weight) for count, weight in zip(counts, weights, strict=True)]
     values = [rows[f"{name}_{i}"].to_pylist() for name in ("sum", "min", "max")]
     standing = [
         (readings - taken) / max(1, weight - 1)
-        for readings, taken, weight in zip(rows["readings"].to_pylist(), rows["taken"].to_pylist(), weights, strict=True)
+        for readings, taken, weight in zip(
+            rows["readings"].to_pylist(), rows["taken"].to_pylist(), weights, strict=True
+        )
     ]
     return [_sum_margin(*row) for row in zip(counts, *values, weights, standing, strict=True)]
 
@@ -76,16 +100,28 @@ def count_margin(count: int, weight: int) -> float:
     return _margin((weight - 1) * count, weight)
 
 
-def _sum_margin(count: int, total: Any, least: Any, most: Any, weight: int, standing: float) -> float | None:
-    return None if not count or total is None else sum_margin(count, total, least, most, weight, standing)
+def _sum_margin(
+    count: int, total: Any, least: Any, most: Any, weight: int, standing: float
+) -> float | None:
+    return (
+        None
+        if not count or total is None
+        else sum_margin(count, total, least, most, weight, standing)
+    )
 
 
-def sum_margin(count: int, total: float, least: float, most: float, weight: int, standing: float) -> float:
-    """Of a corrected sum of `count` (corrected) values between `least` and `most`; `standing`: how many of them stand for others."""
+def sum_margin(
+    count: int, total: float, least: float, most: float, weight: int, standing: float
+) -> float:
+    """Of a corrected sum of `count` (corrected) values between `least` and `most`; `standing`: how
+    many of them stand for others.
+    """
     mean = total / count
     spread = max(0.0, (most - mean) * (mean - least))
     few = 1 + 2 / max(1.0, standing)
-    return few * _margin((weight - 1) * count * (spread + mean * mean), weight * max(abs(least), abs(most)))
+    return few * _margin(
+        (weight - 1) * count * (spread + mean * mean), weight * max(abs(least), abs(most))
+    )
 
 
 def _margin(variance: float, step: float) -> float:

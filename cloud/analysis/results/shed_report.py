@@ -1,4 +1,6 @@
-"""What was left out, told by query and window on the stream `shed_readings`, as late readings are on theirs. Pure."""
+"""What was left out, told by query and window on the stream `shed_readings`, as late readings are
+on theirs. Pure.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,31 @@ class LeftOut(NamedTuple):
 
 def left_out(rows: pa.Table, registered: Registered, batch: Batch) -> list[LeftOut]:
     """What changed in the batch. `rows`: partials.estimate, of the whole lane."""
-    mine = rows.filter(pc.and_(pc.equal(rows["query"], registered.id), pc.equal(rows["part"], SHED_PART)))
+    mine = rows.filter(
+        pc.and_(pc.equal(rows["query"], registered.id), pc.equal(rows["part"], SHED_PART))
+    )
     before = closed(registered.query, batch.top_before)
-    columns = zip(*[mine[name].to_pylist() for name in ("window_start", "window_end", "readings")], strict=True)
+    columns = zip(
+        *[mine[name].to_pylist() for name in ("window_start", "window_end", "readings")],
+        strict=True,
+    )
     return sorted(LeftOut(*one) for one in columns if before is None or one[1] > before)
 
 
-def by_query(rows: pa.Table, queries: Sequence[Registered], batch: Batch) -> Mapping[str, Mapping[int, int]]:
+def by_query(
+    rows: pa.Table, queries: Sequence[Registered], batch: Batch
+) -> Mapping[str, Mapping[int, int]]:
     """Query (label) → window's start → readings left out until now."""
-    return {one.label: {found.start: found.readings for found in left_out(rows, one, batch)} for one in queries}
+    return {
+        one.label: {found.start: found.readings for found in left_out(rows, one, batch)}
+        for one in queries
+    }
 
 
 def outputs(rows: pa.Table, queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
-    """One reading of the stream `shed_readings` for each query and window that changed; the latest one of a window is the truth."""
+    """One reading of the stream `shed_readings` for each query and window that changed; the latest
+    one of a window is the truth.
+    """
     now_ms = batch.top or 0
     for registered in queries:
         for found in left_out(rows, registered, batch):

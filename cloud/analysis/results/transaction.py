@@ -1,4 +1,6 @@
-"""One Kafka transaction for each micro-batch: results, progress and the lane's record stand together or not at all."""
+"""One Kafka transaction for each micro-batch: results, progress and the lane's record stand
+together or not at all.
+"""
 
 from __future__ import annotations
 
@@ -25,39 +27,53 @@ from edgewake.protocol.errors import LocalError, Unavailable
 log = logging.getLogger("edgewake.analysis")
 
 COMMIT_TIMEOUT_S: Final = 30.0
-"""How long a transaction's end is waited for before the lane starts anew and looks whether it happened."""
+"""How long a transaction's end is waited for before the lane starts anew and looks whether it
+happened."""
 OPEN_MS: Final = 10_000
-"""How long Kafka lets a transaction be open, so that readers wait no longer for a driver that died and is not replaced."""
+"""How long Kafka lets a transaction be open, so that readers wait no longer for a driver that died
+and is not replaced."""
 OPEN_MS_MAX: Final = 640_000
-"""The same for a lane whose batches take longer, below the largest that Kafka allows by default (15 minutes)."""
+"""The same for a lane whose batches take longer, below the largest that Kafka allows by default (15
+minutes)."""
 GROWTH: Final = 4
 POLL_EVERY: Final = 128
-"""Records after which the client may call us, mostly for nothing: of a failure the next record or the commit tells, too."""
+"""Records after which the client may call us, mostly for nothing: of a failure the next record or
+the commit tells, too."""
 _open_ms: Final[dict[str, int]] = {}
-"""Lane → how long its transactions may be open, where one was not done within OPEN_MS. A batch that is read again after a restart makes as
-many results as before, so without more time it would fail for ever: a thousand readings of one key that are joined with one another are a
-million rows."""
+"""Lane → how long its transactions may be open, where one was not done within OPEN_MS. A batch that
+is read again after a restart makes as many results as before, so without more time it would fail
+for ever: a thousand readings of one key that are joined with one another are a million rows."""
 
 
 class Overlong(KafkaException):  # type: ignore[misc]  # it has no types
-    """The results of one batch took longer than Kafka lets a transaction be open. The lane's next one may take longer."""
+    """The results of one batch took longer than Kafka lets a transaction be open.
+
+    The lane's next one may take longer.
+    """
 
 
 class Transactions:
-    """The producer of one lane. A later process with the same lane fences this one: two drivers can never both emit."""
+    """The producer of one lane.
+
+    A later process with the same lane fences this one: two drivers can never both emit.
+    """
 
     def __init__(self, config: KafkaConfig, lane: str) -> None:
         self._lane, self._open_ms = lane, _open_ms.get(lane, OPEN_MS)
         # That records were written the commit says of all of them.
         errors_only = {"delivery.report.only.error": True}
-        self._producer = clients.transactional_producer(config, f"edgewake-analysis-{lane}", timeout_ms=self._open_ms, **errors_only)
+        self._producer = clients.transactional_producer(
+            config, f"edgewake-analysis-{lane}", timeout_ms=self._open_ms, **errors_only
+        )
         try:
             clients.fence(self._producer, COMMIT_TIMEOUT_S)
         except KafkaException as error:
             raise clients.away(config, error.args[0]) from error
 
     def write(self, outputs: Iterable[Output | Outputs]) -> None:
-        """Write all or nothing, while they are made; raises KafkaException (Overlong), after which this object is of no use any more."""
+        """Write all or nothing, while they are made; raises KafkaException (Overlong), after which
+        this object is of no use any more.
+        """
         began_s = last_s = time.monotonic()
         longest_s = 0.0
         self._producer.begin_transaction()
@@ -71,17 +87,25 @@ class Transactions:
             self._producer.commit_transaction(COMMIT_TIMEOUT_S)
         except KafkaException as error:
             now_s = time.monotonic()
-            # One that stood still for so long was fenced by another process, or waited for Kafka: it gets no more time.
+            # One that stood still for so long was fenced by another process, or waited for Kafka:
+            # it gets no more time.
             stood_still_s = max(longest_s, now_s - last_s)
             if (now_s - began_s) * 1000 < self._open_ms or stood_still_s * 2000 > self._open_ms:
                 raise
             _open_ms[self._lane] = more = min(OPEN_MS_MAX, GROWTH * self._open_ms)
-            why = f"Kafka ends a transaction after {self._open_ms // 1000} s, and the results of one batch took longer"
-            raise Overlong(KafkaError(KafkaError._TIMED_OUT, f"{why}: the next one has {more // 1000} s")) from error
+            why = (
+                f"Kafka ends a transaction after {self._open_ms // 1000} s, and the results of "
+                "one batch took longer"
+            )
+            raise Overlong(
+                KafkaError(KafkaError._TIMED_OUT, f"{why}: the next one has {more // 1000} s")
+            ) from error
 
     def close(self) -> None:
         """Leave; what was not committed never happened."""
-        with suppress(KafkaException, SystemError):  # the client's close of a fenced producer ends so; it is closed nevertheless
+        with suppress(
+            KafkaException, SystemError
+        ):  # the client's close of a fenced producer ends so; it is closed nevertheless
             self._producer.purge()
             self._producer.close()
 
@@ -113,11 +137,15 @@ def _pieces(outputs: Iterable[Output | Outputs]) -> Iterator[Output | Outputs]:
             yield output
             continue
         for at in range(0, len(output.keys), POLL_EVERY):
-            yield Outputs(output.topic, output.keys[at : at + POLL_EVERY], output.values[at : at + POLL_EVERY])
+            yield Outputs(
+                output.topic, output.keys[at : at + POLL_EVERY], output.values[at : at + POLL_EVERY]
+            )
 
 
 def lane_rows(config: KafkaConfig, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """The last records of `ew.lanes` by key. Call after `Transactions` is made: it ends what a dead predecessor left open.
+    """The last records of `ew.lanes` by key.
+
+    Call after `Transactions` is made: it ends what a dead predecessor left open.
 
     Raises Unavailable.
     """
@@ -129,7 +157,9 @@ def lane_rows(config: KafkaConfig, is_wanted: Callable[[str], bool]) -> dict[str
         elif is_wanted(name):
             found[name] = value
 
-    reader = TableReader(config, "analysis-lanes", {topics.LANES: keep}, wait_ms=clients.ONCE_WAIT_MS)
+    reader = TableReader(
+        config, "analysis-lanes", {topics.LANES: keep}, wait_ms=clients.ONCE_WAIT_MS
+    )
     try:
         reader.read_all()
     finally:
@@ -149,7 +179,8 @@ def read_lane_record(config: KafkaConfig, key: bytes) -> LaneRecord | None:
 def other_version(key: str) -> LocalError:
     """A record of `ew.lanes` that cannot be read."""
     return LocalError(
-        f"topic {topics.LANES}: the record of {key} is of another version: with the analysis stopped delete this topic and"
+        f"topic {topics.LANES}: the record of {key} is of another version: with the analysis "
+        "stopped delete this topic and"
         " `checkpoints` in its data_dir, and register the queries anew"
     )
 
@@ -159,17 +190,26 @@ LEFT_S: Final = 2.0
 
 
 class Ends:
-    """Where the topics of a lane end, so that the lag can be told. Partitions are called as `Sources` numbers them."""
+    """Where the topics of a lane end, so that the lag can be told.
+
+    Partitions are called as `Sources` numbers them.
+    """
 
     def __init__(self, config: KafkaConfig, sources: Sources) -> None:
         self._asker = clients.asked_consumer(config, "analysis-ends")
         self._sources = sources
 
     def kept(self) -> dict[int, tuple[int, int]]:
-        """Partition → first offset that is still kept, and the next one to be written. Raises Unavailable."""
+        """Partition → first offset that is still kept, and the next one to be written.
+
+        Raises Unavailable.
+        """
         with self._asker.asked() as consumer:
             found = {
-                topic: {p: watermarks(consumer, topic, p) for p in range(partition_count(consumer, topic))}
+                topic: {
+                    p: watermarks(consumer, topic, p)
+                    for p in range(partition_count(consumer, topic))
+                }
                 for topic in self._sources.topics
             }
         return self._sources.flat(found)
@@ -179,15 +219,25 @@ class Ends:
         return self._sources.by_topic({number: first for number, (first, _) in self.kept().items()})
 
     def partitions(self) -> int:
-        """How many there are, of two topics twice as many as the larger one has. Raises Unavailable."""
+        """How many there are, of two topics twice as many as the larger one has.
+
+        Raises Unavailable.
+        """
         with self._asker.asked() as consumer:
-            return len(self._sources.topics) * max(partition_count(consumer, topic) for topic in self._sources.topics)
+            return len(self._sources.topics) * max(
+                partition_count(consumer, topic) for topic in self._sources.topics
+            )
 
     def left(self, offsets: Mapping[int, int]) -> dict[int, int] | None:
         """Partition → records from `offsets` to its end; None where Kafka does not say."""
         try:
             with self._asker.asked() as consumer:
-                ends = {number: watermarks(consumer, *self._sources.place(number), patience_s=0, answer_s=LEFT_S)[1] for number in offsets}
+                ends = {
+                    number: watermarks(
+                        consumer, *self._sources.place(number), patience_s=0, answer_s=LEFT_S
+                    )[1]
+                    for number in offsets
+                }
         except Unavailable:
             return None
         return {number: max(0, end - offsets[number]) for number, end in ends.items()}

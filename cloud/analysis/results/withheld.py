@@ -1,8 +1,10 @@
-"""Rows of queries that tell each window once (header `emit: final`), held back until their window is final. Pure.
+"""Rows of queries that tell each window once (header `emit: final`), held back until their window
+is final. Pure.
 
-They stand on `ew.windows`, written in the transaction of the batch that made them, and leave it in the transaction that tells them: so a
-row that is held back is neither lost nor told twice, whoever goes on with the lane. What changes after that, because a window was opened
-again or repaired, is told again with a higher revision, as every correction is.
+They stand on `ew.windows`, written in the transaction of the batch that made them, and leave it in
+the transaction that tells them: so a row that is held back is neither lost nor told twice, whoever
+goes on with the lane. What changes after that, because a window was opened again or repaired, is
+told again with a higher revision, as every correction is.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from edgewake.protocol import result, topics
 PLACE: Final = "=final"
 """Begins their keys on `ew.windows`, where others begin with names of streams."""
 BYTES_MAX: Final = 256 << 20
-"""Bytes of keys and values that a query may have held back, in the driver's memory: half a million rows. With more it fails, for none of
-them may be told before its time, and none be left out."""
+"""Bytes of keys and values that a query may have held back, in the driver's memory: half a million
+rows. With more it fails, for none of them may be told before its time, and none be left out."""
 _END: Final = re.compile(rb'\{"query":"[^"]*","window_start":-?\d+,"window_end":(-?\d+)')
 _OPEN: Final = re.compile(rb',"revision":\d+,"final":false')
 _FINAL: Final = re.compile(rb',"revision":\d+,"final":true')
@@ -30,7 +32,9 @@ _FINAL: Final = re.compile(rb',"revision":\d+,"final":true')
 class Withheld:
     """Of the queries of one lane."""
 
-    def __init__(self, queries: Sequence[Registered], rows: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self, queries: Sequence[Registered], rows: Mapping[str, bytes] | None = None
+    ) -> None:
         """`rows`: of `ew.windows` (state_parts.joined), whose keys begin with PLACE."""
         self._of = {one.topic: _Rows(one) for one in queries if one.query.emits_final}
         by_label = {one.label: one for one in (held.registered for held in self._of.values())}
@@ -39,8 +43,12 @@ class Withheld:
             if label in by_label:  # else: of another lane, or paused
                 self._of[by_label[label].topic].put(row.encode(), value)
 
-    def through(self, outputs: Iterable[Output | Outputs], batch: Batch, broken: Broken) -> Iterator[Output | Outputs]:
-        """What is told of a batch's outputs, with what becomes final by it before the watermark that says so."""
+    def through(
+        self, outputs: Iterable[Output | Outputs], batch: Batch, broken: Broken
+    ) -> Iterator[Output | Outputs]:
+        """What is told of a batch's outputs, with what becomes final by it before the watermark
+        that says so.
+        """
         waiting = dict(self._of)
         for output in outputs:
             held = self._of.get(output.topic)
@@ -59,7 +67,8 @@ class Withheld:
         for held in self._of.values():
             if held.bytes > BYTES_MAX:
                 broken[held.registered.label] = (
-                    f"more than {BYTES_MAX >> 20} MiB of rows wait for their windows to be final: shorten windows or lateness, group by"
+                    f"more than {BYTES_MAX >> 20} MiB of rows wait for their windows to be final: "
+                    "shorten windows or lateness, group by"
                     " less, or leave the header `emit` out"
                 )
 
@@ -100,7 +109,8 @@ class _Rows:
         was_held = self._drop(output.key)
         if was_held:
             yield Output(topics.WINDOWS, row_key(self.registered, output.key), None)
-        # Without `reopen` a window has no row before the one that is final, so there is none to be withdrawn.
+        # Without `reopen` a window has no row before the one that is final, so there is none to be
+        # withdrawn.
         if is_final and (not is_withdrawn or (self.registered.query.reopen_ms and not was_held)):
             yield output
 
@@ -144,8 +154,12 @@ def as_final(value: bytes, revision: int) -> bytes:
     return _OPEN.sub(b',"revision":%d,"final":true' % revision, value, count=1)
 
 
-def parted(registered: Registered, computed: Iterable[Output]) -> tuple[list[Output], dict[bytes, Output]]:
-    """Computed rows that may be told, and those to be held back by their keys on `ew.windows`: of a query that tells each change none."""
+def parted(
+    registered: Registered, computed: Iterable[Output]
+) -> tuple[list[Output], dict[bytes, Output]]:
+    """Computed rows that may be told, and those to be held back by their keys on `ew.windows`: of a
+    query that tells each change none.
+    """
     told, held = [], {}
     for output in computed:
         if registered.query.emits_final and not is_final_row(output.value or b""):

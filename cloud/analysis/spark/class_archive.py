@@ -1,8 +1,10 @@
-"""Spark's classes, read from its jars and checked once: a file that the JVM maps at its start, instead of reading thousands of them anew.
+"""Spark's classes, read from its jars and checked once: a file that the JVM maps at its start,
+instead of reading thousands of them anew.
 
-Without it a start spends most of its processor time on that, and so does the first batch. The first analysis in a data folder writes down
-which classes it loads; some time later another JVM, of the lowest priority, makes the file of them. Its name says of which Java and jars it
-was made. The JVM compares them once more, and does without a file that is not its own.
+Without it a start spends most of its processor time on that, and so does the first batch. The first
+analysis in a data folder writes down which classes it loads; some time later another JVM, of the
+lowest priority, makes the file of them. Its name says of which Java and jars it was made. The JVM
+compares them once more, and does without a file that is not its own.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ import pyspark
 log = logging.getLogger("edgewake.analysis")
 
 AFTER_S: Final = 60.0
-"""Seconds after Spark's start: then queries and summaries have had their first batches, so that all of their classes are loaded."""
+"""Seconds after Spark's start: then queries and summaries have had their first batches, so that all
+of their classes are loaded."""
 MAKING_S_MAX: Final = 600.0
-"""After which the making of a file is given up. It takes ten seconds of a processor that nobody else wants."""
+"""After which the making of a file is given up. It takes ten seconds of a processor that nobody
+else wants."""
 HEAP: Final = "256m"
 """Of the JVM that makes the file."""
 OPTIONS: Final = "SPARK_SUBMIT_OPTS"
@@ -40,7 +44,10 @@ FOLDER: Final = "classes"
 
 
 class ClassArchive:
-    """The file of one data folder. `options`, then `begin` when the JVM with them runs, then `close`."""
+    """The file of one data folder.
+
+    `options`, then `begin` when the JVM with them runs, then `close`.
+    """
 
     def __init__(self, folder: Path, key: str) -> None:
         """`key`: see key_of."""
@@ -56,8 +63,10 @@ class ClassArchive:
         return self._file.exists()
 
     def options(self) -> list[str]:
-        """Of the JVM: to use the file, or to write down what it should hold. Empty where the folder cannot be written, or where whoever
-        started us gives the JVM a file of his own.
+        """Of the JVM: to use the file, or to write down what it should hold.
+
+        Empty where the folder cannot be written, or where whoever started us gives the JVM a file
+        of his own.
         """
         if "-XX:SharedArchiveFile" in os.environ.get(OPTIONS, ""):
             return []
@@ -72,9 +81,14 @@ class ClassArchive:
         return [f'"{_RECORDS}{self._list}"']
 
     def begin(self, jvm: Sequence[str]) -> None:
-        """Make the file, AFTER_S from now, where this JVM writes down what it should hold. `jvm`: its command line."""
+        """Make the file, AFTER_S from now, where this JVM writes down what it should hold.
+
+        `jvm`: its command line.
+        """
         if f"{_RECORDS}{self._list}" in jvm:
-            self._maker = threading.Thread(target=self._make_later, args=(list(jvm),), name="class-archive", daemon=True)
+            self._maker = threading.Thread(
+                target=self._make_later, args=(list(jvm),), name="class-archive", daemon=True
+            )
             self._maker.start()
 
     def close(self) -> None:
@@ -92,7 +106,11 @@ class ClassArchive:
         try:
             self.make(jvm)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            log.warning("Spark's classes are read from its jars at each start: %s", error, extra={"event": "classes.failed"})
+            log.warning(
+                "Spark's classes are read from its jars at each start: %s",
+                error,
+                extra={"event": "classes.failed"},
+            )
 
     def make(self, jvm: Sequence[str]) -> None:
         """Make the file now. Raises OSError, ValueError, SubprocessError."""
@@ -104,7 +122,10 @@ class ClassArchive:
             return
         with log_file.open("wb") as out:
             self._child = subprocess.Popen(
-                [*_lowly(), *dump_command(jvm, names, new)], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+                [*_lowly(), *dump_command(jvm, names, new)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
             )
             try:
                 code = self._child.wait(MAKING_S_MAX)
@@ -117,14 +138,25 @@ class ClassArchive:
         new.replace(self._file)
         for used in (names, log_file):
             used.unlink()
-        log.info("Spark's classes are kept for the next start", extra={"event": "classes.kept", "mib": self._file.stat().st_size >> 20})
+        log.info(
+            "Spark's classes are kept for the next start",
+            extra={"event": "classes.kept", "mib": self._file.stat().st_size >> 20},
+        )
 
 
 def archive_of(data_dir: Path, jars_dir: Path) -> ClassArchive | None:
-    """Of an analysis with this folder and connector; None where there is no Java that could use it."""
+    """Of an analysis with this folder and connector; None where there is no Java that could use
+    it.
+    """
     java, spark = java_of(), Path(pyspark.__file__).parent / "jars"
     try:
-        return None if java is None else ClassArchive(data_dir / FOLDER, key_of(java, [*spark.glob("*.jar"), *jars_dir.glob("*.jar")]))
+        return (
+            None
+            if java is None
+            else ClassArchive(
+                data_dir / FOLDER, key_of(java, [*spark.glob("*.jar"), *jars_dir.glob("*.jar")])
+            )
+        )
     except OSError:
         return None
 
@@ -135,11 +167,23 @@ def _lowly() -> list[str]:
 
 
 def dump_command(jvm: Sequence[str], names: Path, file: Path) -> list[str]:
-    """How a JVM makes `file` of the classes in `names`, for one with the command line `jvm`. Raises ValueError where that is none."""
+    """How a JVM makes `file` of the classes in `names`, for one with the command line `jvm`.
+
+    Raises ValueError where that is none.
+    """
     program, *options = jvm
-    modules = [option for option in options if option.startswith("--add-") or option == "-XX:+IgnoreUnrecognizedVMOptions"]
+    modules = [
+        option
+        for option in options
+        if option.startswith("--add-") or option == "-XX:+IgnoreUnrecognizedVMOptions"
+    ]
     classpath = options[options.index("-cp") + 1]
-    made = [f"-Xmx{HEAP}", "-Xshare:dump", f"-XX:SharedClassListFile={names}", f"-XX:SharedArchiveFile={file}"]
+    made = [
+        f"-Xmx{HEAP}",
+        "-Xshare:dump",
+        f"-XX:SharedClassListFile={names}",
+        f"-XX:SharedArchiveFile={file}",
+    ]
     return [program, *modules, *made, "-cp", classpath]
 
 
@@ -153,7 +197,9 @@ def key_of(java: Path, jars: Iterable[Path]) -> str:
     release = java.resolve().parent.parent / "release"
     of_java = release.read_bytes() if release.exists() else b""
     lines = [f"{jar} {(found := jar.stat()).st_size} {found.st_mtime_ns}" for jar in sorted(jars)]
-    return hashlib.sha256("\n".join([str(java.resolve()), *lines]).encode() + of_java).hexdigest()[:_CHARS]
+    return hashlib.sha256("\n".join([str(java.resolve()), *lines]).encode() + of_java).hexdigest()[
+        :_CHARS
+    ]
 
 
 def java_of(environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -1,9 +1,11 @@
-"""How Spark groups the readings of a lane with sketches: by hash where many fall into a group, by sorting them where few do.
+"""How Spark groups the readings of a lane with sketches: by hash where many fall into a group, by
+sorting them where few do.
 
-A hash holds a place for each group, and for each column of a new one Spark 4.2 asks its settings anew (SpecificInternalRow over TypeOps and
-SQLConf): in four steps of a batch together some 20 µs a group, a third of all that a batch of 50,000 groups took. Sorted readings need one
-place, one group after the other, but sorting costs some 0.1 µs a reading. The state is the same with both, so any batch may change it.
-Lanes without sketches group otherwise, and this has no effect there.
+A hash holds a place for each group, and for each column of a new one Spark 4.2 asks its settings
+anew (SpecificInternalRow over TypeOps and SQLConf): in four steps of a batch together some 20 µs a
+group, a third of all that a batch of 50,000 groups took. Sorted readings need one place, one group
+after the other, but sorting costs some 0.1 µs a reading. The state is the same with both, so any
+batch may change it. Lanes without sketches group otherwise, and this has no effect there.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from typing import Final
 
 HASH: Final = "spark.sql.execution.useObjectHashAggregateExec"
 READINGS_PER_GROUP: Final = 100
-"""Sorting is faster below it; measured: by 20 % at 50, by 25 % at 4, and slower by 8 % at thousands."""
+"""Sorting is faster below it; measured: by 20 % at 50, by 25 % at 4, and slower by 8 % at
+thousands."""
 GROUPS_MIN: Final = 1000
-"""With fewer groups a batch takes as long in either way, and a plan that changed is compiled anew."""
+"""With fewer groups a batch takes as long in either way, and a plan that changed is compiled
+anew."""
 
 
 def is_sorted(groups: int, readings: int) -> bool:

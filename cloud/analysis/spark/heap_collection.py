@@ -1,9 +1,10 @@
 """When the JVM collects the garbage of its whole heap: while few wait for results.
 
-With a heap of at most a GiB (session.py) all its threads stand still for that, 0.2 to 0.4 s, whenever what it takes for old needs more
-room: twice a minute with 20,000 readings a second, every three minutes with a hundred. A window that ends just then is told so much later.
-So the heap is looked at when most windows have been told and the next do not end yet. Where it would not last until the next look, it is
-collected.
+With a heap of at most a GiB (session.py) all its threads stand still for that, 0.2 to 0.4 s,
+whenever what it takes for old needs more room: twice a minute with 20,000 readings a second, every
+three minutes with a hundred. A window that ends just then is told so much later. So the heap is
+looked at when most windows have been told and the next do not end yet. Where it would not last
+until the next look, it is collected.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from edgewake.protocol.clock import Clock
 
 EVERY_MS: Final = 10_000
 AT_MS: Final = 8_500
-"""After each full EVERY_MS. Windows of five and of ten seconds and minutes have been told, a busy stream's readings have been summed up
-(pace.SUMMARY_SETTLE_MS), and until the next end is more time than a collection takes."""
+"""After each full EVERY_MS. Windows of five and of ten seconds and minutes have been told, a busy
+stream's readings have been summed up (pace.SUMMARY_SETTLE_MS), and until the next end is more time
+than a collection takes."""
 LATE_MS: Final = 500
 """Whoever comes later than that looks the next time."""
 MARGIN: Final = 1.5
@@ -54,7 +56,9 @@ class Garbage:
         if not self._is_serial or number in (None, self._looked):
             return
         self._looked = number
-        with contextlib.suppress(Py4JError):  # the JVM has ended, which the lanes tell with their names
+        with contextlib.suppress(
+            Py4JError
+        ):  # the JVM has ended, which the lanes tell with their names
             self._look()
 
     def _look(self) -> None:

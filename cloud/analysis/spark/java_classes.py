@@ -1,7 +1,8 @@
-"""Our classes in Java (java/edgewake): compiled by the first start, kept as a jar for all later ones.
+"""Our classes in Java (java/edgewake): compiled by the first start, kept as a jar for all later
+ones.
 
-The compiler is Eclipse's. It is one jar, fetched beside Spark's connector, and needs no JDK. `make lint`
-compiles the same sources with javac, where every warning is an error.
+The compiler is Eclipse's. It is one jar, fetched beside Spark's connector, and needs no JDK. `make
+lint` compiles the same sources with javac, where every warning is an error.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ COMPILE_S_MAX: Final = 120.0
 _QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 """Options for a JVM that lives for two seconds."""
 _LANGUAGE: Final = "-17"
-"""The oldest Java that Spark 4 runs on. Executors of a cluster may run on an older one than the driver."""
+"""The oldest Java that Spark 4 runs on. Executors of a cluster may run on an older one than the
+driver."""
 _HASH_CHARS: Final = 16
 _ERROR_CHARS_MAX: Final = 600
 """Characters of what the compiler says: its first errors; the sources have no secrets."""
@@ -39,8 +41,8 @@ _ERROR_CHARS_MAX: Final = 600
 def jar_of(classes_dir: Path, jars_dir: Path) -> Path:
     """The jar of our classes in `classes_dir`, compiled first where it is not there.
 
-    `jars_dir` holds the compiler. Raises ConfigError where it is missing, LocalError where nothing can
-    be compiled or written.
+    `jars_dir` holds the compiler. Raises ConfigError where it is missing, LocalError where nothing
+    can be compiled or written.
     """
     compiler, java = compiler_in(jars_dir), _java()
     jar = classes_dir / f"{PACKAGE}-{_key(compiler, java)}.jar"
@@ -67,7 +69,8 @@ def compiler_in(jars_dir: Path) -> Path:
     found = sorted(jars_dir.glob(COMPILER))
     if not found:
         raise ConfigError(
-            f"jars_dir = {str(jars_dir)!r}: no {COMPILER} in it; `edgewake jars fetch spark` fetches this compiler with Spark's connector"
+            f"jars_dir = {str(jars_dir)!r}: no {COMPILER} in it; `edgewake jars fetch spark` "
+            "fetches this compiler with Spark's connector"
         )
     return found[-1]
 
@@ -135,12 +138,16 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise LocalError(f"our Java classes were not compiled within {COMPILE_S_MAX:.0f} s") from error
+        raise LocalError(
+            f"our Java classes were not compiled within {COMPILE_S_MAX:.0f} s"
+        ) from error
     return done.returncode, done.stdout.decode(errors="replace")
 
 
 def _pack(classes: Path, jar: Path) -> None:
-    """Write all classes into a jar, which is on disk afterwards: no power cut may leave a part of it under its name."""
+    """Write all classes into a jar, which is on disk afterwards: no power cut may leave a part of
+    it under its name.
+    """
     with jar.open("wb") as file:
         with zipfile.ZipFile(file, "w") as archive:
             for path in sorted(classes.rglob("*.class")):

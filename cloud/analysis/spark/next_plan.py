@@ -9,8 +9,13 @@ from pyspark.sql import DataFrame
 from edgewake.cloud.analysis.spark import code_generation, grouping
 
 
-def turned(batch: DataFrame, groups: int, readings: int, *, before: Mapping[str, str]) -> Mapping[str, str]:
-    """Set it for the batches after `batch`, which has so many; the settings. `before`: those that were set so far, {} for Spark's own."""
+def turned(
+    batch: DataFrame, groups: int, readings: int, *, before: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Set it for the batches after `batch`, which has so many; the settings.
+
+    `before`: those that were set so far, {} for Spark's own.
+    """
     after = grouping.settings(groups, readings) | code_generation.settings(readings)
     for name, value in after.items():
         if before.get(name) != value:

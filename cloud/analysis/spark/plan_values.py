@@ -1,4 +1,6 @@
-"""Numbers in a running plan that the driver changes between two batches: neither is the plan made anew for it, nor its code compiled."""
+"""Numbers in a running plan that the driver changes between two batches: neither is the plan made
+anew for it, nor its code compiled.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,21 @@ class PlanValues:
     def __init__(self, session: SparkSession, size: int = 1) -> None:
         gateway: Any = session.sparkContext._gateway
         jvm: Any = gateway.jvm
-        # Spark has no public value that a plan takes anew in each batch. A literal array is handed to the tasks as the object that it is,
-        # and generated code does not contain its values, so changing them neither plans nor compiles anything.
-        self._values = jvm.org.apache.spark.sql.catalyst.expressions.UnsafeArrayData.fromPrimitiveArray(gateway.new_array(jvm.long, size))
-        kind = jvm.org.apache.spark.sql.types.DataTypes.createArrayType(jvm.org.apache.spark.sql.types.DataType.fromDDL("bigint"), False)
+        # Spark has no public value that a plan takes anew in each batch. A literal array is handed
+        # to the tasks as the object that it is, and generated code does not contain its values, so
+        # changing them neither plans nor compiles anything.
+        self._values = (
+            jvm.org.apache.spark.sql.catalyst.expressions.UnsafeArrayData.fromPrimitiveArray(
+                gateway.new_array(jvm.long, size)
+            )
+        )
+        kind = jvm.org.apache.spark.sql.types.DataTypes.createArrayType(
+            jvm.org.apache.spark.sql.types.DataType.fromDDL("bigint"), False
+        )
         literal = jvm.org.apache.spark.sql.catalyst.expressions.Literal(self._values, kind)
-        self._array = ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(literal))
+        self._array = ClassicColumn(
+            jvm.org.apache.spark.sql.classic.ExpressionUtils.column(literal)
+        )
 
     def set(self, i: int, value: int) -> None:
         """From the next batch on."""
@@ -31,5 +42,9 @@ class PlanValues:
         return F.get(self._array, place)
 
     def first(self, beside: Column) -> Column:
-        """The first number. `beside`: any whole number of the row: of a fixed place Spark would make a constant, and compile anew."""
+        """The first number.
+
+        `beside`: any whole number of the row: of a fixed place Spark would make a constant, and
+        compile anew.
+        """
         return self.at(F.pmod(beside, F.lit(1)).cast("int"))

@@ -15,15 +15,23 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.spark import java_classes
-from edgewake.cloud.analysis.spark.settings import SETTINGS, STATE, StateStore, is_local, state_settings
+from edgewake.cloud.analysis.spark.settings import (
+    SETTINGS,
+    STATE,
+    StateStore,
+    is_local,
+    state_settings,
+)
 from edgewake.protocol.errors import ConfigError, Unavailable
 
 _HUGE_METHODS: Final = "-XX:-DontCompileHugeMethods"
-"""Spark makes one method of all queries of a lane; from 8,000 bytes of code on the JVM would interpret it for ever, ten times as slow."""
+"""Spark makes one method of all queries of a lane; from 8,000 bytes of code on the JVM would
+interpret it for ever, ten times as slow."""
 _JVM: Final = (
     "-Xms128m",
     _HUGE_METHODS,
-    # Of buffers outside of the heap one pool, not one or two for each core: each of them keeps chunks of 4 MiB.
+    # Of buffers outside of the heap one pool, not one or two for each core: each of them keeps
+    # chunks of 4 MiB.
     "-Dio.netty.allocator.numDirectArenas=1 -Dio.netty.allocator.numHeapArenas=1",
     # What the state and the compiler gave back goes back to the system.
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=60000",
@@ -31,26 +39,36 @@ _JVM: Final = (
     "-Dio.netty.tryReflectionSetAccessible=true",
 )
 SMALL_HEAP_MIB: Final = 1024
-"""Up to it one thread collects garbage; the threads of the parallel collector keep a heap that is half empty."""
-_SMALL_COLLECTOR: Final = "-XX:+UseSerialGC -XX:NewSize=64m -XX:NewRatio=4 -XX:MinHeapFreeRatio=25 -XX:MaxHeapFreeRatio=35"
-"""The heap is made hardly larger than its use asks for, up to driver_memory, and what is young has a fifth of it and not a third, but at
-least 64 MiB. A batch of a small stream makes 80 MiB of objects: in a fifth alone, 27 MiB, it was held up by four collections, and every
-fourth one by a collection of the whole heap, because what it still used did not fit and was taken for old. With half as much of the heap
-free every twelfth batch was, by 0.2 s; now every thirtieth is."""
+"""Up to it one thread collects garbage; the threads of the parallel collector keep a heap that is
+half empty."""
+_SMALL_COLLECTOR: Final = (
+    "-XX:+UseSerialGC -XX:NewSize=64m -XX:NewRatio=4 -XX:MinHeapFreeRatio=25 "
+    "-XX:MaxHeapFreeRatio=35"
+)
+"""The heap is made hardly larger than its use asks for, up to driver_memory, and what is young has
+a fifth of it and not a third, but at least 64 MiB. A batch of a small stream makes 80 MiB of
+objects: in a fifth alone, 27 MiB, it was held up by four collections, and every fourth one by a
+collection of the whole heap, because what it still used did not fit and was taken for old. With
+half as much of the heap free every twelfth batch was, by 0.2 s; now every thirtieth is."""
 _LARGE_COLLECTOR: Final = "-XX:+UseParallelGC"
-"""With the two ratios it would collect the whole heap each time, which took half of the processor's time at full load."""
+"""With the two ratios it would collect the whole heap each time, which took half of the processor's
+time at full load."""
 _EXECUTOR_JVM: Final = f"-XX:+UseSerialGC {_HUGE_METHODS} -Djava.io.tmpdir=."
-"""On a worker an executor has a folder of its own, where what libraries unpack is found and removed with it."""
+"""On a worker an executor has a folder of its own, where what libraries unpack is found and removed
+with it."""
 GROUP_BYTES: Final = 64 * 1024
-"""What the sketches of one group take in the heap at most: 40 KiB Count-Min, 16 KiB HLL, the rest KLL, theta and frequent items."""
+"""What the sketches of one group take in the heap at most: 40 KiB Count-Min, 16 KiB HLL, the rest
+KLL, theta and frequent items."""
 HASHED_SHARE: Final = 4
-"""A quarter of the heap holds the groups that a batch sketches; what is more is sorted on disk, group by group, which is slower. A device
-that returns with a week brings 10,000 minutes of each field at once: all in the heap they were gigabytes, and ended the process each time
-that it read them. Spark's own bound is 128 groups, whatever the heap."""
+"""A quarter of the heap holds the groups that a batch sketches; what is more is sorted on disk,
+group by group, which is slower. A device that returns with a week brings 10,000 minutes of each
+field at once: all in the heap they were gigabytes, and ended the process each time that it read
+them. Spark's own bound is 128 groups, whatever the heap."""
 _EXECUTOR_MEMORY: Final = "1g"
 """Spark's default."""
 _MALLOC_ARENAS: Final = "2"
-"""Of glibc for the JVM, whose hundreds of threads would have sixteen otherwise, each with memory that it keeps."""
+"""Of glibc for the JVM, whose hundreds of threads would have sixteen otherwise, each with memory
+that it keeps."""
 
 
 def start_session(
@@ -69,15 +87,17 @@ def start_session(
 ) -> SparkSession:
     """Start the JVM and the session.
 
-    `classes_dir` keeps our compiled classes from one start to the next. `work_dir` is Spark's own: it is
-    emptied first. `state_store`, `maintenance_s`, and `more` as `spark`: see AnalysisConfig.
+    `classes_dir` keeps our compiled classes from one start to the next. `work_dir` is Spark's own:
+    it is emptied first. `state_store`, `maintenance_s`, and `more` as `spark`: see AnalysisConfig.
     `jvm_options` are added to ours.
 
     Raises ConfigError where jars are missing, LocalError where our classes cannot be compiled,
     Unavailable where no cluster answers.
     """
     jars = [*jars_in(jars_dir), str(java_classes.jar_of(classes_dir, jars_dir))]
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection, and of a JVM that we ended ourselves
+    logging.getLogger("py4j").setLevel(
+        logging.CRITICAL
+    )  # it tells of every connection, and of a JVM that we ended ourselves
     # The JVM is ended with a kill: what it unpacked there it never removes itself.
     shutil.rmtree(work_dir, ignore_errors=True)
     temporary = work_dir / "tmp"
@@ -104,7 +124,11 @@ def start_session(
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.shuffle.partitions": str(state_partitions),
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(
-            hashed_groups(driver_memory if is_local(master) else (more or {}).get("spark.executor.memory", _EXECUTOR_MEMORY))
+            hashed_groups(
+                driver_memory
+                if is_local(master)
+                else (more or {}).get("spark.executor.memory", _EXECUTOR_MEMORY)
+            )
         ),
         f"{STATE}.maintenanceInterval": f"{maintenance_s}s",
     }
@@ -118,36 +142,49 @@ def start_session(
     try:
         session = builder.getOrCreate()
     except Py4JJavaError as error:
-        raise Unavailable(f"master = {master!r}: {str(error.java_exception.toString()).splitlines()[0][:300]}") from error
+        raise Unavailable(
+            f"master = {master!r}: {str(error.java_exception.toString()).splitlines()[0][:300]}"
+        ) from error
     _write_plain_files(session)
     _drop_defaults(session)
     return session
 
 
 def jars_in(jars_dir: Path) -> list[str]:
-    """Spark's Kafka connector, without the compiler beside it; raises ConfigError where either is missing."""
+    """Spark's Kafka connector, without the compiler beside it; raises ConfigError where either is
+    missing.
+    """
     compilers = set(jars_dir.glob(java_classes.COMPILER))
     jars = sorted(str(path) for path in jars_dir.glob("*.jar") if path not in compilers)
     if not any("spark-sql-kafka" in jar for jar in jars):
-        raise ConfigError(f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches the connector")
+        raise ConfigError(
+            f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches "
+            "the connector"
+        )
     java_classes.compiler_in(jars_dir)
     return jars
 
 
 def _write_plain_files(session: SparkSession) -> None:
-    """Files of the checkpoints without a `.crc` file beside each, which doubles their number, and without a process for each.
+    """Files of the checkpoints without a `.crc` file beside each, which doubles their number, and
+    without a process for each.
 
-    The state's files carry checksums of their own. To give a file its mode Hadoop starts `chmod` where its native library is missing, as in
-    Spark's wheel: three times in each batch, a sixth of the time that a small one takes. Hadoop keeps one instance per scheme, so Spark
-    uses the one that is changed here; what it stands on has no setter.
+    The state's files carry checksums of their own. To give a file its mode Hadoop starts `chmod`
+    where its native library is missing, as in Spark's wheel: three times in each batch, a sixth of
+    the time that a small one takes. Hadoop keeps one instance per scheme, so Spark uses the one
+    that is changed here; what it stands on has no setter.
     """
     java: Any = session.sparkContext._jvm
-    local = java.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())
+    local = java.org.apache.hadoop.fs.FileSystem.getLocal(
+        session.sparkContext._jsc.hadoopConfiguration()
+    )
     local.setWriteChecksum(False)
     local.setVerifyChecksum(False)
     plain = java_classes.new(session, "PlainFiles")
     plain.initialize(local.getUri(), local.getConf())
-    below = java.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
+    below = java.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField(
+        "fs"
+    )
     below.setAccessible(True)
     below.set(local, plain)
 
@@ -155,8 +192,9 @@ def _write_plain_files(session: SparkSession) -> None:
 def _drop_defaults(session: SparkSession) -> None:
     """Hadoop's settings without the defaults of what is not used here.
 
-    Spark copies them all and sends them to its tasks, twice in each batch that has a state. Two thirds of some 1,100 are defaults of YARN
-    and MapReduce: with them that takes 13 ms of processor each time, without them 5.
+    Spark copies them all and sends them to its tasks, twice in each batch that has a state. Two
+    thirds of some 1,100 are defaults of YARN and MapReduce: with them that takes 13 ms of processor
+    each time, without them 5.
     """
     java_classes.new(session, "Defaults").drop(session.sparkContext._jsc.hadoopConfiguration())
 
@@ -167,7 +205,9 @@ def hashed_groups(memory: str) -> int:
 
 
 def _mib(memory: str) -> int:
-    """MiB of a size as Spark takes it: `512m`, `1g`, `2GB`; a number alone is MiB. Raises ConfigError."""
+    """MiB of a size as Spark takes it: `512m`, `1g`, `2GB`; a number alone is MiB. Raises
+    ConfigError.
+    """
     found = re.fullmatch(r"(\d+)(b|[kmgtp]b?)?", memory.strip().lower())
     if not found:
         raise ConfigError(f"memory {memory!r}: expected a whole number and a unit, as 512m or 2g")

@@ -1,4 +1,6 @@
-"""The settings of Spark that the analysis depends on, with their reasons, and what a configuration may add. Pure: no Spark is started."""
+"""The settings of Spark that the analysis depends on, with their reasons, and what a configuration
+may add. Pure: no Spark is started.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ StateStore: TypeAlias = Literal["memory", "rocksdb"]
 _TABLE: Final = "edgewake.TableStores"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ROCKSDB_WRITE_BUFFER_MIB: Final = 16
-"""MiB of changes that RocksDB keeps in memory before it writes them to its files, within state_memory."""
+"""MiB of changes that RocksDB keeps in memory before it writes them to its files, within
+state_memory."""
 
 UNUSED_RULES: Final = (
     "PruneFilters",
@@ -27,13 +30,15 @@ UNUSED_RULES: Final = (
     "RemoveRedundantAggregates",
     "MergeSubplans",
 )
-"""Of Spark's optimizer: what they look for is not in our plans, and each batch is planned anew. With the constraints, which only filters
-and joins of tables need, they are a tenth of what a small batch costs: their own time, its garbage, and the compiler's."""
+"""Of Spark's optimizer: what they look for is not in our plans, and each batch is planned anew.
+With the constraints, which only filters and joins of tables need, they are a tenth of what a small
+batch costs: their own time, its garbage, and the compiler's."""
 
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Without a page nobody reads what Spark keeps of past jobs; by default it keeps a thousand of each, with their plans as text.
+    # Without a page nobody reads what Spark keeps of past jobs; by default it keeps a thousand of
+    # each, with their plans as text.
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
@@ -48,16 +53,21 @@ SETTINGS: Final = {
     # Plans of micro-batches are fixed: re-planning between stages costs more than it finds.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.constraintPropagation.enabled": "false",
-    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in UNUSED_RULES),
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in UNUSED_RULES
+    ),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The place of each expression in our source: as slow as the whole rest of building a plan, and a new query waits for it.
+    # The place of each expression in our source: as slow as the whole rest of building a plan, and
+    # a new query waits for it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Windows are evicted with the next batch that has data; an empty batch for it would cost as much as a full one.
+    # Windows are evicted with the next batch that has data; an empty batch for it would cost as
+    # much as a full one.
     f"{STREAMING}.noDataMicroBatches.enabled": "false",
     f"{STREAMING}.minBatchesToRetain": "10",
     f"{STREAMING}.numRecentProgressUpdates": "5",
     f"{STREAMING}.metricsEnabled": "false",
-    # Through FileContext, the default, every file of a local checkpoint costs more `chmod` processes.
+    # Through FileContext, the default, every file of a local checkpoint costs more `chmod`
+    # processes.
     f"{STREAMING}.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -65,8 +75,8 @@ SETTINGS: Final = {
     # A long batch of one stream must not hold up the short ones of the others.
     "spark.scheduler.mode": "FAIR",
     "spark.cleaner.periodicGC.interval": "5min",
-    # What a batch sends to its tasks, three times some 100 KiB, is written into a buffer of this size: 4 MiB each by default, more than a
-    # tenth of all the garbage that a small batch makes.
+    # What a batch sends to its tasks, three times some 100 KiB, is written into a buffer of this
+    # size: 4 MiB each by default, more than a tenth of all the garbage that a small batch makes.
     "spark.broadcast.blockSize": "256k",
     "spark.sql.codegen.cache.maxEntries": "400",
 }
@@ -110,4 +120,8 @@ def is_local(master: str) -> bool:
 def refused_settings(names: Iterable[str]) -> list[str]:
     """Those that are no settings of Spark, or that the analysis needs as they are."""
     own = SETTINGS.keys() | _FROM_KEYS
-    return sorted(name for name in names if not name.startswith("spark.") or name in own or name.startswith(STREAMING))
+    return sorted(
+        name
+        for name in names
+        if not name.startswith("spark.") or name in own or name.startswith(STREAMING)
+    )

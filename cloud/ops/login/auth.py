@@ -1,10 +1,12 @@
 """Who may use the operations API: decided before anything of a request's body is read.
 
-A program sends its key (`Authorization: Bearer KEY` or `X-API-Key: KEY`); a browser has the cookie of a session (see sessions.py). A
-cookie comes along with whatever page makes the browser ask, so a request that changes something must then come from a page of our own:
-`Origin` is ours, and `Sec-Fetch-Site` says same-origin where the browser sends it. Every change is logged with the name of the key's
-holder, and so is who read a dead letter or asked in SQL: both show what devices sent. A right is looked at once more before the answer,
-so a key that was removed meanwhile gets nothing; what stays open (`/v1/live`) asks `scope["state"]["is_allowed"]` again and again.
+A program sends its key (`Authorization: Bearer KEY` or `X-API-Key: KEY`); a browser has the cookie
+of a session (see sessions.py). A cookie comes along with whatever page makes the browser ask, so a
+request that changes something must then come from a page of our own: `Origin` is ours, and
+`Sec-Fetch-Site` says same-origin where the browser sends it. Every change is logged with the name
+of the key's holder, and so is who read a dead letter or asked in SQL: both show what devices sent.
+A right is looked at once more before the answer, so a key that was removed meanwhile gets nothing;
+what stays open (`/v1/live`) asks `scope["state"]["is_allowed"]` again and again.
 """
 
 from __future__ import annotations
@@ -69,13 +71,17 @@ class Guard:
             return await _unknown().response()(scope, receive, send)
         state = scope.setdefault("state", {})
         state["holder"] = holder
-        state["is_allowed"] = lambda: (self._by_key(headers) or self._by_cookie(scope, headers)) == holder
+        state["is_allowed"] = lambda: (
+            (self._by_key(headers) or self._by_cookie(scope, headers)) == holder
+        )
         if scope["method"] in SAFE_METHODS or scope["path"] in QUESTIONS:
             send = _while_allowed(scope, send)
         if scope["method"] in SAFE_METHODS and not scope["path"].startswith(AUDITED_READS):
             return await self._app(scope, receive, send)
         is_change = scope["method"] not in SAFE_METHODS
-        refused = _refusal(scope, headers, holder, is_by_cookie=by_key is None) if is_change else None
+        refused = (
+            _refusal(scope, headers, holder, is_by_cookie=by_key is None) if is_change else None
+        )
         if refused is not None:
             _audit(scope, holder, refused.status)
             return await refused.response()(scope, receive, send)
@@ -102,7 +108,9 @@ def _is_open(path: str) -> bool:
 
 
 def cookie_name(scope: Scope) -> str:
-    """With the port in it: cookies are shared by all ports of a host, and two systems may run on one machine."""
+    """With the port in it: cookies are shared by all ports of a host, and two systems may run on
+    one machine.
+    """
     server = scope.get("server")
     return f"edgewake_ops_{server[1] if server else 0}"
 
@@ -113,25 +121,41 @@ def is_from_own_page(headers: dict[bytes, bytes]) -> bool:
         origin = urlsplit(headers.get(b"origin", b"").decode("latin-1"))
     except ValueError:  # half an IPv6 address
         return False
-    is_ours = origin.scheme in ("http", "https") and origin.netloc.encode("latin-1") == headers.get(b"host")
+    is_ours = origin.scheme in ("http", "https") and origin.netloc.encode("latin-1") == headers.get(
+        b"host"
+    )
     return is_ours and headers.get(b"sec-fetch-site", b"same-origin") == b"same-origin"
 
 
 def _unknown() -> Problem:
-    text = "expected Authorization: Bearer KEY or X-API-Key: KEY with a key of the key file, or the cookie of a session"
+    text = (
+        "expected Authorization: Bearer KEY or X-API-Key: KEY with a key of the key file, or the "
+        "cookie of a session"
+    )
     return Problem(401, "key_missing", text, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _refusal(scope: Scope, headers: dict[bytes, bytes], holder: Holder, *, is_by_cookie: bool) -> Problem | None:
+def _refusal(
+    scope: Scope, headers: dict[bytes, bytes], holder: Holder, *, is_by_cookie: bool
+) -> Problem | None:
     if is_by_cookie and not is_from_own_page(headers):
-        return Problem(403, "foreign_page", "a session's cookie changes things only from pages of this server: Origin is another one")
+        return Problem(
+            403,
+            "foreign_page",
+            "a session's cookie changes things only from pages of this server: Origin is another "
+            "one",
+        )
     if holder.role is not Role.OPERATE and scope["path"] not in OWN_AFFAIRS:
-        return Problem(403, "role", f"the key {holder.name!r} has the role read; this needs the role operate")
+        return Problem(
+            403, "role", f"the key {holder.name!r} has the role read; this needs the role operate"
+        )
     return None
 
 
 def _while_allowed(scope: Scope, send: Send) -> Send:
-    """The answer to a read, unless the right to it has ended meanwhile: a preview may take a minute."""
+    """The answer to a read, unless the right to it has ended meanwhile: a preview may take a
+    minute.
+    """
     is_refused = False
 
     async def checked(message: Message) -> None:
@@ -160,7 +184,13 @@ def _audited(scope: Scope, holder: Holder, send: Send) -> Send:
 
 def _audit(scope: Scope, holder: Holder, status: int) -> None:
     path = scope["path"][:LOGGED_CHARS_MAX]
-    facts: dict[str, Any] = {"event": "ops.audit", "holder": holder.name, "method": scope["method"], "path": path, "status": status}
+    facts: dict[str, Any] = {
+        "event": "ops.audit",
+        "holder": holder.name,
+        "method": scope["method"],
+        "path": path,
+        "status": status,
+    }
     detail = scope["state"].get("audit")
     if detail:
         facts["detail"] = str(detail)[:LOGGED_CHARS_MAX]

@@ -1,11 +1,14 @@
 """The keys of the operations API: who holds one, and what they may do.
 
-The key file has a key a line, so that one can be added before another is removed; `#` begins a comment:
+The key file has a key a line, so that one can be added before another is removed; `#` begins a
+comment:
 
     KEY                     a key alone: its holder is called `operator` and may do everything
-    NAME ROLE KEY           role `read` (look at everything) or `operate` (change it too); the name stands in the audit log
+    NAME ROLE KEY           role `read` (look at everything) or `operate` (change it too); the name
+                            stands in the audit log
 
-The file is read again when it changes. One that cannot be used leaves the keys as they were, and the log says so.
+The file is read again when it changes. One that cannot be used leaves the keys as they were, and
+the log says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How people come in: a link with a ticket (`edgewake up` and `edgewake login` print one), or a form for the key.
+"""How people come in: a link with a ticket (`edgewake up` and `edgewake login` print one), or a
+form for the key.
 
 GET /in?ticket=…     once, within ten minutes: sets the session's cookie and leads to the pages
 GET /in              the form
@@ -27,7 +28,8 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-# Our own page leads on, not a redirect: a strict cookie is not sent along where another site's link began the journey.
+# Our own page leads on, not a redirect: a strict cookie is not sent along where another site's link
+# began the journey.
 DONE: Final = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={HOME_PATH}">
 <title>Edgewake operations</title><p>You are in. <a href="{HOME_PATH}">Go on</a></p></html>"""
 FORM: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Edgewake operations</title><h1>Edgewake operations</h1>
@@ -56,7 +58,10 @@ def add(app: FastAPI, access: Access) -> None:
             raise Problem(503, "prefetch", "a ticket is used once, by a person")
         holder = access.tickets.use_up(ticket)
         if holder is None or not access.keys.is_valid(holder):
-            text = f"This link was used already or is older than {TICKET_LIFE_S // 60} minutes. {WELCOME}"
+            text = (
+                f"This link was used already or is older than {TICKET_LIFE_S // 60} minutes. "
+                f"{WELCOME}"
+            )
             return HTMLResponse(FORM.format(text=text), 401, headers=HEADERS)
         return _open(request, access, holder)
 
@@ -64,10 +69,14 @@ def add(app: FastAPI, access: Access) -> None:
     async def log_in(request: Request) -> Response:
         if not is_from_own_page(dict(request.scope["headers"])):
             raise Problem(403, "foreign_page", "the form of another server")
-        key = parse_qs((await request.body()).decode("utf-8", "replace")).get("key", [""])[0].strip()
+        key = (
+            parse_qs((await request.body()).decode("utf-8", "replace")).get("key", [""])[0].strip()
+        )
         holder = access.keys.find(key.encode())
         if holder is None:
-            return HTMLResponse(FORM.format(text=f"This key is not known. {WELCOME}"), 401, headers=HEADERS)
+            return HTMLResponse(
+                FORM.format(text=f"This key is not known. {WELCOME}"), 401, headers=HEADERS
+            )
         return _open(request, access, holder)
 
 

@@ -1,4 +1,7 @@
-"""How a browser comes in: a ticket in a link, used once, opens a session that a cookie stands for. In memory; no I/O."""
+"""How a browser comes in: a ticket in a link, used once, opens a session that a cookie stands for.
+
+In memory; no I/O.
+"""
 
 from __future__ import annotations
 

@@ -55,17 +55,24 @@ def router(services: Services) -> APIRouter:
         reason: RejectReason | None = None,
         device: Annotated[str | None, Query(max_length=64)] = None,
     ) -> DeadLetterPage:
-        """Refused messages, newest first. A filter looks at 5000 letters; `next` goes on from there."""
+        """Refused messages, newest first.
+
+        A filter looks at 5000 letters; `next` goes on from there.
+        """
         wanted = Filter(reason, device)
         return await services.lookup.run(
-            lambda session: dead_letters.page(session, services.letters, before=before, limit=limit, wanted=wanted)
+            lambda session: dead_letters.page(
+                session, services.letters, before=before, limit=limit, wanted=wanted
+            )
         )
 
     @routes.get("/v1/dead-letters/{offset}", response_class=Payload, responses=problems(404))
     async def letter(offset: Offset) -> Response:
         """The payload exactly as it came."""
         try:
-            value, view = await services.lookup.run(lambda session: dead_letters.payload(session, offset))
+            value, view = await services.lookup.run(
+                lambda session: dead_letters.payload(session, offset)
+            )
         except OutOfRange as error:
             raise _unknown(error) from error
         # It is somebody's wrong bytes: never to be shown by a browser as what it claims to be.
@@ -78,17 +85,26 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/dead-letters/{offset}/replay", responses=problems(404, 409, 422))
     async def replay(offset: Offset, request: Request) -> ReplayView:
-        """Give a letter back to its stream, once its cause is mended. Asked again it says where the readings are, and changes nothing."""
+        """Give a letter back to its stream, once its cause is mended.
+
+        Asked again it says where the readings are, and changes nothing.
+        """
         try:
-            origin, value, letter = await services.lookup.run(lambda session: dead_letters.for_replay(session, offset))
+            origin, value, letter = await services.lookup.run(
+                lambda session: dead_letters.for_replay(session, offset)
+            )
             row = services.tables.names.get(parse_up(origin.topic).stream)
             prepared = letter_replay.prepare(origin, value, row, now_ms=services.clock.now_ms())
-            found, was_replayed = await services.replayer.replay(prepared, letter, holder=request.state.holder.name)
+            found, was_replayed = await services.replayer.replay(
+                prepared, letter, holder=request.state.holder.name
+            )
         except OutOfRange as error:
             raise _unknown(error) from error
         except (RemoteError, AwaitsCatalogueError) as error:
             raise _refused(error) from error
-        return ReplayView(**found.model_dump(exclude={"same", "letter_at"}), was_replayed=was_replayed)
+        return ReplayView(
+            **found.model_dump(exclude={"same", "letter_at"}), was_replayed=was_replayed
+        )
 
     return routes
 
@@ -100,6 +116,13 @@ def _unknown(error: OutOfRange) -> Problem:
 def _refused(error: RemoteError | AwaitsCatalogueError) -> Problem:
     """Why the bridges would not accept a letter now."""
     if isinstance(error, AwaitsCatalogueError):
-        text = f"stream {error.stream!r}, or a field of it, is not in the catalogue: expected a device to send it before"
+        text = (
+            f"stream {error.stream!r}, or a field of it, is not in the catalogue: expected a "
+            "device to send it before"
+        )
         return Problem(409, "not_in_catalogue", text)
-    return Problem(409, "not_yet", str(error)) if isinstance(error, NotNow) else Problem(422, "still_refused", str(error))
+    return (
+        Problem(409, "not_yet", str(error))
+        if isinstance(error, NotNow)
+        else Problem(422, "still_refused", str(error))
+    )

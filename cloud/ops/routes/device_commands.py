@@ -13,14 +13,22 @@ from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.down_message import Arg, Command, Settings
 from edgewake.protocol.down_row import DownRow
-from edgewake.protocol.downlink import ARGS_MAX, EXPIRES_S_MAX, ID_PATTERN, MESSAGE_BYTES_MAX, Answer, DownKind
+from edgewake.protocol.downlink import (
+    ARGS_MAX,
+    EXPIRES_S_MAX,
+    ID_PATTERN,
+    MESSAGE_BYTES_MAX,
+    Answer,
+    DownKind,
+)
 from edgewake.protocol.frame import COUNTER_MAX
 from edgewake.protocol.names import FIELD_PATTERN
 
 WAITING, UNANSWERED = "waiting", "unanswered"
 MessageId = Annotated[str, Path(pattern=ID_PATTERN)]
 Args = Annotated[
-    tuple[Annotated[Arg, Field(json_schema_extra={"pattern": r"^[^\x00]*$"})], ...], Field(max_length=ARGS_MAX)
+    tuple[Annotated[Arg, Field(json_schema_extra={"pattern": r"^[^\x00]*$"})], ...],
+    Field(max_length=ARGS_MAX)
 ]  # fmt: skip
 Life = Annotated[int, Field(ge=1, le=EXPIRES_S_MAX)]
 
@@ -44,7 +52,8 @@ class SettingsRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, Field(max_length=MESSAGE_BYTES_MAX)]
-    """TOML. It replaces what was set before; what it does not name is as the device's own file says."""
+    """TOML. It replaces what was set before; what it does not name is as the device's own file
+    says."""
     version: Annotated[int, Field(ge=1, le=COUNTER_MAX)] | None = None
     """Greater than all before; null: the next one."""
     expires_s: Life = 7 * 86_400
@@ -56,7 +65,8 @@ class DownView(BaseModel):
     id: str
     device: str
     state: str
-    """waiting; unanswered: it is over for the cloud, the device may yet say how it ended; else the answer's."""
+    """waiting; unanswered: it is over for the cloud, the device may yet say how it ended; else the
+    answer's."""
     asked_at: int
     asked_by: str
     expires_at: int
@@ -101,9 +111,14 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/devices/{device}/commands", status_code=202, responses=problems(409))
     async def command(device: DeviceName, body: CommandRequest, request: Request) -> CommandView:
-        """Ask a device for a command. It is done once, also by a device that sleeps now and wakes before it expires."""
+        """Ask a device for a command.
+
+        It is done once, also by a device that sleeps now and wakes before it expires.
+        """
         by = request.state.holder.name
-        return view(await desk.command(device, body.id, body.name, body.args, body.expires_s, by=by))
+        return view(
+            await desk.command(device, body.id, body.name, body.args, body.expires_s, by=by)
+        )
 
     @routes.get("/v1/devices/{device}/commands")
     async def commands(device: DeviceName) -> Page[CommandView]:
@@ -116,7 +131,9 @@ def router(services: Services) -> APIRouter:
         """One command, and the device's answer."""
         row = table.get(device, command_id)
         if row is None or row.kind is not DownKind.COMMAND:
-            raise Problem(404, "no_such_command", f"no command {command_id!r} of {device!r} is kept")
+            raise Problem(
+                404, "no_such_command", f"no command {command_id!r} of {device!r} is kept"
+            )
         return view(row)
 
     _add_settings(routes, services)
@@ -130,10 +147,18 @@ def _add_settings(routes: APIRouter, services: Services) -> None:
         return found
 
     @routes.put("/v1/devices/{device}/config", status_code=202, responses=problems(409))
-    async def set_config(device: DeviceName, body: SettingsRequest, request: Request) -> SettingsView:
-        """Set a device's configuration. The device refuses what it may not change, and goes back to the last good one where it fails."""
+    async def set_config(
+        device: DeviceName, body: SettingsRequest, request: Request
+    ) -> SettingsView:
+        """Set a device's configuration.
+
+        The device refuses what it may not change, and goes back to the last good one where it
+        fails.
+        """
         by = request.state.holder.name
-        return view(await services.down.settings(device, body.text, body.version, body.expires_s, by=by))
+        return view(
+            await services.down.settings(device, body.text, body.version, body.expires_s, by=by)
+        )
 
     @routes.get("/v1/devices/{device}/config", responses=problems(404))
     async def get_config(device: DeviceName) -> SettingsView:

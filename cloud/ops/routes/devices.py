@@ -17,7 +17,9 @@ def router(services: Services) -> APIRouter:
     table = services.tables.devices
 
     @routes.get("/v1/devices")
-    async def devices(limit: Limit = PAGE_DEFAULT, after: After = None, state: Presence | None = None) -> Page[DeviceView]:
+    async def devices(
+        limit: Limit = PAGE_DEFAULT, after: After = None, state: Presence | None = None
+    ) -> Page[DeviceView]:
         """Devices by name. `state` is as old as the last look at the time, a second at most."""
         found = table.page(after, limit + 1, state)
         following = found[limit - 1].device if len(found) > limit else None
@@ -33,7 +35,10 @@ def router(services: Services) -> APIRouter:
 
     @routes.delete("/v1/devices/{device}", status_code=204, responses=problems(404))
     async def remove(device: DeviceName) -> None:
-        """Forget what is known of a device. Its readings stay, and it is listed again when it sends again."""
+        """Forget what is known of a device.
+
+        Its readings stay, and it is listed again when it sends again.
+        """
         if device not in table:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
         for what in ("status", "seen"):

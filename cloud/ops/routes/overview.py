@@ -46,12 +46,20 @@ def router(services: Services) -> APIRouter:
     async def overview() -> Overview:
         """What is there, and what needs attention, each in one sentence."""
         newest = await services.lookup.run(
-            lambda session: dead_letters.page(session, services.letters, before=None, limit=LETTERS_LOOKED_AT, wanted=Filter(None, None))
+            lambda session: dead_letters.page(
+                session,
+                services.letters,
+                before=None,
+                limit=LETTERS_LOOKED_AT,
+                wanted=Filter(None, None),
+            )
         )
         dead = dead_by_reason(newest.items, now_ms=services.clock.now_ms())
         queries = [services.registry.view(row) for row in tables.queries.values()]
         parts = [tables.parts[name] for name in sorted(tables.parts)]
-        found = problems_of(parts, queries, list(tables.leases.values()), dead, is_ready=services.ready.is_set())
+        found = problems_of(
+            parts, queries, list(tables.leases.values()), dead, is_ready=services.ready.is_set()
+        )
         return Overview(
             problems=list(found),
             parts=parts,

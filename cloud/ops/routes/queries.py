@@ -7,7 +7,16 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    After,
+    Limit,
+    Page,
+    QueryName,
+    Services,
+    names_after,
+    page_of,
+)
 from edgewake.cloud.ops.services.previews import PreviewRows
 from edgewake.cloud.ops.services.queries import CheckedQuery, QueryView
 from edgewake.cloud.web_openapi import problems
@@ -32,7 +41,10 @@ class PreviewAsked(QueryText):
     """Results at most."""
 
 
-ADD_ANSWERS: Final = {200: {"description": "This very text is registered already.", "model": QueryView}, **problems(409)}
+ADD_ANSWERS: Final = {
+    200: {"description": "This very text is registered already.", "model": QueryView},
+    **problems(409),
+}
 
 
 def router(services: Services) -> APIRouter:
@@ -44,11 +56,19 @@ def router(services: Services) -> APIRouter:
     async def queries(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[QueryView]:
         """Registered queries by name."""
         names = names_after(tables.queries, after)
-        return page_of(names, lambda name: registry.view(tables.queries[name]), limit=limit, total=len(tables.queries))
+        return page_of(
+            names,
+            lambda name: registry.view(tables.queries[name]),
+            limit=limit,
+            total=len(tables.queries),
+        )
 
     @routes.post("/v1/queries", status_code=201, responses=ADD_ANSWERS)
     async def add(body: QueryText, response: Response) -> QueryView:
-        """Register a query file. 201: new, it is starting; 200: this very text is registered already; 409: the name is taken."""
+        """Register a query file.
+
+        201: new, it is starting; 200: this very text is registered already; 409: the name is taken.
+        """
         view, new = await registry.add(body.text)
         response.headers["Location"] = f"/v1/queries/{view.name}"
         response.status_code = 201 if new else 200
@@ -56,15 +76,22 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries:check")
     async def check(body: QueryText) -> CheckedQuery:
-        """Read a query file against the streams that there are, and register nothing. 422 names all that is wrong with it."""
+        """Read a query file against the streams that there are, and register nothing.
+
+        422 names all that is wrong with it.
+        """
         return registry.check(body.text)
 
     @routes.post("/v1/queries:preview", responses=problems(409, 429, 503))
     async def preview(body: PreviewAsked, request: Request) -> PreviewRows:
-        """What a query file gives over what its stream received in the last minutes; nothing is registered, running queries go on."""
+        """What a query file gives over what its stream received in the last minutes; nothing is
+        registered, running queries go on.
+        """
         registry.check(body.text)
         holder = request.state.holder.name
-        return await services.previews.ask(body.text, minutes=body.minutes, rows_max=body.rows, holder=holder)
+        return await services.previews.ask(
+            body.text, minutes=body.minutes, rows_max=body.rows, holder=holder
+        )
 
     @routes.get("/v1/queries/{name}", responses=problems(404))
     async def query(name: QueryName) -> QueryView:
@@ -73,7 +100,10 @@ def router(services: Services) -> APIRouter:
 
     @routes.put("/v1/queries/{name}", responses=problems(404, 409))
     async def replace(name: QueryName, body: QueryText) -> QueryView:
-        """Put another text in its place, in one step: its name stays taken, others go on. The same text again changes nothing."""
+        """Put another text in its place, in one step: its name stays taken, others go on.
+
+        The same text again changes nothing.
+        """
         view, _ = await registry.replace(name, body.text)
         return view
 
@@ -84,7 +114,11 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries/{name}/pause", responses=problems(404, 409))
     async def pause(name: QueryName) -> QueryView:
-        """Stop computing. Its open windows will lack what comes until it is resumed, and say so; one that is apart computes it then."""
+        """Stop computing.
+
+        Its open windows will lack what comes until it is resumed, and say so; one that is apart
+        computes it then.
+        """
         return await registry.set_paused(name, True)
 
     @routes.post("/v1/queries/{name}/resume", responses=problems(404, 409))

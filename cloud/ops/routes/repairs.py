@@ -7,7 +7,15 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, page_of
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    After,
+    Limit,
+    Page,
+    QueryName,
+    Services,
+    page_of,
+)
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.repair import Repair, RepairKind
@@ -26,7 +34,8 @@ class RepairRange(BaseModel):
     begin: Time
     """Event time, ms since 1970 UTC: the first window is the one that it lies in."""
     end: Time | None = None
-    """Windows that begin at it or later are left out; null: those that are open now, or that the query has itself."""
+    """Windows that begin at it or later are left out; null: those that are open now, or that the
+    query has itself."""
 
 
 class RebuildWish(BaseModel):
@@ -45,21 +54,44 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries/{name}/repairs", status_code=202, responses=problems(404, 409))
     async def repair(name: QueryName, body: RepairRange, request: Request) -> Repair:
-        """Compute closed windows again from the log. Rows that differ are told with a higher revision; asked again it changes nothing."""
+        """Compute closed windows again from the log.
+
+        Rows that differ are told with a higher revision; asked again it changes nothing.
+        """
         if body.kind is RepairKind.REBUILD:
-            raise Problem(422, "kind", "a state is computed anew by POST /v1/queries/{name}/rebuild")
-        return await desk.ask(registry.get(name), body.kind, body.begin, body.end, by=request.state.holder.name)
+            raise Problem(
+                422, "kind", "a state is computed anew by POST /v1/queries/{name}/rebuild"
+            )
+        return await desk.ask(
+            registry.get(name), body.kind, body.begin, body.end, by=request.state.holder.name
+        )
 
     @routes.post("/v1/queries/{name}/rebuild", status_code=202, responses=problems(404, 409))
     async def rebuild(name: QueryName, body: RebuildWish, request: Request) -> Repair:
-        """Remove a query's state and compute it anew from the log, as far as it is kept. Only rows that differ are told once more."""
-        return await desk.ask(registry.get(name), RepairKind.REBUILD, 0, None, by=request.state.holder.name, lossy=body.lossy)
+        """Remove a query's state and compute it anew from the log, as far as it is kept.
+
+        Only rows that differ are told once more.
+        """
+        return await desk.ask(
+            registry.get(name),
+            RepairKind.REBUILD,
+            0,
+            None,
+            by=request.state.holder.name,
+            lossy=body.lossy,
+        )
 
     @routes.get("/v1/queries/{name}/repairs")
-    async def repairs(name: QueryName, limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[Repair]:
-        """Repairs of a query, also of one that was removed, the latest first: who asked, which windows, what changed."""
+    async def repairs(
+        name: QueryName, limit: Limit = PAGE_DEFAULT, after: After = None
+    ) -> Page[Repair]:
+        """Repairs of a query, also of one that was removed, the latest first: who asked, which
+        windows, what changed.
+        """
         ids = [one.id for one in desk.of(name)]
         behind = ids[ids.index(after) + 1 :] if after in ids else ids
-        return page_of(behind, lambda repair_id: tables.repairs[repair_id], limit=limit, total=len(ids))
+        return page_of(
+            behind, lambda repair_id: tables.repairs[repair_id], limit=limit, total=len(ids)
+        )
 
     return routes

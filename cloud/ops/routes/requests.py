@@ -63,7 +63,9 @@ def _state(row: RequestRow) -> str:
 def _view(row: RequestRow) -> RequestView:
     facts = row.model_dump(exclude={"reply", "partition", "offset"})
     body, detail = (None, "") if row.reply is None else (row.reply.body, row.reply.detail)
-    return RequestView(key=key_of(row.device, row.id), state=_state(row), reply=body, detail=detail, **facts)
+    return RequestView(
+        key=key_of(row.device, row.id), state=_state(row), reply=body, detail=detail, **facts
+    )
 
 
 def router(services: Services) -> APIRouter:
@@ -73,11 +75,21 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/requests")
     async def requests(
-        limit: Limit = 100, after: AfterRequest = None, state: State = None, name: Name = None, device: str | None = None
+        limit: Limit = 100,
+        after: AfterRequest = None,
+        state: State = None,
+        name: Name = None,
+        device: str | None = None,
     ) -> Page[RequestView]:
-        """What devices ask for, in order of device and id: all that is open, and the last hundred of each device that ended."""
+        """What devices ask for, in order of device and id: all that is open, and the last hundred
+        of each device that ended.
+        """
         rows = table.all() if device is None else table.of(device)
-        wanted = {key_of(row.device, row.id): row for row in rows if state in (None, _state(row)) and name in (None, row.name)}
+        wanted = {
+            key_of(row.device, row.id): row
+            for row in rows
+            if state in (None, _state(row)) and name in (None, row.name)
+        }
         keys = sorted(key for key in wanted if after is None or key > after)
         return page_of(keys, lambda key: _view(wanted[key]), limit=limit, total=len(wanted))
 
@@ -86,10 +98,24 @@ def router(services: Services) -> APIRouter:
         """One request."""
         return _view(desk.one(device, request_id))
 
-    @routes.post("/v1/devices/{device}/requests/{request_id}/reply", status_code=202, responses=problems(404, 409))
-    async def reply(device: DeviceName, request_id: RequestIdPath, body: ReplyBody, request: Request) -> RequestView:
-        """Answer a request. The device gets it once, also when it sleeps now. The same again changes nothing, another is refused."""
+    @routes.post(
+        "/v1/devices/{device}/requests/{request_id}/reply",
+        status_code=202,
+        responses=problems(404, 409),
+    )
+    async def reply(
+        device: DeviceName, request_id: RequestIdPath, body: ReplyBody, request: Request
+    ) -> RequestView:
+        """Answer a request.
+
+        The device gets it once, also when it sleeps now. The same again changes nothing, another is
+        refused.
+        """
         by = request.state.holder.name
-        return _view(await desk.reply(device, request_id, ReplyState(body.state), body.body, body.detail, by=by))
+        return _view(
+            await desk.reply(
+                device, request_id, ReplyState(body.state), body.body, body.detail, by=by
+            )
+        )
 
     return routes

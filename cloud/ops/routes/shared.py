@@ -1,4 +1,6 @@
-"""What the routes of the operations API share: what they stand on, pages of a list, path parameters."""
+"""What the routes of the operations API share: what they stand on, pages of a list, path
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,11 @@ class Services:
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:
     """A page of a list: `names` in order, behind the page before. Only what is shown is made."""
     chosen = list(islice(names, limit + 1))
-    return Page(items=[make(name) for name in chosen[:limit]], next=chosen[limit - 1] if len(chosen) > limit else None, total=total)
+    return Page(
+        items=[make(name) for name in chosen[:limit]],
+        next=chosen[limit - 1] if len(chosen) > limit else None,
+        total=total,
+    )
 
 
 def names_after(names: Iterable[str], after: str | None) -> list[str]:

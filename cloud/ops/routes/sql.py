@@ -36,7 +36,8 @@ class SqlPresent(BaseModel):
 
     rows: int
     records_left: int
-    """Records that were not read, at the bounds: the answer lacks them. The lake's writer is behind, or does not run."""
+    """Records that were not read, at the bounds: the answer lacks them. The lake's writer is
+    behind, or does not run."""
 
 
 class SqlAnswer(BaseModel):
@@ -57,13 +58,17 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/sql", responses=problems(501, 503), response_model=SqlAnswer)
     async def sql(body: Question, request: Request) -> Response:
-        """One SELECT of DuckDB's SQL over streams, queries and summaries, past and present, each row once. 422 says line and column."""
+        """One SELECT of DuckDB's SQL over streams, queries and summaries, past and present, each
+        row once. 422 says line and column.
+        """
         request.state.audit = body.sql
         if not is_question(body.sql):
             raise _refused(QueryFault("expected one SELECT", 1, 1))
         try:
             holder = request.state.holder.name
-            answer = await services.asking.ask(body.model_dump(), services.tables.passed, holder=holder)
+            answer = await services.asking.ask(
+                body.model_dump(), services.tables.passed, holder=holder
+            )
             return Response(answer, media_type="application/json")
         except QueryError as error:
             raise _refused(error.faults[0]) from error

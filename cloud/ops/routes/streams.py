@@ -5,7 +5,16 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    After,
+    Limit,
+    Page,
+    QueryName,
+    Services,
+    names_after,
+    page_of,
+)
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web import Problem
@@ -33,7 +42,8 @@ class StreamView(BaseModel):
     topic: str
     partitions: list[PartitionView]
     records_per_s: float | None
-    """Records a second over the last 30 s, as the sequencer counts them; a record is a frame of one or many readings."""
+    """Records a second over the last 30 s, as the sequencer counts them; a record is a frame of one
+    or many readings."""
     events_path: str
 
 
@@ -46,7 +56,10 @@ def _view(tables: OpsTables, stream: Stream) -> StreamView:
         description=stream.description,
         fields=stream.fields,
         topic=topic,
-        partitions=[PartitionView(partition=p, first=first, next=end) for p, (first, end) in enumerate(offsets)],
+        partitions=[
+            PartitionView(partition=p, first=first, next=end)
+            for p, (first, end) in enumerate(offsets)
+        ],
         records_per_s=tables.rates.per_s(stream.name),
         events_path=f"/v1/streams/{stream.name}/events",
     )
@@ -61,7 +74,12 @@ def router(services: Services) -> APIRouter:
     async def streams(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[StreamView]:
         """Streams by name."""
         names = names_after(tables.streams, after)
-        return page_of(names, lambda name: _view(tables, tables.streams[name]), limit=limit, total=len(tables.streams))
+        return page_of(
+            names,
+            lambda name: _view(tables, tables.streams[name]),
+            limit=limit,
+            total=len(tables.streams),
+        )
 
     @routes.get("/v1/streams/{name}", responses=problems(404))
     async def stream(name: QueryName) -> StreamView:
@@ -73,7 +91,10 @@ def router(services: Services) -> APIRouter:
 
     @routes.patch("/v1/streams/{name}", responses=problems(404, 409))
     async def change(name: QueryName, body: StreamChange) -> StreamView:
-        """Decide a field's type or unit, or describe the stream. After it, another type than the decided one is refused for good."""
+        """Decide a field's type or unit, or describe the stream.
+
+        After it, another type than the decided one is refused for good.
+        """
         return _view(tables, await services.editor.change(name, body))
 
     return routes

@@ -1,4 +1,6 @@
-"""Routes about summaries: what a field of a stream held, exactly where that is kept and else with bounds."""
+"""Routes about summaries: what a field of a stream held, exactly where that is kept and else with
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,13 @@ OtherField = Annotated[str | None, Query(pattern=f"^{FIELD_PATTERN.pattern}$", m
 OtherStream = Annotated[str | None, Query(pattern=f"^{STREAM_PATTERN.pattern}$")]
 Time = Annotated[int, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")]
 MaybeTime = Annotated[int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")]
-Devices = Annotated[str, Query(max_length=65, description="A declared set of devices, or `@DEVICE`: its sketches; empty: all.")]
+Devices = Annotated[
+    str,
+    Query(
+        max_length=65,
+        description="A declared set of devices, or `@DEVICE`: its sketches; empty: all.",
+    ),
+]
 Text = Annotated[str, Query(max_length=TEXT_CHARS_MAX)]
 Texts = Annotated[list[Text] | None, Query(max_length=ASKED_MAX)]
 Rank = Annotated[float, Query(ge=0, le=1)]
@@ -89,21 +97,39 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/summaries")
     async def series(
-        limit: Limit = PAGE_DEFAULT, stream: OtherStream = None, after: Annotated[str, Query(max_length=200)] = ""
+        limit: Limit = PAGE_DEFAULT,
+        stream: OtherStream = None,
+        after: Annotated[str, Query(max_length=200)] = "",
     ) -> list[SeriesView]:
-        """What is summed up, by stream, field and set of devices; `after`: the last one shown, as STREAM|FIELD|DEVICES."""
+        """What is summed up, by stream, field and set of devices; `after`: the last one shown, as
+        STREAM|FIELD|DEVICES.
+        """
         found = await ask(lambda view: view.known(stream=stream, after=after, limit=limit))
-        return [SeriesView(stream=one.stream, field=one.field, devices=one.devices) for one in found]
+        return [
+            SeriesView(stream=one.stream, field=one.field, devices=one.devices) for one in found
+        ]
 
-    @routes.get("/v1/summaries/{stream}/{field}", responses=problems(404), response_model=SummaryView)
+    @routes.get(
+        "/v1/summaries/{stream}/{field}", responses=problems(404), response_model=SummaryView
+    )
     async def summary(
         stream: QueryName,
         field: FieldName,
         since: Annotated[
-            int | None, Query(alias="from", ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC; an hour before `to`")
+            int | None,
+            Query(
+                alias="from",
+                ge=0,
+                le=TIME_MS_MAX,
+                description="ms since 1970 UTC; an hour before `to`",
+            ),
         ] = None,
-        to: Annotated[int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC; now")] = None,
-        step: Annotated[Step | None, Query(description="A row for each; without it one row of the whole time.")] = None,
+        to: Annotated[
+            int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC; now")
+        ] = None,
+        step: Annotated[
+            Step | None, Query(description="A row for each; without it one row of the whole time.")
+        ] = None,
         devices: Devices = "",
         distinct: bool = False,
         quantile: Annotated[list[Rank] | None, Query(max_length=ASKED_MAX)] = None,
@@ -114,14 +140,20 @@ def router(services: Services) -> APIRouter:
         contains: Texts = None,
         sample: Annotated[int, Query(ge=0, le=64)] = 0,
     ) -> SummaryView | Response:
-        """What a field held, in whole minutes: exact figures, and where asked by sketches, with bounds and confidence.
+        """What a field held, in whole minutes: exact figures, and where asked by sketches, with
+        bounds and confidence.
 
-        `distinct`: different values; `quantile`: the value at a rank; `low` and `high`: readings between them; `frequent`: the most
-        frequent values; `count_of`: how often a value occurred; `contains`: whether it did; `sample`: some readings.
+        `distinct`: different values; `quantile`: the value at a rank; `low` and `high`: readings
+        between them; `frequent`: the most frequent values; `count_of`: how often a value occurred;
+        `contains`: whether it did; `sample`: some readings.
         """
         end = clock.now_ms() if to is None else to
         span = Span.of(max(0, end - HOUR_MS) if since is None else since, end, step)
-        between = None if low is None and high is None else (-1e308 if low is None else low, 1e308 if high is None else high)
+        between = (
+            None
+            if low is None and high is None
+            else (-1e308 if low is None else low, 1e308 if high is None else high)
+        )
         asked = Asked(
             distinct=distinct,
             ranks=tuple(quantile or ()),
@@ -140,7 +172,9 @@ def router(services: Services) -> APIRouter:
     async def compare(
         stream: QueryName,
         field: FieldName,
-        since: Annotated[int, Query(alias="from", ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")],
+        since: Annotated[
+            int, Query(alias="from", ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")
+        ],
         to: Time,
         devices: Devices = "",
         with_stream: OtherStream = None,
@@ -149,19 +183,25 @@ def router(services: Services) -> APIRouter:
         with_to: MaybeTime = None,
         with_devices: Devices = "",
     ) -> Comparison:
-        """Values that two series, or two times of one, have in common. What is not said of the second is as with the first."""
+        """Values that two series, or two times of one, have in common.
+
+        What is not said of the second is as with the first.
+        """
         first = Series(stream, field, devices)
         second = Series(with_stream or stream, with_field or field, with_devices)
         spans = (
             Span.of(since, to, None),
-            Span.of(since if with_from is None else with_from, to if with_to is None else with_to, None),
+            Span.of(
+                since if with_from is None else with_from, to if with_to is None else with_to, None
+            ),
         )
 
         def question(view: View) -> tuple[Summary, Summary]:
             for one in (first, second):
                 _check_known(view, one)
             sides = [
-                gather.over(view, one, span.start_ms, span.end_ms, TO_COMPARE) for one, span in zip((first, second), spans, strict=True)
+                gather.over(view, one, span.start_ms, span.end_ms, TO_COMPARE)
+                for one, span in zip((first, second), spans, strict=True)
             ]
             return sides[0], sides[1]
 
@@ -179,13 +219,31 @@ def router(services: Services) -> APIRouter:
     return routes
 
 
-def _answer(view: View, one: Series, step: Step | None, span: Span, asked: Asked) -> SummaryView | Response:
+def _answer(
+    view: View, one: Series, step: Step | None, span: Span, asked: Asked
+) -> SummaryView | Response:
     _check_known(view, one)
-    about = {"stream": one.stream, "field": one.field, "devices": one.devices, "step": step or "all"}
-    if step is Step.MINUTE and not asked.kinds and (plain := plain_minutes.rows(view, one, span.start_ms, span.end_ms)) is not None:
+    about = {
+        "stream": one.stream,
+        "field": one.field,
+        "devices": one.devices,
+        "step": step or "all",
+    }
+    if (
+        step is Step.MINUTE
+        and not asked.kinds
+        and (plain := plain_minutes.rows(view, one, span.start_ms, span.end_ms)) is not None
+    ):
         return Response(orjson.dumps({**about, "rows": plain}), media_type="application/json")
     if step is None:
-        rows = [answered(span.start_ms, span.end_ms, gather.over(view, one, span.start_ms, span.end_ms, asked.kinds), asked)]
+        rows = [
+            answered(
+                span.start_ms,
+                span.end_ms,
+                gather.over(view, one, span.start_ms, span.end_ms, asked.kinds),
+                asked,
+            )
+        ]
     else:
         steps = gather.by_step(view, one, step, span.start_ms, span.end_ms, asked.kinds)
         rows = [answered(start, start + step.ms, found, asked) for start, found in steps.items()]
@@ -195,10 +253,16 @@ def _answer(view: View, one: Series, step: Step | None, span: Span, asked: Asked
 def _check_known(view: View, one: Series) -> None:
     if one not in view:
         of = f" of the devices {one.devices!r}" if one.devices else ""
-        raise Problem(404, "no_such_summary", f"nothing of {one.stream}.{one.field}{of} is summed up yet")
+        raise Problem(
+            404, "no_such_summary", f"nothing of {one.stream}.{one.field}{of} is summed up yet"
+        )
 
 
 def _check_size(span: Span, step: Step | None, asked: Asked) -> None:
     most = ROWS_WITH_SKETCHES_MAX if asked.kinds else ROWS_MAX
     if span.steps(step) > most:
-        raise Problem(422, "too_much", f"{span.steps(step)} rows: expected at most {most}; take a longer step or less time")
+        raise Problem(
+            422,
+            "too_much",
+            f"{span.steps(step)} rows: expected at most {most}; take a longer step or less time",
+        )

@@ -10,7 +10,15 @@ from sse_starlette import EventSourceResponse
 
 from edgewake.cloud.ops.login.auth import LOGIN_PATH, cookie_name
 from edgewake.cloud.ops.login.pages import Ticket
-from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, Limit, Page, Services, names_after, page_of
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    After,
+    Limit,
+    Page,
+    Services,
+    names_after,
+    page_of,
+)
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.lease_record import Lease, LeaseState
 
@@ -39,7 +47,11 @@ class LeaseView(BaseModel):
 
 
 def _lease_view(lease: Lease) -> LeaseView:
-    values = {name: getattr(lease, name) for name in LeaseView.model_fields if name not in ("streams", "endpoint")}
+    values = {
+        name: getattr(lease, name)
+        for name in LeaseView.model_fields
+        if name not in ("streams", "endpoint")
+    }
     return LeaseView(**values, streams=list(lease.streams), endpoint=lease.endpoint_host)
 
 
@@ -52,17 +64,28 @@ def router(services: Services) -> APIRouter:
     async def leases(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[LeaseView]:
         """Leases of sleeping clients by id, without their secrets."""
         ids = tables.lease_ids.after(after)
-        return page_of(ids, lambda id_: _lease_view(tables.leases[id_]), limit=limit, total=len(tables.leases))
+        return page_of(
+            ids, lambda id_: _lease_view(tables.leases[id_]), limit=limit, total=len(tables.leases)
+        )
 
     @routes.get("/v1/parts", tags=["parts"])
     async def parts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[PartView]:
         """The parts of the system as the supervisor last saw them."""
-        return page_of(names_after(tables.parts, after), lambda name: tables.parts[name], limit=limit, total=len(tables.parts))
+        return page_of(
+            names_after(tables.parts, after),
+            lambda name: tables.parts[name],
+            limit=limit,
+            total=len(tables.parts),
+        )
 
     @routes.post("/v1/tickets", status_code=201, tags=["session"])
     async def ticket(request: Request) -> Ticket:
-        """A link that logs a browser in, once, within ten minutes, with the name and role of your key."""
-        return Ticket(path=f"{LOGIN_PATH}?ticket={services.access.tickets.issue(request.state.holder)}")
+        """A link that logs a browser in, once, within ten minutes, with the name and role of your
+        key.
+        """
+        return Ticket(
+            path=f"{LOGIN_PATH}?ticket={services.access.tickets.issue(request.state.holder)}"
+        )
 
     @routes.delete("/v1/session", status_code=204, tags=["session"])
     async def log_out(request: Request, response: Response) -> None:
@@ -76,8 +99,12 @@ def router(services: Services) -> APIRouter:
         request: Request,
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> EventSourceResponse:
-        """Changes of devices, requests, queries, parts and dead letters as they happen (Server-Sent Events). Ends with your right."""
+        """Changes of devices, requests, queries, parts and dead letters as they happen (Server-Sent
+        Events). Ends with your right.
+        """
         state = request.state
-        return services.ring.response(last_event_id, holder=state.holder.name, is_allowed=state.is_allowed)
+        return services.ring.response(
+            last_event_id, holder=state.holder.name, is_allowed=state.is_allowed
+        )
 
     return routes

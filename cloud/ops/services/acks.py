@@ -1,9 +1,11 @@
-"""What became of a frame: an ack token exchanged for the frame's position on its stream and its progress through every query.
+"""What became of a frame: an ack token exchanged for the frame's position on its stream and its
+progress through every query.
 
-The token is the frame's position on `ew.up`. From its partition there follows the one on the stream's topic, where
-the sequencer copies it with the same timestamp and a header that names the token. So the search begins at the first record with that
-timestamp or a later one: the frame is there or behind it, whatever the rate and however late the sequencer was. Where it is not found,
-the sequencer's own position tells why.
+The token is the frame's position on `ew.up`. From its partition there follows the one on the
+stream's topic, where the sequencer copies it with the same timestamp and a header that names the
+token. So the search begins at the first record with that timestamp or a later one: the frame is
+there or behind it, whatever the rate and however late the sequencer was. Where it is not found, the
+sequencer's own position tells why.
 """
 
 from __future__ import annotations
@@ -25,13 +27,16 @@ from edgewake.protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline
 from edgewake.protocol.sequence import BEGINNING, POSITION_KEY, Position, decode_positions
 
 HELD_MAX_MS: Final = 3_600_000
-"""Longest time that a sequencer may be configured to hold a frame (`hold_s`); what was received later is behind every held frame."""
+"""Longest time that a sequencer may be configured to hold a frame (`hold_s`); what was received
+later is behind every held frame."""
 CLOCKS_APART_MS: Final = 300_000
 """How far the clocks of two bridges may differ."""
 YOUNG_MS: Final = 5_000
-"""Kafka shows the records of one transaction on different topics some milliseconds apart, so a frame this young is not called a repeat."""
+"""Kafka shows the records of one transaction on different topics some milliseconds apart, so a
+frame this young is not called a repeat."""
 POSITION_RECORDS: Final = 2_000
-"""Records at the end of `ew.sequence` among which the sequencer's position is; every transaction writes it."""
+"""Records at the end of `ew.sequence` among which the sequencer's position is; every transaction
+writes it."""
 
 FrameState = Literal["sequenced", "kept", "held", "repeat", "gone", "searching", "dead"]
 
@@ -41,9 +46,11 @@ class QueryPosition(BaseModel):
 
     query: str
     state: Literal["computed", "pending", "not_asked"]
-    """not_asked: the query was registered (or resumed) after the frame had passed, and never saw it."""
+    """not_asked: the query was registered (or resumed) after the frame had passed, and never saw
+    it."""
     offsets_behind: int
-    """Kafka offsets, markers of transactions included, until the frame is computed; 0 where nothing is pending."""
+    """Kafka offsets, markers of transactions included, until the frame is computed; 0 where nothing
+    is pending."""
 
 
 class AckView(BaseModel):
@@ -58,9 +65,10 @@ class AckView(BaseModel):
     received_at: int
     """When the frame entered Kafka, ms since 1970 UTC."""
     state: FrameState
-    """sequenced: on its stream, for everybody. kept: in Kafka, the sequencer has not reached it. held: waits for an earlier frame of its
-    device. repeat: an earlier copy is on the stream. gone: the stream no longer keeps records of that time. searching: the request's time
-    was over, ask again with `from_offset`. dead: refused, kept as a dead letter."""
+    """sequenced: on its stream, for everybody. kept: in Kafka, the sequencer has not reached it.
+    held: waits for an earlier frame of its device. repeat: an earlier copy is on the stream. gone:
+    the stream no longer keeps records of that time. searching: the request's time was over, ask
+    again with `from_offset`. dead: refused, kept as a dead letter."""
     partition: int | None = None
     offset: int | None = None
     """Its position on the stream's topic; of a dead letter on `ew.dead`."""
@@ -84,9 +92,16 @@ class Search:
     """Records of the frame's time are no longer kept."""
 
 
-def look_up(session: KafkaSession, token: AckToken, *, now_ms: int, from_offset: int | None = None) -> AckView:
-    """The frame's state, without queries. Raises OutOfRange (no such token, or no longer kept), LookupError or Unavailable."""
-    message = session.record(topics.DEAD if token.dead else topics.UP, token.partition, token.offset)
+def look_up(
+    session: KafkaSession, token: AckToken, *, now_ms: int, from_offset: int | None = None
+) -> AckView:
+    """The frame's state, without queries.
+
+    Raises OutOfRange (no such token, or no longer kept), LookupError or Unavailable.
+    """
+    message = session.record(
+        topics.DEAD if token.dead else topics.UP, token.partition, token.offset
+    )
     if token.dead:
         return _dead(token, message)
     header = headers_of(message).get(PLACEMENT_HEADER)
@@ -109,14 +124,25 @@ def look_up(session: KafkaSession, token: AckToken, *, now_ms: int, from_offset:
     try:
         search = _search(session, token, placement, message, from_offset)
     except DeadlinePassed as passed:
-        return view.model_copy(update={"from_offset": passed.offset, "detail": f"not found before offset {passed.offset}; {passed}"})
+        return view.model_copy(
+            update={
+                "from_offset": passed.offset,
+                "detail": f"not found before offset {passed.offset}; {passed}",
+            }
+        )
     if search.offset is not None:
-        return view.model_copy(update={"state": "sequenced", "partition": search.partition, "offset": search.offset})
-    state, detail = why_not_found(token.offset, position, search, is_numbered=is_numbered, age_ms=now_ms - view.received_at)
+        return view.model_copy(
+            update={"state": "sequenced", "partition": search.partition, "offset": search.offset}
+        )
+    state, detail = why_not_found(
+        token.offset, position, search, is_numbered=is_numbered, age_ms=now_ms - view.received_at
+    )
     return view.model_copy(update={"state": state, "detail": detail})
 
 
-def why_not_found(offset: int, position: Position | None, search: Search, *, is_numbered: bool, age_ms: int) -> tuple[FrameState, str]:
+def why_not_found(
+    offset: int, position: Position | None, search: Search, *, is_numbered: bool, age_ms: int
+) -> tuple[FrameState, str]:
     """State and sentence for a frame at `offset` of `ew.up` that is not on its stream."""
     if position is None or offset >= position.emitted_before:
         return "kept", "Kafka has the frame; the sequencer has not reached it"
@@ -129,7 +155,13 @@ def why_not_found(offset: int, position: Position | None, search: Search, *, is_
     return "held", "waits for an earlier frame of its device"
 
 
-def _search(session: KafkaSession, token: AckToken, placement: Placement, message: Message, from_offset: int | None) -> Search:
+def _search(
+    session: KafkaSession,
+    token: AckToken,
+    placement: Placement,
+    message: Message,
+    from_offset: int | None,
+) -> Search:
     topic, received_at = topics.stream_topic(placement.stream), message.timestamp()[1]
     count = session.partitions(topic)
     if not count:  # no record of the stream was ever sequenced
@@ -146,7 +178,9 @@ def _search(session: KafkaSession, token: AckToken, placement: Placement, messag
             return Search(partition, int(candidate.offset()))
         if candidate.timestamp()[1] > received_at + HELD_MAX_MS + CLOCKS_APART_MS:
             break
-        later_seen = later_seen or (candidate.key() == message.key() and _is_later(candidate.value(), placement))
+        later_seen = later_seen or (
+            candidate.key() == message.key() and _is_later(candidate.value(), placement)
+        )
     return Search(partition, later_seen=later_seen, is_cut=is_cut)
 
 
@@ -187,12 +221,25 @@ def _dead(token: AckToken, message: Message) -> AckView:
     )
 
 
-def with_queries(view: AckView, registered: Mapping[str, Registration], progress: Iterable[Progress]) -> AckView:
-    """The view with its stream's queries. Progress from before a registration is an earlier query's of the same name."""
+def with_queries(
+    view: AckView, registered: Mapping[str, Registration], progress: Iterable[Progress]
+) -> AckView:
+    """The view with its stream's queries.
+
+    Progress from before a registration is an earlier query's of the same name.
+    """
     if view.offset is None or view.partition is None or view.state != "sequenced":
         return view
-    current = [p for p in progress if p.query in registered and p.updated_at >= registered[p.query].registered_at]
-    of_stream = [(one.query, one.reached[view.stream]) for one in sorted(current, key=lambda p: p.query) if view.stream in one.reached]
+    current = [
+        p
+        for p in progress
+        if p.query in registered and p.updated_at >= registered[p.query].registered_at
+    ]
+    of_stream = [
+        (one.query, one.reached[view.stream])
+        for one in sorted(current, key=lambda p: p.query)
+        if view.stream in one.reached
+    ]
     positions = [_query(name, reached, view.partition, view.offset) for name, reached in of_stream]
     return view.model_copy(update={"queries": positions})
 
@@ -201,4 +248,6 @@ def _query(name: str, reached: Reached, partition: int, offset: int) -> QueryPos
     if offset < reached.asked_from.get(partition, 0):
         return QueryPosition(query=name, state="not_asked", offsets_behind=0)
     behind = max(0, offset + 1 - reached.offsets.get(partition, 0))
-    return QueryPosition(query=name, state="pending" if behind else "computed", offsets_behind=behind)
+    return QueryPosition(
+        query=name, state="pending" if behind else "computed", offsets_behind=behind
+    )

@@ -1,7 +1,9 @@
-"""An operator's changes of the stream catalogue: the type and unit of a field, the description of a stream.
+"""An operator's changes of the stream catalogue: the type and unit of a field, the description of a
+stream.
 
-A change raises the row's or the field's `revision`, which beats whatever the bridges learnt (`protocol.stream.merge`). After it the
-other type is refused for good; devices that were told `later` are accepted when they send again. What is in Kafka stays as it is.
+A change raises the row's or the field's `revision`, which beats whatever the bridges learnt
+(`protocol.stream.merge`). After it the other type is refused for good; devices that were told
+`later` are accepted when they send again. What is in Kafka stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ DESCRIPTION_CHARS_MAX = 500
 
 
 class FieldChange(BaseModel):
-    """What of a field is decided; what is left out stays. A type is needed for a field that nobody has sent yet."""
+    """What of a field is decided; what is left out stays.
+
+    A type is needed for a field that nobody has sent yet.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,9 +49,9 @@ class StreamChange(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     description: Annotated[str, StringConstraints(max_length=DESCRIPTION_CHARS_MAX)] | None = None
-    fields: dict[Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldChange] = Field(
-        default_factory=dict, max_length=FIELDS_CHANGED_MAX
-    )
+    fields: dict[
+        Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldChange
+    ] = Field(default_factory=dict, max_length=FIELDS_CHANGED_MAX)
 
 
 def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
@@ -56,7 +61,12 @@ def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
         before = fields.get(name)
         kind = decided.type or (before and before.type)
         if kind is None or not is_field(name):
-            raise Problem(422, "field_type", f"stream {stream.name!r} has no field {name!r}: expected its type, or the name of a field")
+            raise Problem(
+                422,
+                "field_type",
+                f"stream {stream.name!r} has no field {name!r}: expected its type, or the name of "
+                "a field",
+            )
         fields[name] = FieldInfo(
             type=kind,
             unit=decided.unit if decided.unit is not None else (before.unit if before else ""),
@@ -64,7 +74,11 @@ def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
             first_device=before.first_device if before else "",
             changed_at=now,
         )
-    described = {} if change.description is None else {"description": change.description, "revision": stream.revision + 1}
+    described = (
+        {}
+        if change.description is None
+        else {"description": change.description, "revision": stream.revision + 1}
+    )
     return stream.model_copy(update={"fields": fields, **described})
 
 
@@ -78,7 +92,10 @@ class CatalogueEditor:
         self._turn = asyncio.Lock()
 
     async def change(self, name: str, change: StreamChange) -> Stream:
-        """Apply a change; the stream as it is then. Raises Problem(404 | 409 | 422) or Unavailable."""
+        """Apply a change; the stream as it is then.
+
+        Raises Problem(404 | 409 | 422) or Unavailable.
+        """
         async with self._turn:
             stream = self._tables.streams.get(name)
             if stream is None:
@@ -86,7 +103,13 @@ class CatalogueEditor:
             wanted = changed(stream, change, now=self._clock.now_ms())
             await self._writer.write(topics.STREAMS, name, wanted)
             found = self._tables.streams.get(name)
-            is_ours = found is not None and all(found.fields.get(field) == wanted.fields[field] for field in change.fields)
+            is_ours = found is not None and all(
+                found.fields.get(field) == wanted.fields[field] for field in change.fields
+            )
             if found is None or not is_ours:
-                raise Problem(409, "changed_meanwhile", f"stream {name!r} was changed by somebody else at the same time; look again")
+                raise Problem(
+                    409,
+                    "changed_meanwhile",
+                    f"stream {name!r} was changed by somebody else at the same time; look again",
+                )
             return found

@@ -1,7 +1,8 @@
 """Dead letters, newest first.
 
-Kafka gives headers only together with the payload, which may be a MiB. So a letter is read once: what its headers say is kept in an
-index, and a list that goes over the same letters again asks Kafka only for those that the index lacks.
+Kafka gives headers only together with the payload, which may be a MiB. So a letter is read once:
+what its headers say is kept in an index, and a list that goes over the same letters again asks
+Kafka only for those that the index lacks.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason, RemoteError, Unavailable
 
 SCANNED_MAX: Final = 5000
-"""Letters looked at for one page; where a filter finds fewer than asked for, `next` goes on from there."""
+"""Letters looked at for one page; where a filter finds fewer than asked for, `next` goes on from
+there."""
 CHUNKS: Final = (20, 500)
-"""Letters read at once, backwards: the first time, and at most. Each further chunk is twice the one before."""
+"""Letters read at once, backwards: the first time, and at most. Each further chunk is twice the one
+before."""
 INDEX_MAX: Final = 20_000
 """Letters in the index, about 700 bytes each; those indexed longest ago are dropped."""
 PREVIEW_CHARS: Final = 200
@@ -51,7 +54,8 @@ class DeadLetterPage(BaseModel):
     next: int | None
     """`before` of the next page; null at the oldest."""
     complete: bool
-    """False: Kafka was too slow to fill this page within the request's time. No letter is left out: `next` goes on where it ended."""
+    """False: Kafka was too slow to fill this page within the request's time. No letter is left out:
+    `next` goes on where it ended."""
     kept: int
     """Letters kept at most; offsets that retention or transactions left empty are counted, too."""
 
@@ -64,7 +68,9 @@ class Filter(NamedTuple):
 
     def allows(self, letter: DeadLetterView) -> bool:
         """Is this one wanted?"""
-        return (self.reason is None or letter.reason == self.reason) and (self.device is None or letter.device == self.device)
+        return (self.reason is None or letter.reason == self.reason) and (
+            self.device is None or letter.device == self.device
+        )
 
 
 class DeadLetterIndex:
@@ -81,7 +87,10 @@ class DeadLetterIndex:
         return letter
 
     def get(self, session: KafkaSession, first: int, end: int) -> list[DeadLetterView]:
-        """The letters from `first` to before `end`, those that are not indexed from Kafka. Raises DeadlinePassed; what came is indexed."""
+        """The letters from `first` to before `end`, those that are not indexed from Kafka.
+
+        Raises DeadlinePassed; what came is indexed.
+        """
         while missing := self._missing(first, end):
             position = missing[0]
             for message in session.read(topics.DEAD, 0, position, missing[1]):
@@ -94,7 +103,9 @@ class DeadLetterIndex:
         return [letter for letter in found if letter is not None]
 
     def forget_from(self, offset: int) -> None:
-        """The topic ends at `offset`: what is indexed from there on belongs to an earlier topic of that name."""
+        """The topic ends at `offset`: what is indexed from there on belongs to an earlier topic of
+        that name.
+        """
         with self._lock:
             if any(indexed >= offset for indexed in self._letters):
                 self._letters.clear()
@@ -116,8 +127,13 @@ class DeadLetterIndex:
                 del self._letters[next(iter(self._letters))]
 
 
-def page(session: KafkaSession, index: DeadLetterIndex, *, before: int | None, limit: int, wanted: Filter) -> DeadLetterPage:
-    """Up to `limit` letters below offset `before` that are wanted. Raises Unavailable where Kafka gave not a single one in time."""
+def page(
+    session: KafkaSession, index: DeadLetterIndex, *, before: int | None, limit: int, wanted: Filter
+) -> DeadLetterPage:
+    """Up to `limit` letters below offset `before` that are wanted.
+
+    Raises Unavailable where Kafka gave not a single one in time.
+    """
     low, high = session.range(topics.DEAD, 0)
     index.forget_from(high)
     end = high if before is None else max(low, min(high, before))
@@ -138,7 +154,9 @@ def page(session: KafkaSession, index: DeadLetterIndex, *, before: int | None, l
         found += matching[:room]
         end = found[-1].offset if len(matching) > room else first
         chunk = min(2 * chunk, CHUNKS[1])
-    return DeadLetterPage(items=found, next=end if end > low else None, complete=complete, kept=high - low)
+    return DeadLetterPage(
+        items=found, next=end if end > low else None, complete=complete, kept=high - low
+    )
 
 
 def view(message: Message) -> DeadLetterView:
@@ -147,7 +165,14 @@ def view(message: Message) -> DeadLetterView:
     try:
         why: dict[str, Any] = DeadLetter.from_headers(message.headers() or ()).model_dump()
     except ValidationError:  # not one of ours; still a letter, and shown
-        why = {"reason": "unknown", "detail": "", "topic": "", "part": "", "received_at": message.timestamp()[1], "content_type": ""}
+        why = {
+            "reason": "unknown",
+            "detail": "",
+            "topic": "",
+            "part": "",
+            "received_at": message.timestamp()[1],
+            "content_type": "",
+        }
     return DeadLetterView(
         offset=message.offset(),
         device=(message.key() or b"").decode("utf-8", "replace"),
@@ -164,7 +189,10 @@ def payload(session: KafkaSession, offset: int) -> tuple[bytes, DeadLetterView]:
 
 
 def for_replay(session: KafkaSession, offset: int) -> tuple[DeadLetter, bytes, Letter]:
-    """A letter with its origin and payload. Raises OutOfRange, RemoteError (not one of ours), DeadlinePassed or Unavailable."""
+    """A letter with its origin and payload.
+
+    Raises OutOfRange, RemoteError (not one of ours), DeadlinePassed or Unavailable.
+    """
     message = session.record(topics.DEAD, 0, offset)
     try:
         origin = DeadLetter.from_headers(message.headers() or ())
@@ -173,4 +201,8 @@ def for_replay(session: KafkaSession, offset: int) -> tuple[DeadLetter, bytes, L
     low, high = session.range(topics.DEAD, 0)
     first = next(session.read(topics.DEAD, 0, low, high), message)
     first_kept = FirstKept(first.offset(), view(first).received_at)
-    return origin, message.value() or b"", Letter(offset, message.timestamp()[1], origin.received_at, first_kept)
+    return (
+        origin,
+        message.value() or b"",
+        Letter(offset, message.timestamp()[1], origin.received_at, first_kept),
+    )

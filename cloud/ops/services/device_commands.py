@@ -1,4 +1,6 @@
-"""Asking devices to do something, and what became of it: durable in Kafka before anything is sent, ended by the device's answer."""
+"""Asking devices to do something, and what became of it: durable in Kafka before anything is sent,
+ended by the device's answer.
+"""
 
 from __future__ import annotations
 
@@ -27,34 +29,66 @@ RETRY_S: Final = 1.0
 class DownDesk:
     """Writes the rows of `ew.down`; the bridges send them."""
 
-    def __init__(self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]
+    ) -> None:
         """`new_id` gives text that no other process gives."""
         self._writer, self._tables, self._clock, self._new_id = writer, tables, clock, new_id
         self._turn = asyncio.Lock()
 
-    async def command(self, device: str, message_id: str | None, name: str, args: tuple[str, ...], expires_s: int, *, by: str) -> DownRow:
+    async def command(
+        self,
+        device: str,
+        message_id: str | None,
+        name: str,
+        args: tuple[str, ...],
+        expires_s: int,
+        *,
+        by: str,
+    ) -> DownRow:
         """Ask for a command; the same id asks for nothing new. Raises Problem, Unavailable."""
         if message_id is not None and message_id.startswith(REPLY_PREFIX):
-            raise Problem(422, "not_sent", f"id {message_id!r}: what begins with {REPLY_PREFIX!r} is a reply; expected another id")
+            raise Problem(
+                422,
+                "not_sent",
+                f"id {message_id!r}: what begins with {REPLY_PREFIX!r} is a reply; expected "
+                "another id",
+            )
         body = Command(id=message_id or self._new_id(), name=name, args=args)
         async with self._turn:
             return await self._ask(device, DownKind.COMMAND, body, expires_s, by)
 
-    async def settings(self, device: str, text: str, version: int | None, expires_s: int, *, by: str) -> DownRow:
-        """Set a device's configuration; without a version the next one. Raises Problem, Unavailable."""
+    async def settings(
+        self, device: str, text: str, version: int | None, expires_s: int, *, by: str
+    ) -> DownRow:
+        """Set a device's configuration; without a version the next one.
+
+        Raises Problem, Unavailable.
+        """
         async with self._turn:
             latest = self.version(device)
             if version is not None and version <= latest:
-                raise Problem(409, "old_version", f"version {version}: the device was given {latest} already; expected a greater one")
+                raise Problem(
+                    409,
+                    "old_version",
+                    f"version {version}: the device was given {latest} already; expected a "
+                    "greater one",
+                )
             body = Settings(id=self._new_id(), version=version or latest + 1, text=text)
             return await self._ask(device, DownKind.SETTINGS, body, expires_s, by)
 
     def version(self, device: str) -> int:
-        """The greatest version that the device was given; 0 where it was given none that is known."""
+        """The greatest version that the device was given; 0 where it was given none that is
+        known.
+        """
         messages = (row.message for _, row in self._tables.down.of(device, DownKind.SETTINGS))
-        return max((message.version for message in messages if isinstance(message, Settings)), default=0)
+        return max(
+            (message.version for message in messages if isinstance(message, Settings)), default=0
+        )
 
-    async def _ask(self, device: str, kind: DownKind, body: Command | Settings, expires_s: int, by: str) -> DownRow:
+    async def _ask(
+        self, device: str, kind: DownKind, body: Command | Settings, expires_s: int, by: str
+    ) -> DownRow:
         now_ms, payload = self._clock.now_ms(), body.to_json().decode()
         try:
             decode(kind, payload.encode())  # as the device will
@@ -62,26 +96,40 @@ class DownDesk:
             raise Problem(422, "not_sent", error.detail) from error
         if (known := self._tables.down.get(device, body.id)) is not None:
             if (known.kind, known.payload) != (kind, payload):
-                raise Problem(409, "id_in_use", f"{body.id!r} was asked before, and was something else")
+                raise Problem(
+                    409, "id_in_use", f"{body.id!r} was asked before, and was something else"
+                )
             return known
         if self._tables.down.open_of(device, now_ms) >= OPEN_MAX:
-            raise Problem(409, "too_many", f"{OPEN_MAX} messages wait for {device}, no more; ask again when one was answered")
+            raise Problem(
+                409,
+                "too_many",
+                f"{OPEN_MAX} messages wait for {device}, no more; ask again when one was answered",
+            )
         for key in self._tables.down.to_forget(device, now_ms):
             await self._writer.write(topics.DOWN, key, None)
         row = DownRow(
-            device=device, kind=kind, payload=payload, asked_at=now_ms, expires_at=now_ms + 1000 * expires_s, asked_by=by
+            device=device, kind=kind, payload=payload, asked_at=now_ms,
+            expires_at=now_ms + 1000 * expires_s, asked_by=by
         )  # fmt: skip
         await self._writer.write(topics.DOWN, key_of(device, body.id), row)
         return row
 
     async def keep_answers(self) -> None:
-        """Write the answers into their rows, until cancelled. They stay on their stream's topic, and are read again after a restart."""
+        """Write the answers into their rows, until cancelled.
+
+        They stay on their stream's topic, and are read again after a restart.
+        """
         while True:
             for key, row in self._tables.down.answered():
                 try:
                     await self._writer.write(topics.DOWN, key, row)
                 except Unavailable as error:
-                    log.warning("an answer is not written yet: %s", error, extra={"event": "ops.answer_waits"})
+                    log.warning(
+                        "an answer is not written yet: %s",
+                        error,
+                        extra={"event": "ops.answer_waits"},
+                    )
                     await self._clock.sleep(RETRY_S)
                     break
             await self._clock.sleep(LOOK_EVERY_S)

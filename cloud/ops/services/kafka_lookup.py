@@ -1,6 +1,8 @@
-"""Looking records up in Kafka for one request: several at a time, each with one deadline for all that it does.
+"""Looking records up in Kafka for one request: several at a time, each with one deadline for all
+that it does.
 
-A read ends by its result or raises DeadlinePassed, which says from where to go on; it never ends early in silence.
+A read ends by its result or raises DeadlinePassed, which says from where to go on; it never ends
+early in silence.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from edgewake.protocol.errors import Unavailable
 LOOKUP_TIMEOUT_S: Final = 5.0
 """Seconds of one request, its waiting for a thread included."""
 AT_ONCE_MAX: Final = 4
-"""Lookups that read at the same time, each with a thread and a consumer of its own: a slow one keeps no other waiting."""
+"""Lookups that read at the same time, each with a thread and a consumer of its own: a slow one
+keeps no other waiting."""
 WAITING_MAX: Final = 20
 """Lookups under way or waiting for a thread; one more is answered 503."""
 READ_BATCH: Final = 200
@@ -37,7 +40,9 @@ class OutOfRange(LookupError):
     """The offset is not kept any more, or not yet written; `low` and `high` say what is."""
 
     def __init__(self, low: int, high: int) -> None:
-        super().__init__(f"kept are offsets {low} to {high - 1}" if high > low else "nothing is kept")
+        super().__init__(
+            f"kept are offsets {low} to {high - 1}" if high > low else "nothing is kept"
+        )
         self.low = low
         self.high = high
 
@@ -46,7 +51,9 @@ class DeadlinePassed(Unavailable):
     """The time of the request is over; what is before `offset` was read."""
 
     def __init__(self, offset: int) -> None:
-        super().__init__(f"Kafka gave not all records within {LOOKUP_TIMEOUT_S:g} s; read up to offset {offset}")
+        super().__init__(
+            f"Kafka gave not all records within {LOOKUP_TIMEOUT_S:g} s; read up to offset {offset}"
+        )
         self.offset = offset
 
 
@@ -78,19 +85,32 @@ class KafkaSession:
         return partition_count(self._consumer, topic)
 
     def range(self, topic: str, partition: int) -> tuple[int, int]:
-        """First offset kept and next one to be written; raises LookupError for an unknown partition, Unavailable."""
+        """First offset kept and next one to be written; raises LookupError for an unknown
+        partition, Unavailable.
+        """
         if partition >= partition_count(self._consumer, topic):
             raise LookupError(f"{topic} has no partition {partition}")
-        return watermarks(self._consumer, topic, partition, patience_s=min(METADATA_TIMEOUT_S, self._deadline.left_s()))
+        return watermarks(
+            self._consumer,
+            topic,
+            partition,
+            patience_s=min(METADATA_TIMEOUT_S, self._deadline.left_s()),
+        )
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int | None:
-        """The first offset whose record has the timestamp `time_ms` or a later one; None where there is none."""
+        """The first offset whose record has the timestamp `time_ms` or a later one; None where
+        there is none.
+        """
         timeout_s = max(0.01, min(METADATA_TIMEOUT_S, self._deadline.left_s()))
-        found = self._consumer.offsets_for_times([TopicPartition(topic, partition, time_ms)], timeout=timeout_s)
+        found = self._consumer.offsets_for_times(
+            [TopicPartition(topic, partition, time_ms)], timeout=timeout_s
+        )
         return None if found[0].offset < 0 else int(found[0].offset)
 
     def read(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:
-        """Every committed record from `first` to before `end`; raises DeadlinePassed where the time does not suffice."""
+        """Every committed record from `first` to before `end`; raises DeadlinePassed where the time
+        does not suffice.
+        """
         if first >= end:
             return
         self._consumer.assign([TopicPartition(topic, partition, first)])
@@ -99,7 +119,8 @@ class KafkaSession:
             message = self._consumer.poll(self._deadline.left_s())
             if message is None or self._deadline.left_s() == 0:
                 raise DeadlinePassed(position)
-            # `consume` waits for its whole number; so one is waited for, and what else is there is taken without waiting.
+            # `consume` waits for its whole number; so one is waited for, and what else is there is
+            # taken without waiting.
             for one in (message, *self._consumer.consume(READ_BATCH, 0)):
                 error = one.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
@@ -126,7 +147,9 @@ class KafkaSession:
 class KafkaLookup:
     """Runs lookups in threads, each with a consumer of its own."""
 
-    def __init__(self, config: KafkaConfig, clock: Clock, *, timeout_s: float = LOOKUP_TIMEOUT_S) -> None:
+    def __init__(
+        self, config: KafkaConfig, clock: Clock, *, timeout_s: float = LOOKUP_TIMEOUT_S
+    ) -> None:
         self._config = config
         self._clock = clock
         self._timeout_s = timeout_s
@@ -164,8 +187,14 @@ class KafkaLookup:
         """The consumer of the thread that calls."""
         consumer: Mortal[Consumer] | None = getattr(self._own, "consumer", None)
         if consumer is None:
-            settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 10}
-            consumer = self._own.consumer = clients.asked_consumer(self._config, "ops-lookup", **settings)
+            settings: dict[str, Any] = {
+                "enable.partition.eof": True,
+                "queued.max.messages.kbytes": 2048,
+                "fetch.wait.max.ms": 10,
+            }
+            consumer = self._own.consumer = clients.asked_consumer(
+                self._config, "ops-lookup", **settings
+            )
             self._consumers.append(consumer)
         return consumer
 

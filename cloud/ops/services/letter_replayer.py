@@ -1,7 +1,9 @@
-"""Gives dead letters back to their streams: the record and its row in one Kafka transaction, so that neither is there without the other.
+"""Gives dead letters back to their streams: the record and its row in one Kafka transaction, so
+that neither is there without the other.
 
-All operations servers have one transactional id. Whoever begins fences the others and reads the rows anew, so a server that froze in the
-middle can write nothing when it wakes up, and one that died leaves nothing half done: readers of the stream wait at most TIMEOUT_MS for it.
+All operations servers have one transactional id. Whoever begins fences the others and reads the
+rows anew, so a server that froze in the middle can write nothing when it wakes up, and one that
+died leaves nothing half done: readers of the stream wait at most TIMEOUT_MS for it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ log = logging.getLogger("edgewake.ops")
 
 TRANSACTIONAL_ID: Final = "edgewake-ops-replays"
 TIMEOUT_MS: Final = 3_000
-"""How long Kafka may take for a record, and how long readers of the stream wait for a server that died in the middle."""
+"""How long Kafka may take for a record, and how long readers of the stream wait for a server that
+died in the middle."""
 KAFKA_S: Final = 10.0
 """Seconds for one step of a transaction."""
 WAITING_MAX: Final = 20
@@ -59,7 +62,9 @@ class LetterReplayer:
         """Ours and not fenced, as far as we know; then `_replays` is what is there."""
         self._replays = Replays()
 
-    async def replay(self, replay: Replay, letter: Letter, *, holder: str) -> tuple[ReplayRow, bool]:
+    async def replay(
+        self, replay: Replay, letter: Letter, *, holder: str
+    ) -> tuple[ReplayRow, bool]:
         """Its row, and whether it was there before. Raises Rejected (too large) or Unavailable.
 
         After Unavailable it is done or not, never half and never twice: ask again.
@@ -96,18 +101,27 @@ class LetterReplayer:
 
     def _once(self, replay: Replay, letter: Letter, holder: str) -> tuple[ReplayRow, bool]:
         writer = self._writer or self._begin()
-        found = self._replays.find(letter.offset, letter.letter_at, received_at=letter.received_at, replay=replay)
+        found = self._replays.find(
+            letter.offset, letter.letter_at, received_at=letter.received_at, replay=replay
+        )
         if found is not None:
             return found, True
         if len(self._replays) >= REPLAYS_MAX:
-            raise Unavailable(f"{REPLAYS_MAX} replays are remembered, no more: until their letters are too old to be kept")
+            raise Unavailable(
+                f"{REPLAYS_MAX} replays are remembered, no more: until their letters are too old "
+                "to be kept"
+            )
         topic, now_ms = topics.stream_topic(replay.stream), self._clock.now_ms()
         partition = writer.stream_partition(topic, replay.device)
         headers = [(LATE_HEADER, b"1"), (LETTER_HEADER, b"%d" % letter.offset)]
         writer.producer.begin_transaction()
         offset = writer.produce(topic, replay.device, replay.value, partition, now_ms, headers)
-        row = _row(replay, letter, partition=partition, offset=offset, replayed_at=now_ms, holder=holder)
-        changes: dict[str, bytes | None] = {one.key: None for one in self._replays.outlived(letter.first_kept)}
+        row = _row(
+            replay, letter, partition=partition, offset=offset, replayed_at=now_ms, holder=holder
+        )
+        changes: dict[str, bytes | None] = {
+            one.key: None for one in self._replays.outlived(letter.first_kept)
+        }
         changes[row.key] = row.model_dump_json().encode()
         for key, value in changes.items():
             writer.producer.produce(topics.REPLAYS, value, key, 0)
@@ -122,12 +136,20 @@ class LetterReplayer:
         return row, False
 
     def _begin(self) -> _Writer:
-        """Fence whoever wrote before, and read what is there. Raises KafkaException or Unavailable."""
+        """Fence whoever wrote before, and read what is there.
+
+        Raises KafkaException or Unavailable.
+        """
         topic_admin.ensure_topics(self._config, [topics.REPLAYS])
         writer = _Writer(self._config)
         clients.fence(writer.producer, KAFKA_S)
         self._replays = Replays()
-        table = TableReader(self._config, "ops-replays", {topics.REPLAYS: self._replays.change}, wait_ms=clients.ONCE_WAIT_MS)
+        table = TableReader(
+            self._config,
+            "ops-replays",
+            {topics.REPLAYS: self._replays.change},
+            wait_ms=clients.ONCE_WAIT_MS,
+        )
         try:
             table.read_all(idle_s=KAFKA_S)
         finally:
@@ -146,7 +168,9 @@ class _Writer:
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self._admin = clients.admin(config)
-        self.producer: Producer = clients.transactional_producer(config, TRANSACTIONAL_ID, timeout_ms=TIMEOUT_MS)
+        self.producer: Producer = clients.transactional_producer(
+            config, TRANSACTIONAL_ID, timeout_ms=TIMEOUT_MS
+        )
 
     def stream_partition(self, topic: str, device: str) -> int:
         """Where the sequencer puts this device's records. Raises Unavailable or LocalError."""
@@ -155,11 +179,28 @@ class _Writer:
         count = metadata.partition_count(self._admin, topic) or self._config.partitions
         return topics.stream_partition(up_partition(device), count)
 
-    def produce(self, topic: str, key: str, value: bytes, partition: int, timestamp: int, headers: list[tuple[str, bytes]]) -> int:
-        """Write one record in the transaction and wait for its offset. Raises KafkaException or Unavailable."""
+    def produce(
+        self,
+        topic: str,
+        key: str,
+        value: bytes,
+        partition: int,
+        timestamp: int,
+        headers: list[tuple[str, bytes]],
+    ) -> int:
+        """Write one record in the transaction and wait for its offset.
+
+        Raises KafkaException or Unavailable.
+        """
         answers: list[tuple[KafkaError | None, Message]] = []
         self.producer.produce(
-            topic, value, key, partition, timestamp=timestamp, headers=headers, on_delivery=lambda *answer: answers.append(answer)
+            topic,
+            value,
+            key,
+            partition,
+            timestamp=timestamp,
+            headers=headers,
+            on_delivery=lambda *answer: answers.append(answer),
         )
         with clients.fatal_errors():
             self.producer.flush(KAFKA_S)
@@ -171,7 +212,9 @@ class _Writer:
         return int(message.offset() or 0)
 
 
-def _row(replay: Replay, letter: Letter, *, partition: int, offset: int, replayed_at: int, holder: str) -> ReplayRow:
+def _row(
+    replay: Replay, letter: Letter, *, partition: int, offset: int, replayed_at: int, holder: str
+) -> ReplayRow:
     return ReplayRow(
         letter=letter.offset,
         letter_at=letter.letter_at,

@@ -1,4 +1,6 @@
-"""Previews: what a query file gives over what its stream received lately, computed by the analysis."""
+"""Previews: what a query file gives over what its stream received lately, computed by the
+analysis.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class PreviewRows(BaseModel):
 class PreviewDesk:
     """Writes what is asked to `ew.previews` and waits for the answer."""
 
-    def __init__(self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]
+    ) -> None:
         """`new_id` gives text that no other process gives."""
         self._writer, self._tables, self._clock, self._new_id = writer, tables, clock, new_id
         self._waiting = Held(Bound("previews", AT_ONCE_MAX, HOLDER_SHARE))
@@ -47,7 +51,13 @@ class PreviewDesk:
         if refused is not None:
             raise Problem(429, "too_many_previews", f"{refused}; ask again when one has come")
         now_ms = self._clock.now_ms()
-        asked = Preview(id=f"{now_ms}-{self._new_id()}", text=text, since=now_ms - minutes * 60_000, rows_max=rows_max, asked_at=now_ms)
+        asked = Preview(
+            id=f"{now_ms}-{self._new_id()}",
+            text=text,
+            since=now_ms - minutes * 60_000,
+            rows_max=rows_max,
+            asked_at=now_ms,
+        )
         try:
             for old in forgotten(self._tables.previews, now_ms):
                 await self._writer.write(topics.PREVIEWS, old, None)
@@ -58,7 +68,9 @@ class PreviewDesk:
             self._waiting.give_back(holder)
         if answer.error:
             raise Problem(409, "preview_failed", answer.error)
-        return PreviewRows(rows=[orjson.loads(row) for row in answer.rows or ()], is_cut=answer.is_cut)
+        return PreviewRows(
+            rows=[orjson.loads(row) for row in answer.rows or ()], is_cut=answer.is_cut
+        )
 
     async def _answer(self, asked: Preview) -> Preview:
         deadline_s = self._clock.monotonic_s() + WAIT_MS / 1000
@@ -67,7 +79,10 @@ class PreviewDesk:
             if found is not None and found.is_answered:
                 return found
             await self._clock.sleep(LOOK_EVERY_S)
-        raise Unavailable(f"the analysis gave no answer within {WAIT_MS // 1000} s; does it run? `edgewake status` tells")
+        raise Unavailable(
+            f"the analysis gave no answer within {WAIT_MS // 1000} s; does it run? `edgewake "
+            "status` tells"
+        )
 
 
 def forgotten(previews: Mapping[str, Preview], now_ms: int) -> list[str]:

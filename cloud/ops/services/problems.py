@@ -33,7 +33,9 @@ class KnownProblem(BaseModel):
 
 def dead_by_reason(letters: Iterable[DeadLetterView], *, now_ms: int) -> Mapping[str, int]:
     """Letters of the last hour, counted."""
-    return dict(Counter(letter.reason for letter in letters if now_ms - letter.received_at <= LETTER_AGE_MS))
+    return dict(
+        Counter(letter.reason for letter in letters if now_ms - letter.received_at <= LETTER_AGE_MS)
+    )
 
 
 def problems_of(
@@ -53,7 +55,9 @@ def problems_of(
             text = f"part {part.part}: nothing was heard of it for more than 10 s"
             yield KnownProblem(kind="part", name=part.part, text=text)
         elif part.state != "ready":
-            yield KnownProblem(kind="part", name=part.part, text=f"part {part.part} is {part.state}")
+            yield KnownProblem(
+                kind="part", name=part.part, text=f"part {part.part} is {part.state}"
+            )
     for query in queries:
         trouble = _trouble_of(query)
         if trouble is not None:

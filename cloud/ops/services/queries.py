@@ -1,4 +1,6 @@
-"""Queries: what is registered joined with how far it has come, and registering, pausing, resuming and removing."""
+"""Queries: what is registered joined with how far it has come, and registering, pausing, resuming
+and removing.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +48,20 @@ class QueryView(BaseModel):
     watermark: int | None = None
     """Event time in ms up to which every window is final."""
     lag: int | None = None
-    """Kafka offsets of its streams not yet computed: records, and about one marker a transaction."""
+    """Kafka offsets of its streams not yet computed: records, and about one marker a
+    transaction."""
     readings_per_s: float | None = None
     late: int = 0
     kept: float = 1.0
-    """The share of readings that it takes now: less than 1 only where its header says `shed`, and it lags."""
+    """The share of readings that it takes now: less than 1 only where its header says `shed`, and
+    it lags."""
     shed: int = 0
     """Readings left out so far, one for each window that it belongs to."""
     apart: bool = False
     """Others waited for it, so it has a lane of its own; `detail` says why."""
     stands: bool = False
-    """Its event time waits for something, so that no window becomes final; `detail` says for what."""
+    """Its event time waits for something, so that no window becomes final; `detail` says for
+    what."""
     updated_at: int | None = None
     topic: str
     events_path: str
@@ -85,12 +90,23 @@ class CheckedQuery(BaseModel):
     """What is done with a reading, step by step."""
 
 
-def view(registration: Registration, progress: Progress | None, access_urls: Sequence[str], *, with_text: bool = False) -> QueryView:
-    """The joined view. Progress from before the registration is an earlier query's of the same name."""
+def view(
+    registration: Registration,
+    progress: Progress | None,
+    access_urls: Sequence[str],
+    *,
+    with_text: bool = False,
+) -> QueryView:
+    """The joined view.
+
+    Progress from before the registration is an earlier query's of the same name.
+    """
     if progress is not None and progress.updated_at < registration.registered_at:
         progress = None
     path = f"/v1/streams/{registration.name}/events"
-    facts: dict[str, object] = {"state": QueryState.PAUSED if registration.paused else QueryState.STARTING}
+    facts: dict[str, object] = {
+        "state": QueryState.PAUSED if registration.paused else QueryState.STARTING
+    }
     if progress is not None:
         facts |= progress.model_dump(exclude={"query", "reached", "quarantined"}) | {
             "state": _state(registration, progress.state),
@@ -111,10 +127,20 @@ def view(registration: Registration, progress: Progress | None, access_urls: Seq
 
 
 def _state(registration: Registration, reported: QueryState) -> QueryState:
-    """What was asked for counts at once: the analysis reports a pause only after its batch, and a resumed query as paused until then."""
-    if registration.paused and reported in (QueryState.RUNNING, QueryState.STARTING, QueryState.RETRYING):
+    """What was asked for counts at once: the analysis reports a pause only after its batch, and a
+    resumed query as paused until then.
+    """
+    if registration.paused and reported in (
+        QueryState.RUNNING,
+        QueryState.STARTING,
+        QueryState.RETRYING,
+    ):
         return QueryState.PAUSED
-    return QueryState.STARTING if reported is QueryState.PAUSED and not registration.paused else reported
+    return (
+        QueryState.STARTING
+        if reported is QueryState.PAUSED and not registration.paused
+        else reported
+    )
 
 
 class Checked(Protocol):
@@ -137,7 +163,9 @@ class Checked(Protocol):
 
 
 class NotThereYet(QueryError):
-    """Of a query file only a stream is missing: it can be registered, and runs when the stream is there and fits."""
+    """Of a query file only a stream is missing: it can be registered, and runs when the stream is
+    there and fits.
+    """
 
     def __init__(self, found: Checked, error: QueryError) -> None:
         """`found`: what it says, if all names that it reads are believed."""
@@ -150,8 +178,10 @@ Check = Callable[[str, Mapping[str, Stream]], Checked]
 
 
 class Registry:
-    """Writes to `ew.queries`. A query has its name once its claim on `ew.streams` came first there: so no stream has it, and of two
-    processes that register one name at once only one succeeds.
+    """Writes to `ew.queries`.
+
+    A query has its name once its claim on `ew.streams` came first there: so no stream has it, and
+    of two processes that register one name at once only one succeeds.
     """
 
     def __init__(
@@ -194,40 +224,65 @@ class Registry:
             raise _refused(error) from error
 
     async def add(self, text: str) -> tuple[QueryView, bool]:
-        """Register a query file; (view, was it new?). The same text again is no error. Raises Problem or Unavailable."""
+        """Register a query file; (view, was it new?).
+
+        The same text again is no error. Raises Problem or Unavailable.
+        """
         async with self._turn:
             name = self._registrable(text).name
             existing = self._tables.queries.get(name)
             if existing is not None and existing.text == text:
                 return self.view(existing, with_text=True), False
             if existing is not None:
-                raise Problem(409, "name_taken", f"query {name!r} is registered with another text; remove it first, or use another name")
+                raise Problem(
+                    409,
+                    "name_taken",
+                    f"query {name!r} is registered with another text; remove it first, or use "
+                    "another name",
+                )
             if len(self._tables.queries) >= QUERIES_MAX:
-                raise Problem(409, "too_many_queries", f"{QUERIES_MAX} queries are registered, no more; remove one first")
+                raise Problem(
+                    409,
+                    "too_many_queries",
+                    f"{QUERIES_MAX} queries are registered, no more; remove one first",
+                )
             now_ms = self._clock.now_ms()
-            registration = Registration(name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, self._new_id()))
+            registration = Registration(
+                name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, self._new_id())
+            )
             await self._claim(registration)
             await self._writer.blocking(
-                lambda: topic_admin.ensure_topics(self._config, [topics.QUERIES, registration.topic], client=self._admin)
+                lambda: topic_admin.ensure_topics(
+                    self._config, [topics.QUERIES, registration.topic], client=self._admin
+                )
             )
             await self._writer.write(topics.QUERIES, name, registration)
             return self.view(registration, with_text=True), True
 
     async def replace(self, name: str, text: str) -> tuple[QueryView, bool]:
-        """Put another text in a registered query's place; (view, was it another?). The new one has a topic and state of its own and
-        begins as a new registration does; the results of the old one can be read for another hour. Raises Problem or Unavailable.
+        """Put another text in a registered query's place; (view, was it another?).
+
+        The new one has a topic and state of its own and begins as a new registration does; the
+        results of the old one can be read for another hour. Raises Problem or Unavailable.
         """
         async with self._turn:
             existing = self.get(name)
             if (found := self._registrable(text).name) != name:
                 raise Problem(
-                    422, "query_refused", f"the query file's name is {found!r}, not {name!r}; a new name needs a new registration"
+                    422,
+                    "query_refused",
+                    f"the query file's name is {found!r}, not {name!r}; a new name needs a new "
+                    "registration",
                 )
             if existing.text == text:
                 return self.view(existing, with_text=True), False
             now_ms = max(self._clock.now_ms(), existing.registered_at + 1)
             registration = existing.model_copy(update={"text": text, "registered_at": now_ms})
-            await self._writer.blocking(lambda: topic_admin.ensure_topics(self._config, [registration.topic], client=self._admin))
+            await self._writer.blocking(
+                lambda: topic_admin.ensure_topics(
+                    self._config, [registration.topic], client=self._admin
+                )
+            )
             await self._writer.write(topics.QUERIES, name, registration)
             return self.view(registration, with_text=True), True
 
@@ -236,16 +291,35 @@ class Registry:
         name, now_ms = registration.name, self._clock.now_ms()
         row = self._tables.names.get(name)
         if is_reserved(name):
-            raise Problem(409, "name_taken", f"{name!r} is reserved for the system; a query needs a name of its own")
+            raise Problem(
+                409,
+                "name_taken",
+                f"{name!r} is reserved for the system; a query needs a name of its own",
+            )
         if row is not None and row.kind is NameKind.STREAM:
-            raise Problem(409, "name_taken", f"{name!r} is a stream; a query needs a name of its own")
+            raise Problem(
+                409, "name_taken", f"{name!r} is a stream; a query needs a name of its own"
+            )
         if row is not None and not is_dead(row, self._tables.queries, now_ms):
-            raise Problem(409, "name_taken", f"a query {name!r} is being registered by somebody else; look again in some seconds")
+            raise Problem(
+                409,
+                "name_taken",
+                f"a query {name!r} is being registered by somebody else; look again in some "
+                "seconds",
+            )
         revision = 0 if row is None else row.revision + 1
-        await self._writer.write(topics.STREAMS, name, Stream(name=name, kind=NameKind.QUERY, claim=registration.claim, revision=revision))
+        await self._writer.write(
+            topics.STREAMS,
+            name,
+            Stream(name=name, kind=NameKind.QUERY, claim=registration.claim, revision=revision),
+        )
         row = self._tables.names.get(name)
         if row is None or row.claim != registration.claim:
-            raise Problem(409, "name_taken", f"{name!r} was taken by somebody else at the same time; use another name")
+            raise Problem(
+                409,
+                "name_taken",
+                f"{name!r} was taken by somebody else at the same time; use another name",
+            )
 
     async def set_paused(self, name: str, paused: bool) -> QueryView:
         """Pause or resume. Raises Problem(404) or Unavailable."""
@@ -257,7 +331,10 @@ class Registry:
             return self.view(registration, with_text=True)
 
     async def remove(self, name: str) -> None:
-        """Remove it; its results can be read for another hour. Raises Problem(404) or Unavailable."""
+        """Remove it; its results can be read for another hour.
+
+        Raises Problem(404) or Unavailable.
+        """
         async with self._turn:
             self.get(name)
             await self._writer.write(topics.QUERIES, name, None)
@@ -269,13 +346,19 @@ class Registry:
             await self._writer.write(topics.STREAMS, name, None)
 
     async def clean_up(self) -> None:
-        """Delete topics of queries that were removed long ago, and release names that were claimed for nothing. Raises Unavailable."""
+        """Delete topics of queries that were removed long ago, and release names that were claimed
+        for nothing. Raises Unavailable.
+        """
         async with self._turn:
             names = await self._writer.blocking(lambda: metadata.partition_counts(self._admin))
             gone = self._retired.deletable(names, self._tables.queries, self._clock.monotonic_s())
             if gone:
                 await self._writer.blocking(lambda: topic_admin.delete_topics(self._admin, gone))
-                log.info("deleted the results of %d removed queries", len(gone), extra={"event": "queries.deleted", "topics": gone})
+                log.info(
+                    "deleted the results of %d removed queries",
+                    len(gone),
+                    extra={"event": "queries.deleted", "topics": gone},
+                )
             for row in list(self._tables.names.values()):
                 if is_dead(row, self._tables.queries, self._clock.now_ms()):
                     await self._release(row.name)
@@ -289,7 +372,12 @@ class Registry:
 
     def view(self, registration: Registration, *, with_text: bool = False) -> QueryView:
         """The query as it stands."""
-        return view(registration, self._tables.progress.get(registration.name), self._access_urls, with_text=with_text)
+        return view(
+            registration,
+            self._tables.progress.get(registration.name),
+            self._access_urls,
+            with_text=with_text,
+        )
 
 
 def _described(found: Checked) -> CheckedQuery:

@@ -1,7 +1,8 @@
-"""The thread that reads the tables: one consumer over all of them, changes handed to the event loop in batches.
+"""The thread that reads the tables: one consumer over all of them, changes handed to the event loop
+in batches.
 
-Tables are read from their beginning, dead letters from their end, part states from a little before their end.
-`ready` is set when every table was read to the end that it had.
+Tables are read from their beginning, dead letters from their end, part states from a little before
+their end. `ready` is set when every table was read to the end that it had.
 """
 
 from __future__ import annotations
@@ -15,14 +16,28 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
-from edgewake.cloud.ops.tables.tables import ANSWERS_TOPIC, PARTS_STREAM, REQUESTS_TOPIC, Change, TopicOffsets
+from edgewake.cloud.ops.tables.tables import (
+    ANSWERS_TOPIC,
+    PARTS_STREAM,
+    REQUESTS_TOPIC,
+    Change,
+    TopicOffsets,
+)
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol.errors import Unavailable
 
@@ -43,8 +58,9 @@ PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
 BATCH_MAX: Final = 200
 """Changes that the event loop applies at once; 200 devices cost it some 5 ms."""
 AWAITED: Final = {PARTS_TOPIC: 500, ANSWERS_TOPIC: 1_000_000, REQUESTS_TOPIC: 1_000_000}
-"""Streams that are there once somebody has published on them, and how many records of each partition are read back at the start: of part
-states a minute; of devices' answers and requests as good as all, for those that came while nobody was here."""
+"""Streams that are there once somebody has published on them, and how many records of each
+partition are read back at the start: of part states a minute; of devices' answers and requests as
+good as all, for those that came while nobody was here."""
 LOOK_EVERY_S: Final = 5.0
 """Between looks for new topics and their offsets."""
 RETRY_S: Final = (0.2, 5.0)
@@ -78,7 +94,10 @@ class Reader:
     async def run(self) -> None:
         """Read until cancelled."""
         executor = ThreadPoolExecutor(2, "ops-reader")
-        threads = [self._loop.run_in_executor(executor, self._retrying, work) for work in (self._read, self._look)]
+        threads = [
+            self._loop.run_in_executor(executor, self._retrying, work)
+            for work in (self._read, self._look)
+        ]
         try:
             await asyncio.shield(asyncio.gather(*threads))
         finally:
@@ -98,20 +117,32 @@ class Reader:
                 wait = min(wait * 2, RETRY_S[1])
 
     def _read(self) -> None:
-        # The leases first: made among the others they would have another number of partitions, to be widened once Kafka lists them.
+        # The leases first: made among the others they would have another number of partitions, to
+        # be widened once Kafka lists them.
         topic_admin.ensure_partitions(self._config, [topics.LEASES], lease_record.PARTITIONS)
-        topic_admin.ensure_topics(self._config, [*(topic for topic in TABLES if topic != topics.LEASES), topics.DEAD, topics.UP])
+        topic_admin.ensure_topics(
+            self._config,
+            [*(topic for topic in TABLES if topic != topics.LEASES), topics.DEAD, topics.UP],
+        )
         settings: dict[str, Any] = {
             "enable.partition.eof": True,
             "queued.max.messages.kbytes": 2048,
             "fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS,
         }
         consumer = clients.consumer(self._config, "ops-tables", **settings)
-        asker = clients.consumer(self._config, "ops-asker")  # a question on the other one is answered after the fetch that waits there
+        asker = clients.consumer(
+            self._config, "ops-asker"
+        )  # a question on the other one is answered after the fetch that waits there
         try:
-            counts = {topic: lease_record.PARTITIONS if topic == topics.LEASES else 1 for topic in TABLES}
+            counts = {
+                topic: lease_record.PARTITIONS if topic == topics.LEASES else 1 for topic in TABLES
+            }
             _check_partitions(metadata.partition_counts(consumer), counts)
-            self._assigned = [TopicPartition(topic, p, OFFSET_BEGINNING) for topic, count in counts.items() for p in range(count)]
+            self._assigned = [
+                TopicPartition(topic, p, OFFSET_BEGINNING)
+                for topic, count in counts.items()
+                for p in range(count)
+            ]
             self._unread = {(place.topic, place.partition) for place in self._assigned}
             self._assigned.append(TopicPartition(topics.DEAD, 0, OFFSET_END))
             consumer.assign(self._assigned)
@@ -119,7 +150,11 @@ class Reader:
             awaited = dict(AWAITED)
             while not self._stop.is_set():
                 if awaited and not self._unread and time.monotonic() - looked_at > LOOK_EVERY_S:
-                    awaited = {topic: behind for topic, behind in awaited.items() if not self._find(consumer, asker, topic, behind)}
+                    awaited = {
+                        topic: behind
+                        for topic, behind in awaited.items()
+                        if not self._find(consumer, asker, topic, behind)
+                    }
                     looked_at = time.monotonic()
                 self._hand_over(self._batch(consumer))
         finally:
@@ -127,12 +162,15 @@ class Reader:
             asker.close()
 
     def _batch(self, consumer: Consumer) -> list[Message]:
-        # `consume` waits for its whole number; so one is waited for, and what else is there is taken without waiting.
+        # `consume` waits for its whole number; so one is waited for, and what else is there is
+        # taken without waiting.
         first = consumer.poll(0.2)
         return [] if first is None else [first, *consumer.consume(BATCH_MAX - 1, 0)]
 
     def _find(self, consumer: Consumer, asker: Consumer, topic: str, behind: int) -> bool:
-        """Follow a stream once somebody has published on it, from so many records before its end."""
+        """Follow a stream once somebody has published on it, from so many records before its
+        end.
+        """
         count = metadata.partition_count(asker, topic)
         for partition in range(count):
             low, high = offsets.watermarks(asker, topic, partition)
@@ -165,11 +203,22 @@ class Reader:
         key = (message.key() or b"").decode("utf-8", "replace")
         if message.topic() == topics.DEAD:  # its payload may be a MiB and is of no use here
             self._letters.add(message)
-            return Change(topics.DEAD, key, None, message.headers() or (), message.offset(), message.partition())
-        return Change(message.topic(), key, message.value(), (), message.offset(), message.partition())
+            return Change(
+                topics.DEAD,
+                key,
+                None,
+                message.headers() or (),
+                message.offset(),
+                message.partition(),
+            )
+        return Change(
+            message.topic(), key, message.value(), (), message.offset(), message.partition()
+        )
 
     def _apply(self, changes: list[Change]) -> None:
-        """Wait until the event loop has them: a table of 100,000 rows is read in batches, with room for others between them."""
+        """Wait until the event loop has them: a table of 100,000 rows is read in batches, with room
+        for others between them.
+        """
         applied = threading.Event()
 
         def apply() -> None:
@@ -188,7 +237,8 @@ class Reader:
 
 
 def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> None:
-    """Does the consumer know every partition? One that was made a moment ago it would find only minutes after it was told to read it.
+    """Does the consumer know every partition? One that was made a moment ago it would find only
+    minutes after it was told to read it.
 
     Raises Unavailable.
     """
@@ -198,11 +248,20 @@ def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> No
 
 
 def offsets_of_all(client: Admin) -> dict[str, TopicOffsets]:
-    """Offsets of every stream's and query's topic, and of `ew.up` and `ew.dead`. Raises KafkaException."""
+    """Offsets of every stream's and query's topic, and of `ew.up` and `ew.dead`.
+
+    Raises KafkaException.
+    """
     found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     prefixes = (topics.STREAM_PREFIX, topics.QUERY_PREFIX)
-    wanted = {name: len(t.partitions) for name, t in found.items() if name.startswith(prefixes) or name in (topics.UP, topics.DEAD)}
+    wanted = {
+        name: len(t.partitions)
+        for name, t in found.items()
+        if name.startswith(prefixes) or name in (topics.UP, topics.DEAD)
+    }
     return {
-        name: TopicOffsets(tuple(low for low, _ in ranges.values()), tuple(high for _, high in ranges.values()))
+        name: TopicOffsets(
+            tuple(low for low, _ in ranges.values()), tuple(high for _, high in ranges.values())
+        )
         for name, ranges in offsets.ranges(client, wanted).items()
     }

@@ -15,9 +15,13 @@ from edgewake.protocol.repair import OPEN_MAX, ROWS_MAX, Repair, RepairKind
 
 
 class RepairDesk:
-    """Writes the first row of repairs to `ew.repairs`; the analysis does them and writes the others."""
+    """Writes the first row of repairs to `ew.repairs`; the analysis does them and writes the
+    others.
+    """
 
-    def __init__(self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]
+    ) -> None:
         """`new_id` gives text that no other process gives."""
         self._writer, self._tables, self._clock, self._new_id = writer, tables, clock, new_id
         self._turn = asyncio.Lock()
@@ -28,15 +32,31 @@ class RepairDesk:
         return sorted(found, key=lambda repair: (repair.asked_at, repair.id), reverse=True)
 
     async def ask(
-        self, registration: Registration, kind: RepairKind, begin: int, end: int | None, *, by: str, lossy: bool = False
+        self,
+        registration: Registration,
+        kind: RepairKind,
+        begin: int,
+        end: int | None,
+        *,
+        by: str,
+        lossy: bool = False,
     ) -> Repair:
         """Ask for one. Raises Problem or Unavailable."""
         now_ms = self._clock.now_ms()
         if not begin < (now_ms if end is None else end):
-            raise Problem(422, "range", f"the range begins at {begin} and ends at {end or now_ms}: expected one that begins before it ends")
+            raise Problem(
+                422,
+                "range",
+                f"the range begins at {begin} and ends at {end or now_ms}: expected one that "
+                "begins before it ends",
+            )
         async with self._turn:
             if sum(repair.state.is_open for repair in self._tables.repairs.values()) >= OPEN_MAX:
-                raise Problem(409, "too_many_repairs", f"{OPEN_MAX} repairs wait or run, no more; ask again when one has ended")
+                raise Problem(
+                    409,
+                    "too_many_repairs",
+                    f"{OPEN_MAX} repairs wait or run, no more; ask again when one has ended",
+                )
             await self._forget()
             asked = Repair(
                 id=f"{now_ms}-{self._new_id()}",
@@ -60,5 +80,7 @@ class RepairDesk:
 
 def oldest_ended(repairs: Mapping[str, Repair]) -> list[str]:
     """Ids of those to forget, so that there is room for one more."""
-    ended = sorted((repair.asked_at, repair.id) for repair in repairs.values() if not repair.state.is_open)
+    ended = sorted(
+        (repair.asked_at, repair.id) for repair in repairs.values() if not repair.state.is_open
+    )
     return [repair_id for _, repair_id in ended[: max(0, len(repairs) + 1 - ROWS_MAX)]]

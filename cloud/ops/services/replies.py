@@ -1,4 +1,6 @@
-"""Answering what devices ask: writes what `RequestTable` decides, and the replies of those who serve."""
+"""Answering what devices ask: writes what `RequestTable` decides, and the replies of those who
+serve.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,31 @@ class RequestDesk:
         self._writer, self._tables, self._clock = writer, tables, clock
         self._turn = asyncio.Lock()
 
-    async def reply(self, device: str, request_id: str, state: ReplyState, body: str, detail: str, *, by: str) -> RequestRow:
-        """Answer a request, for ever; the same again changes nothing. Raises Problem, Unavailable."""
+    async def reply(
+        self, device: str, request_id: str, state: ReplyState, body: str, detail: str, *, by: str
+    ) -> RequestRow:
+        """Answer a request, for ever; the same again changes nothing.
+
+        Raises Problem, Unavailable.
+        """
         async with self._turn:
             row = self.one(device, request_id)
             now_ms = self._clock.now_ms()
             said = replied(row, state, now_ms=now_ms, body=body, detail=detail, by=by)
             if row.reply is not None:
                 if row.reply != said.reply:
-                    raise Problem(409, "replied", f"{request_id!r} of {device} is {row.reply.state}, and stays so")
+                    raise Problem(
+                        409,
+                        "replied",
+                        f"{request_id!r} of {device} is {row.reply.state}, and stays so",
+                    )
                 return row
             if now_ms >= row.expires_at:
-                raise Problem(409, "over", f"{request_id!r} of {device} is over: a reply is worth nothing any more")
+                raise Problem(
+                    409,
+                    "over",
+                    f"{request_id!r} of {device} is over: a reply is worth nothing any more",
+                )
             await self._writer.write(topics.REQUESTS, key_of(device, request_id), said)
             return said
 
@@ -50,7 +65,9 @@ class RequestDesk:
         """One row. Raises Problem."""
         row = self._tables.requests.get(device, request_id)
         if row is None:
-            raise Problem(404, "no_such_request", f"no request {request_id!r} of {device!r} is known")
+            raise Problem(
+                404, "no_such_request", f"no request {request_id!r} of {device!r} is known"
+            )
         return row
 
     async def run(self, ready: asyncio.Event) -> None:
@@ -62,6 +79,10 @@ class RequestDesk:
                     for write in self._tables.requests.due(self._tables.down, self._clock.now_ms()):
                         await self._writer.write(write.topic, write.key, write.row)
             except Unavailable as error:
-                log.warning("a row of a request is not written yet: %s", error, extra={"event": "ops.request_waits"})
+                log.warning(
+                    "a row of a request is not written yet: %s",
+                    error,
+                    extra={"event": "ops.request_waits"},
+                )
                 await self._clock.sleep(RETRY_S)
             await self._clock.sleep(LOOK_EVERY_S)

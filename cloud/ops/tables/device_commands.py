@@ -1,4 +1,6 @@
-"""What devices are to do, by device: the rows of `ew.down`, joined with the answers that came back as readings. No I/O."""
+"""What devices are to do, by device: the rows of `ew.down`, joined with the answers that came back
+as readings. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,13 @@ class DownTable:
             self._answers.pop(key, None)
 
     def on_answer(self, reading: Mapping[str, Any]) -> None:
-        """A reading of the stream of answers, with the device that the bridge saw. Raises ValueError where it is none."""
-        answer = Answer.checked({name: reading[name] for name in ANSWER_FIELDS if reading.get(name) is not None})
+        """A reading of the stream of answers, with the device that the bridge saw.
+
+        Raises ValueError where it is none.
+        """
+        answer = Answer.checked(
+            {name: reading[name] for name in ANSWER_FIELDS if reading.get(name) is not None}
+        )
         if answer.state is AnswerState.TRYING:
             return
         key = key_of(reading["device"], answer.id)
@@ -62,17 +69,28 @@ class DownTable:
 
     def of(self, device: str, kind: DownKind) -> list[tuple[str, DownRow]]:
         """(id, row) of a device, the latest first."""
-        found = [(message_id, row) for message_id, row in self._rows.get(device, {}).items() if row.kind is kind]
+        found = [
+            (message_id, row)
+            for message_id, row in self._rows.get(device, {}).items()
+            if row.kind is kind
+        ]
         return sorted(found, key=lambda item: (item[1].asked_at, item[0]), reverse=True)
 
     def open_of(self, device: str, now_ms: int) -> int:
         """Commands and settings of a device that wait for its answer."""
-        return sum(row.waits_at(now_ms) and row.kind is not DownKind.REPLY for row in self._rows.get(device, {}).values())
+        return sum(
+            row.waits_at(now_ms) and row.kind is not DownKind.REPLY
+            for row in self._rows.get(device, {}).values()
+        )
 
     def to_forget(self, device: str, now_ms: int) -> list[str]:
-        """Keys of a device that ended, but the latest ENDED_MAX of each kind: settings are told from what they replaced."""
+        """Keys of a device that ended, but the latest ENDED_MAX of each kind: settings are told
+        from what they replaced.
+        """
         keys: list[str] = []
         for kind in (DownKind.COMMAND, DownKind.SETTINGS):  # replies go with their requests
-            ended = [message_id for message_id, row in self.of(device, kind) if not row.waits_at(now_ms)]
+            ended = [
+                message_id for message_id, row in self.of(device, kind) if not row.waits_at(now_ms)
+            ]
             keys += [key_of(device, message_id) for message_id in ended[ENDED_MAX:]]
         return keys

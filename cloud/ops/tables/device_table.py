@@ -1,10 +1,12 @@
 """Every device that the cloud has heard of, for fleets of a hundred thousand. No I/O.
 
-Reports are kept as the bytes that they came in, and a view is made only of what is shown. A device that is online has one entry in a
-heap: the moment at which it becomes offline or silent if nothing is heard of it. So neither a record nor a look at the time costs more in
-a large fleet than in a small one.
+Reports are kept as the bytes that they came in, and a view is made only of what is shown. A device
+that is online has one entry in a heap: the moment at which it becomes offline or silent if nothing
+is heard of it. So neither a record nor a look at the time costs more in a large fleet than in a
+small one.
 
-At `devices_max` the device that was not heard of for longest is dropped from the table and counted; its rows stay on `ew.devices`.
+At `devices_max` the device that was not heard of for longest is dropped from the table and counted;
+its rows stay on `ew.devices`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from edgewake.protocol.device import DeviceSeen, DeviceStatus, is_overtaken
 DEVICES_MAX: Final = 200_000
 """Devices in the table, about one KB each."""
 LOOKED_AT_MAX: Final = 250
-"""Devices that one look at the time goes over; a fleet that goes offline at once is announced in several."""
+"""Devices that one look at the time goes over; a fleet that goes offline at once is announced in
+several."""
 
 Event = dict[str, Any]
 
@@ -64,11 +67,17 @@ class DeviceTable:
         return device in self._entries
 
     def put(self, device: str, what: str, value: bytes | None, *, now: int) -> Event | None:
-        """A row of `ew.devices`: `what` is status or seen, None removes it. The event, where it is worth one. Raises ValidationError."""
+        """A row of `ew.devices`: `what` is status or seen, None removes it. The event, where it is
+        worth one. Raises ValidationError.
+        """
         entry = self._entries.get(device) or _Entry()
         before = (entry.status, entry.seen)
         if what == "status":
-            if value is not None and entry.status is not None and _is_overtaken(value, entry.status):
+            if (
+                value is not None
+                and entry.status is not None
+                and _is_overtaken(value, entry.status)
+            ):
                 return None
             entry.status = value
         else:
@@ -88,12 +97,19 @@ class DeviceTable:
         self._entries.move_to_end(device)
         if seen is not None and not entry.streams.issuperset(seen.streams):
             entry.streams = entry.streams.union(seen.streams)
-        notable = hash((status and (status.epoch, status.lost_readings, status.version), entry.streams))
+        notable = hash(
+            (status and (status.epoch, status.lost_readings, status.version), entry.streams)
+        )
         is_changed = before == (None, None) or notable != entry.notable
         entry.notable = notable
         is_changed |= self._update(device, entry, status, seen, now)
         return (
-            {"kind": "device", **view(device, status, seen, entry.presence, entry.streams).model_dump(mode="json")} if is_changed else None
+            {
+                "kind": "device",
+                **view(device, status, seen, entry.presence, entry.streams).model_dump(mode="json"),
+            }
+            if is_changed
+            else None
         )
 
     def remove(self, device: str) -> Event | None:
@@ -118,18 +134,33 @@ class DeviceTable:
             entry.is_scheduled = False
             status, seen = entry.reports()
             if self._update(device, entry, status, seen, now):
-                events.append({"kind": "device", **view(device, status, seen, entry.presence, entry.streams).model_dump(mode="json")})
+                events.append(
+                    {
+                        "kind": "device",
+                        **view(device, status, seen, entry.presence, entry.streams).model_dump(
+                            mode="json"
+                        ),
+                    }
+                )
         return events, True
 
     def get(self, device: str) -> DeviceView | None:
         """One device."""
         entry = self._entries.get(device)
-        return None if entry is None else view(device, *entry.reports(), entry.presence, entry.streams)
+        return (
+            None if entry is None else view(device, *entry.reports(), entry.presence, entry.streams)
+        )
 
-    def page(self, after: str | None, limit: int, state: Presence | None = None) -> list[DeviceView]:
+    def page(
+        self, after: str | None, limit: int, state: Presence | None = None
+    ) -> list[DeviceView]:
         """Up to `limit` devices behind `after`, by name."""
         names = self._names if state is None else self._names_of[state]
-        return [found for name in islice(names.after(after), limit) if (found := self.get(name)) is not None]
+        return [
+            found
+            for name in islice(names.after(after), limit)
+            if (found := self.get(name)) is not None
+        ]
 
     def total(self, state: Presence | None = None) -> int:
         """How many there are."""
@@ -142,7 +173,14 @@ class DeviceTable:
         else:
             self._names_of[state].remove(device)
 
-    def _update(self, device: str, entry: _Entry, status: DeviceStatus | None, seen: DeviceSeen | None, now: int) -> bool:
+    def _update(
+        self,
+        device: str,
+        entry: _Entry,
+        status: DeviceStatus | None,
+        seen: DeviceSeen | None,
+        now: int,
+    ) -> bool:
         """Set the presence; is it another one?"""
         found = presence(status, seen, now=now)
         is_changed = found is not entry.presence

@@ -1,4 +1,6 @@
-"""Devices as the people who run them see them: what the agent reports joined with what the cloud saw. No I/O."""
+"""Devices as the people who run them see them: what the agent reports joined with what the cloud
+saw. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,24 @@ from pydantic import BaseModel
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 
 AGENT_OFFLINE_AFTER_MS: Final = 150_000
-"""An agent reports every 10 s, and of a large fleet each agent's report is written once a minute: after two that are missing it is offline,
-whatever it said last. One whose connection ends is offline at once, by its last will."""
+"""An agent reports every 10 s, and of a large fleet each agent's report is written once a minute:
+after two that are missing it is offline, whatever it said last. One whose connection ends is
+offline at once, by its last will."""
 PLAIN_SILENT_AFTER_MS: Final = 60_000
-"""A plain device never says that it goes; when it has sent nothing so long it is called silent, not offline."""
+"""A plain device never says that it goes; when it has sent nothing so long it is called silent, not
+offline."""
 
 
 REPORTED: Final = frozenset(
-    {"backlog_readings", "backlog_bytes", "oldest_unacked_s", "lost_readings", "epoch", "version", "settings_version"}
+    {
+        "backlog_readings",
+        "backlog_bytes",
+        "oldest_unacked_s",
+        "lost_readings",
+        "epoch",
+        "version",
+        "settings_version",
+    }
 )
 """What of an agent's report is shown as it is."""
 
@@ -64,24 +76,44 @@ def presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) 
         return Presence.SILENT if now - seen_at > PLAIN_SILENT_AFTER_MS else Presence.ONLINE
     if status.state is DeviceState.OFFLINE and seen_at <= reported_at:
         return Presence.OFFLINE
-    return Presence.OFFLINE if now - max(reported_at, seen_at) > AGENT_OFFLINE_AFTER_MS else Presence.ONLINE
+    return (
+        Presence.OFFLINE
+        if now - max(reported_at, seen_at) > AGENT_OFFLINE_AFTER_MS
+        else Presence.ONLINE
+    )
 
 
 def quiet_at(status: DeviceStatus | None, seen: DeviceSeen | None) -> int:
-    """The last moment, ms since 1970 UTC, at which a device that is online now is still online if nothing more is heard of it."""
+    """The last moment, ms since 1970 UTC, at which a device that is online now is still online if
+    nothing more is heard of it.
+    """
     reported_at = (status.received_at or 0) if status else 0
     seen_at = seen.last_seen if seen else 0
-    return seen_at + PLAIN_SILENT_AFTER_MS if status is None else max(reported_at, seen_at) + AGENT_OFFLINE_AFTER_MS
+    return (
+        seen_at + PLAIN_SILENT_AFTER_MS
+        if status is None
+        else max(reported_at, seen_at) + AGENT_OFFLINE_AFTER_MS
+    )
 
 
-def view(device: str, status: DeviceStatus | None, seen: DeviceSeen | None, state: Presence, streams: Iterable[str]) -> DeviceView:
+def view(
+    device: str,
+    status: DeviceStatus | None,
+    seen: DeviceSeen | None,
+    state: Presence,
+    streams: Iterable[str],
+) -> DeviceView:
     """The joined view."""
     known: dict[str, object] = {}
     if seen is not None:
         known |= {"skew_ms": seen.skew_ms, "records": seen.records}
     if status is not None:
         known |= {name: getattr(status, name) for name in REPORTED}
-    times = [t for t in (status.received_at if status else None, seen.last_seen if seen else None) if t is not None]
+    times = [
+        t
+        for t in (status.received_at if status else None, seen.last_seen if seen else None)
+        if t is not None
+    ]
     return DeviceView.model_validate(
         {
             "device": device,

@@ -1,7 +1,8 @@
-"""The live tail of operations: a bounded ring of events that clients read at their own pace; nothing is queued for a client.
+"""The live tail of operations: a bounded ring of events that clients read at their own pace;
+nothing is queued for a client.
 
-Event ids are `<boot>-<number>`: with another boot, or when the ring has gone over what a client missed, it is told by a `gap` event and
-reads the lists anew.
+Event ids are `<boot>-<number>`: with another boot, or when the ring has gone over what a client
+missed, it is told by a `gap` event and reads the lists anew.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ SEND_TIMEOUT_S: Final = 20.0
 """A client that takes nothing for so long is cut off."""
 PING_S: Final = 15
 RIGHT_S: Final = 0.5
-"""How often a client's right is looked at: a key that was removed is known within a second, and its streams end within two."""
+"""How often a client's right is looked at: a key that was removed is known within a second, and its
+streams end within two."""
 HOLDER_SHARE: Final = 0.5
 """Of CLIENTS_MAX: what one key's holder may have open."""
 
@@ -75,9 +77,15 @@ class EventRing:
         self._news = asyncio.Event()
 
     def response(
-        self, last_event_id: str | None, *, holder: str = "", is_allowed: Callable[[], bool] = lambda: True
+        self,
+        last_event_id: str | None,
+        *,
+        holder: str = "",
+        is_allowed: Callable[[], bool] = lambda: True,
     ) -> EventSourceResponse:
-        """Stream to one client as long as it `is_allowed`; raises Problem when there are too many."""
+        """Stream to one client as long as it `is_allowed`; raises Problem when there are too
+        many.
+        """
         refused = self._clients.take(holder)
         if refused is not None:
             raise Problem(503, "too_many_clients", refused, headers={"Retry-After": "10"})
@@ -91,7 +99,9 @@ class EventRing:
             sep="\n",
         )
 
-    async def _stream(self, last_event_id: str | None, is_allowed: Callable[[], bool] = lambda: True) -> AsyncIterator[ServerSentEvent]:
+    async def _stream(
+        self, last_event_id: str | None, is_allowed: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[ServerSentEvent]:
         at, known = self._start(last_event_id)
         if not known:
             yield self._gap(at)
@@ -110,14 +120,25 @@ class EventRing:
                     async with asyncio.timeout(RIGHT_S):
                         await news.wait()
         if not self._closed:
-            yield ServerSentEvent(event="ended", data='{"reason":"right","advice":"the key or session is no longer valid: log in again"}')
+            yield ServerSentEvent(
+                event="ended",
+                data=(
+                    '{"reason":"right","advice":"the key or session is no longer valid: log in '
+                    'again"}'
+                ),
+            )
 
     def _start(self, last_event_id: str | None) -> tuple[int, bool]:
         """(first event to send, was the id one that can be resumed?)."""
         if last_event_id is None:
             return self._next, True
         boot, _, number = last_event_id.partition("-")
-        if boot == self._boot and number.isascii() and number.isdigit() and self._first() <= int(number) + 1 <= self._next:
+        if (
+            boot == self._boot
+            and number.isascii()
+            and number.isdigit()
+            and self._first() <= int(number) + 1 <= self._next
+        ):
             return int(number) + 1, True
         return self._next, False
 
@@ -129,7 +150,11 @@ class EventRing:
         return [self._ring[i] for i in range(skip, min(len(self._ring), skip + BATCH))]
 
     def _gap(self, at: int) -> ServerSentEvent:
-        return ServerSentEvent(event="gap", data='{"reason":"behind","advice":"read the lists anew"}', id=self._id(at - 1))
+        return ServerSentEvent(
+            event="gap",
+            data='{"reason":"behind","advice":"read the lists anew"}',
+            id=self._id(at - 1),
+        )
 
     def _id(self, number: int) -> str:
         return f"{self._boot}-{number}"

@@ -25,8 +25,18 @@ class TablesCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         tables = self._tables
-        yield _by("edgewake_devices", "Devices by presence", "state", {one.value: tables.devices.presences[one] for one in Presence})
-        yield _by("edgewake_parts", "Parts by state", "state", Counter(_state(part.state) for part in tables.parts.values()))
+        yield _by(
+            "edgewake_devices",
+            "Devices by presence",
+            "state",
+            {one.value: tables.devices.presences[one] for one in Presence},
+        )
+        yield _by(
+            "edgewake_parts",
+            "Parts by state",
+            "state",
+            Counter(_state(part.state) for part in tables.parts.values()),
+        )
         yield GaugeMetricFamily("edgewake_leases", "Leases of sleeping clients", len(tables.leases))
         yield GaugeMetricFamily("edgewake_streams", "Streams in the catalogue", len(tables.streams))
         progress = {name: p for name, p in tables.progress.items() if name in tables.queries}
@@ -37,31 +47,79 @@ class TablesCollector(Collector):
             {n: p.lag for n, p in progress.items()},
         )
         computed = {name: _computed(p) for name, p in progress.items()}
-        yield _total("edgewake_query_records", "Records computed since it was registered", "query", computed)
-        yield _total("edgewake_query_late_readings", "Readings counted as late", "query", {n: p.late for n, p in progress.items()})
+        yield _total(
+            "edgewake_query_records", "Records computed since it was registered", "query", computed
+        )
+        yield _total(
+            "edgewake_query_late_readings",
+            "Readings counted as late",
+            "query",
+            {n: p.late for n, p in progress.items()},
+        )
         shed = {name: p.shed for name, p in progress.items()}
-        yield _total("edgewake_query_shed_readings", "Readings left out because it lagged", "query", shed)
+        yield _total(
+            "edgewake_query_shed_readings", "Readings left out because it lagged", "query", shed
+        )
         yield _states({name: _query_state(tables, name) for name in tables.queries})
-        until = {name: p.watermark / 1000 for name, p in progress.items() if p.watermark is not None}
-        yield _by("edgewake_query_watermark_timestamp_seconds", "Event time up to which windows are final", "query", until)
-        yield _by("edgewake_query_kept", "Share of readings that is taken now", "query", {n: p.kept for n, p in progress.items()})
+        until = {
+            name: p.watermark / 1000 for name, p in progress.items() if p.watermark is not None
+        }
         yield _by(
-            "edgewake_query_apart", "1 where it has a lane of its own: it is slow", "query", {n: p.apart for n, p in progress.items()}
+            "edgewake_query_watermark_timestamp_seconds",
+            "Event time up to which windows are final",
+            "query",
+            until,
         )
         yield _by(
-            "edgewake_query_stands", "1 where its event time waits for something", "query", {n: p.stands for n, p in progress.items()}
+            "edgewake_query_kept",
+            "Share of readings that is taken now",
+            "query",
+            {n: p.kept for n, p in progress.items()},
+        )
+        yield _by(
+            "edgewake_query_apart",
+            "1 where it has a lane of its own: it is slow",
+            "query",
+            {n: p.apart for n, p in progress.items()},
+        )
+        yield _by(
+            "edgewake_query_stands",
+            "1 where its event time waits for something",
+            "query",
+            {n: p.stands for n, p in progress.items()},
         )
         # One label value a stream and a query: STREAMS_MAX and QUERIES_MAX bound them.
-        records = {name: count for name, count in tables.rates.counts.items() if name in tables.streams}
-        yield _total("edgewake_stream_records", "Records of a stream since this process started", "stream", records)
-        yield CounterMetricFamily("edgewake_ops_dropped_devices", "Devices dropped from the full table", tables.devices.dropped)
+        records = {
+            name: count for name, count in tables.rates.counts.items() if name in tables.streams
+        }
+        yield _total(
+            "edgewake_stream_records",
+            "Records of a stream since this process started",
+            "stream",
+            records,
+        )
+        yield CounterMetricFamily(
+            "edgewake_ops_dropped_devices",
+            "Devices dropped from the full table",
+            tables.devices.dropped,
+        )
         left_out = tables.requests.left_out
-        yield CounterMetricFamily("edgewake_ops_left_out_requests", "Requests of devices that asked for too much at once", left_out)
-        dead = CounterMetricFamily("edgewake_dead_letters", "Dead letters since this process started", labels=["reason"])
+        yield CounterMetricFamily(
+            "edgewake_ops_left_out_requests",
+            "Requests of devices that asked for too much at once",
+            left_out,
+        )
+        dead = CounterMetricFamily(
+            "edgewake_dead_letters", "Dead letters since this process started", labels=["reason"]
+        )
         for reason, count in tables.dead.items():
             dead.add_metric([reason], count)
         yield dead
-        yield CounterMetricFamily("edgewake_ops_unreadable_records", "Records of our own topics that could not be read", tables.unreadable)
+        yield CounterMetricFamily(
+            "edgewake_ops_unreadable_records",
+            "Records of our own topics that could not be read",
+            tables.unreadable,
+        )
 
 
 def _state(state: str) -> str:
@@ -71,7 +129,11 @@ def _state(state: str) -> str:
 def _computed(progress: Progress) -> int:
     """Kafka's records that a query has done; a lower bound where a partition has no beginning."""
     reached = progress.reached.values()
-    return sum(offset - one.asked_from.get(partition, 0) for one in reached for partition, offset in one.offsets.items())
+    return sum(
+        offset - one.asked_from.get(partition, 0)
+        for one in reached
+        for partition, offset in one.offsets.items()
+    )
 
 
 def _query_state(tables: OpsTables, name: str) -> str:
@@ -85,7 +147,9 @@ def _query_state(tables: OpsTables, name: str) -> str:
 
 
 def _states(states: Mapping[str, str]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily("edgewake_query_state", "1 for the state that a query is in", labels=["query", "state"])
+    family = GaugeMetricFamily(
+        "edgewake_query_state", "1 for the state that a query is in", labels=["query", "state"]
+    )
     for query, state in states.items():
         family.add_metric([query, state], 1)
     return family

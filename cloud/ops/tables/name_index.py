@@ -1,4 +1,7 @@
-"""Names in order, for lists that are read page by page. What is new is merged in now and then, not at each name. No I/O."""
+"""Names in order, for lists that are read page by page.
+
+What is new is merged in now and then, not at each name. No I/O.
+"""
 
 from __future__ import annotations
 

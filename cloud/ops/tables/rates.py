@@ -1,4 +1,7 @@
-"""Records a second of each stream, from the counts that the sequencer reports of each device. No I/O."""
+"""Records a second of each stream, from the counts that the sequencer reports of each device.
+
+No I/O.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ SAMPLES: Final = 7
 class StreamRates:
     """Counts `add`ed, rates over the last `sample`s. A marker of a transaction is no record.
 
-    Where a shard of the sequencer sees more than 4096 devices between two rounds of reports it counts those only: a rate is a lower bound.
+    Where a shard of the sequencer sees more than 4096 devices between two rounds of reports it
+    counts those only: a rate is a lower bound.
     """
 
     def __init__(self) -> None:

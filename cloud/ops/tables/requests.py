@@ -1,9 +1,12 @@
-"""What devices ask for: the rows of `ew.requests`, joined with what is read of the devices' requests and with their replies. No I/O.
+"""What devices ask for: the rows of `ew.requests`, joined with what is read of the devices'
+requests and with their replies. No I/O.
 
-    read ─ taken (a row) ─ replied (in the row) ─ sent (a row of ew.down) ─ delivered (in the row) ─ forgotten
+    read ─ taken (a row) ─ replied (in the row) ─ sent (a row of ew.down) ─ delivered (in the row) ─
+    forgotten
 
-`due` says what is to be written next; each step is decided from what is durable, so it is the same whoever was killed before. A row says
-where its request stands on the stream's topic: what stands before the last of them was taken, and is not taken again after a restart.
+`due` says what is to be written next; each step is decided from what is durable, so it is the same
+whoever was killed before. A row says where its request stands on the stream's topic: what stands
+before the last of them was taken, and is not taken again after a restart.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ from edgewake.protocol.request import ENDED_MAX, OPEN_MAX, Request, request_of
 from edgewake.protocol.request_row import REPLY_LIFE_MS, RequestRow
 
 FRESH_MAX: Final = 2 * OPEN_MAX
-"""Requests of one device that were read and are in no row yet. Of a device that asks for more at once, more are not taken: nobody answers
-them, and they are over on the device in their time."""
+"""Requests of one device that were read and are in no row yet. Of a device that asks for more at
+once, more are not taken: nobody answers them, and they are over on the device in their time."""
 NOWHERE: Final = (-1, -1)
 
 
@@ -43,7 +46,8 @@ class RequestTable:
     """All rows."""
 
     served: Collection[str] | None = None
-    """Names that somebody answers; others are refused at once. None: every one waits for its answer."""
+    """Names that somebody answers; others are refused at once. None: every one waits for its
+    answer."""
     _rows: dict[str, dict[str, RequestRow]] = field(default_factory=dict)
     """By device and id."""
     _live: dict[str, RequestRow] = field(default_factory=dict)
@@ -74,12 +78,22 @@ class RequestTable:
         else:
             self._live.pop(key, None)
 
-    def on_request(self, reading: Mapping[str, Any], partition: int, offset: int, place: int) -> None:
-        """A reading of the stream of requests, with the device that the bridge saw, and where it stands. Raises ValueError, KeyError."""
+    def on_request(
+        self, reading: Mapping[str, Any], partition: int, offset: int, place: int
+    ) -> None:
+        """A reading of the stream of requests, with the device that the bridge saw, and where it
+        stands. Raises ValueError, KeyError.
+        """
         device = reading["device"]
         if (offset, place) <= self._taken.get(partition, NOWHERE):
             return
-        where = {"device": device, "received_at": reading["received_at"], "partition": partition, "offset": offset, "place": place}
+        where = {
+            "device": device,
+            "received_at": reading["received_at"],
+            "partition": partition,
+            "offset": offset,
+            "place": place,
+        }
         row = _row(reading, where)
         if self.get(device, row.id) is not None or row.id in self._fresh.get(device, {}):
             return  # the same request again
@@ -104,10 +118,16 @@ class RequestTable:
     def due(self, down: DownTable, now_ms: int) -> list[Write]:
         """What is to be written next, in this order. When it is, this is asked again."""
         taken = [self._take(row, now_ms) for row in self._in_order()]
-        return taken + [write for row in self._live.values() for write in _next(row, down, now_ms)] + self._forgotten(now_ms)
+        return (
+            taken
+            + [write for row in self._live.values() for write in _next(row, down, now_ms)]
+            + self._forgotten(now_ms)
+        )
 
     def _in_order(self) -> list[RequestRow]:
-        """Fresh ones as they stand on the topic: a row that is written says that all before it were."""
+        """Fresh ones as they stand on the topic: a row that is written says that all before it
+        were.
+        """
         fresh = [row for rows in self._fresh.values() for row in rows.values()]
         return sorted(fresh, key=lambda row: (row.partition, row.position))
 
@@ -119,8 +139,12 @@ class RequestTable:
 
     def _refusal(self, row: RequestRow) -> str | None:
         if self.served is not None and row.name not in self.served:
-            return f"nobody serves {row.name!r}; served: {', '.join(sorted(self.served)) or 'nothing'}"
-        fresh = [one for one in self._fresh.get(row.device, {}).values() if one.position < row.position]
+            return (
+                f"nobody serves {row.name!r}; served: {', '.join(sorted(self.served)) or 'nothing'}"
+            )
+        fresh = [
+            one for one in self._fresh.get(row.device, {}).values() if one.position < row.position
+        ]
         waiting = sum(one.is_open for one in (*self._rows.get(row.device, {}).values(), *fresh))
         return f"{OPEN_MAX} requests of this device wait, no more" if waiting >= OPEN_MAX else None
 
@@ -137,7 +161,8 @@ class RequestTable:
 
 
 def replied(
-    row: RequestRow, state: ReplyState, *, now_ms: int, body: str = "", detail: str = "", by: str = ""
+    row: RequestRow, state: ReplyState, *, now_ms: int, body: str = "", detail: str = "",
+    by: str = ""
 ) -> RequestRow:  # fmt: skip
     """A request with its reply."""
     reply = Reply(id=REPLY_PREFIX + row.id, state=state, body=body, detail=detail)
@@ -148,14 +173,20 @@ def _next(row: RequestRow, down: DownTable, now_ms: int) -> Iterator[Write]:
     key = key_of(row.device, row.id)
     if row.reply is None:
         if now_ms >= row.expires_at:
-            yield Write(topics.REQUESTS, key, replied(row, ReplyState.EXPIRED, detail="nobody answered in time", now_ms=now_ms))
+            yield Write(
+                topics.REQUESTS,
+                key,
+                replied(row, ReplyState.EXPIRED, detail="nobody answered in time", now_ms=now_ms),
+            )
         return
     assert row.replied_at is not None
     sent = down.get(row.device, row.reply.id)
     if sent is not None and sent.answer is not None:
         yield Write(topics.REQUESTS, key, row.model_copy(update={"delivered_at": sent.answered_at}))
     elif sent is None and not row.is_settled_at(now_ms):
-        yield Write(topics.DOWN, key_of(row.device, row.reply.id), _down_row(row, row.reply, row.replied_at))
+        yield Write(
+            topics.DOWN, key_of(row.device, row.reply.id), _down_row(row, row.reply, row.replied_at)
+        )
 
 
 def _down_row(row: RequestRow, reply: Reply, replied_at: int) -> DownRow:
@@ -170,7 +201,10 @@ def _down_row(row: RequestRow, reply: Reply, replied_at: int) -> DownRow:
 
 
 def _row(reading: Mapping[str, Any], where: Mapping[str, Any]) -> RequestRow:
-    """A request as it came; what is wrong in it is its reply. Raises ValueError, KeyError where it has no id to reply to."""
+    """A request as it came; what is wrong in it is its reply.
+
+    Raises ValueError, KeyError where it has no id to reply to.
+    """
     at = where["received_at"]
     detail = str(reading.get(REQUEST_WRONG) or "")
     try:
@@ -178,14 +212,22 @@ def _row(reading: Mapping[str, Any], where: Mapping[str, Any]) -> RequestRow:
     except Misshapen as error:
         detail = detail or str(error)
     if detail:
-        wrong = RequestRow(id=reading["id"], name=str(reading.get("name") or "")[:64], body="", expires_at=at, **where)
+        wrong = RequestRow(
+            id=reading["id"],
+            name=str(reading.get("name") or "")[:64],
+            body="",
+            expires_at=at,
+            **where,
+        )
         return replied(wrong, ReplyState.REFUSED, detail=detail[:500], now_ms=at)
     return _of(request, where)
 
 
 def _of(request: Request, where: Mapping[str, Any]) -> RequestRow:
     expires_at = where["received_at"] + 1000 * request.expires_s
-    return RequestRow(id=request.id, name=request.name, body=request.body, expires_at=expires_at, **where)
+    return RequestRow(
+        id=request.id, name=request.name, body=request.body, expires_at=expires_at, **where
+    )
 
 
 def _remove(table: dict[str, dict[str, RequestRow]], device: str, request_id: str) -> None:

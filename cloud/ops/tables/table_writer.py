@@ -31,17 +31,25 @@ class TableWriter:
     def __init__(self, config: KafkaConfig, tables: OpsTables, clock: Clock) -> None:
         self._tables = tables
         self._clock = clock
-        self._producer = clients.producer(config, "ops-tables-writer", **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)})
+        self._producer = clients.producer(
+            config, "ops-tables-writer", **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)}
+        )
         self._thread = ThreadPoolExecutor(1, "ops-writer")
 
     async def write(self, topic: str, key: str, row: BaseModel | None) -> None:
-        """Write a row (None removes it). On return the tables hold all that stands on the topic up to it. Raises Unavailable."""
+        """Write a row (None removes it).
+
+        On return the tables hold all that stands on the topic up to it. Raises Unavailable.
+        """
         value = None if row is None else row.model_dump_json().encode()
         offset = await self.blocking(lambda: self._produce(topic, key, value))
         deadline_s = self._clock.monotonic_s() + READ_BACK_TIMEOUT_S
         while self._tables.read_to.get(topic, -1) < offset:
             if self._clock.monotonic_s() > deadline_s:
-                raise Unavailable(f"{topic}: {key!r} is written, but was not read back within {READ_BACK_TIMEOUT_S:g} s")
+                raise Unavailable(
+                    f"{topic}: {key!r} is written, but was not read back within "
+                    f"{READ_BACK_TIMEOUT_S:g} s"
+                )
             await self._clock.sleep(READ_BACK_POLL_S)
 
     def _produce(self, topic: str, key: str, value: bytes | None) -> int:
@@ -55,12 +63,17 @@ class TableWriter:
                 offsets.append(message.offset())
 
         try:
-            self._producer.produce(topic, key=key, value=value, partition=0, on_delivery=on_delivery)
+            self._producer.produce(
+                topic, key=key, value=value, partition=0, on_delivery=on_delivery
+            )
             self._producer.flush(WRITE_TIMEOUT_S + 1)
         except (KafkaException, BufferError) as error:
             raise Unavailable(f"{topic}: {key!r}: {error}") from error
         if not offsets:
-            raise Unavailable(f"{topic}: {key!r}: {failed[0].str() if failed else 'Kafka did not confirm it in time'}")
+            raise Unavailable(
+                f"{topic}: {key!r}: "
+                f"{failed[0].str() if failed else 'Kafka did not confirm it in time'}"
+            )
         return offsets[0]
 
     def blocking(self, work: Callable[[], T]) -> Awaitable[T]:

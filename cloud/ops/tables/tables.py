@@ -1,7 +1,8 @@
-"""What the operations API knows, kept in memory: the compacted tables, the last word of every part, rates. No I/O.
+"""What the operations API knows, kept in memory: the compacted tables, the last word of every part,
+rates. No I/O.
 
-`apply` takes one Kafka record after another and returns what changed, as live events; `look` finds what changed by mere time.
-A record that cannot be read is counted and left out.
+`apply` takes one Kafka record after another and returns what changed, as live events; `look` finds
+what changed by mere time. A record that cannot be read is counted and left out.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ class TopicOffsets:
 
 @dataclass
 class OpsTables:
-    """The compacted tables, the last report of every part, and the offsets that rates are taken of."""
+    """The compacted tables, the last report of every part, and the offsets that rates are taken
+    of.
+    """
 
     names: StreamTable = field(default_factory=StreamTable)
     """The catalogue, with the names that queries claim."""
@@ -110,7 +113,9 @@ class OpsTables:
         return {
             one.topic: progress.watermark
             for one, progress in known
-            if progress is not None and progress.watermark is not None and progress.updated_at >= one.registered_at
+            if progress is not None
+            and progress.watermark is not None
+            and progress.updated_at >= one.registered_at
         }
 
     def apply(self, change: Change, *, now: int) -> list[Event]:
@@ -187,7 +192,9 @@ class OpsTables:
         if event is not None:
             yield event
 
-    def _query(self, change: Change, table: dict[str, Any], model: type[BaseModel]) -> Iterator[Event]:
+    def _query(
+        self, change: Change, table: dict[str, Any], model: type[BaseModel]
+    ) -> Iterator[Event]:
         before = self._query_facts(change.key)
         _put(table, model, change.key, change.value)
         after = self._query_facts(change.key)
@@ -207,12 +214,23 @@ class OpsTables:
         _put(self.repairs, Repair, change.key, change.value)
         if change.value is not None:
             repair = self.repairs[change.key]
-            yield {"kind": "repair", "id": repair.id, "query": repair.query, "state": repair.state.value, "detail": repair.detail}
+            yield {
+                "kind": "repair",
+                "id": repair.id,
+                "query": repair.query,
+                "state": repair.state.value,
+                "detail": repair.detail,
+            }
 
     def _dead_letter(self, change: Change) -> Iterator[Event]:
         letter = DeadLetter.from_headers(change.headers)
         self.dead[known_reason(letter.reason)] += 1
-        yield {"kind": "dead_letter", "offset": change.offset, "device": change.key, **letter.model_dump()}
+        yield {
+            "kind": "dead_letter",
+            "offset": change.offset,
+            "device": change.key,
+            **letter.model_dump(),
+        }
 
     def _request(self, change: Change) -> Iterator[Event]:
         self.requests.put(change.key, change.value)
@@ -220,17 +238,27 @@ class OpsTables:
         row = self.requests.get(device, request_id)
         if row is not None:
             state = "open" if row.reply is None else row.reply.state.value
-            yield {"kind": "request", "device": device, "id": request_id, "name": row.name, "state": state}
+            yield {
+                "kind": "request",
+                "device": device,
+                "id": request_id,
+                "name": row.name,
+                "state": state,
+            }
 
     def _requests(self, change: Change) -> None:
-        for place, reading in enumerate(() if change.value is None else records.readings(records.decode(change.value))):
+        for place, reading in enumerate(
+            () if change.value is None else records.readings(records.decode(change.value))
+        ):
             try:
                 self.requests.on_request(reading, change.partition, change.offset, place)
             except (ValueError, KeyError):
                 self.unreadable += 1
 
     def _answers(self, change: Change) -> None:
-        for reading in () if change.value is None else records.readings(records.decode(change.value)):
+        for reading in (
+            () if change.value is None else records.readings(records.decode(change.value))
+        ):
             self.down.on_answer(reading)
 
     def _parts(self, change: Change) -> Iterator[Event]:
@@ -242,11 +270,17 @@ class OpsTables:
             if before is None and len(self.parts) >= PARTS_MAX:
                 raise ValueError("more parts than are remembered")
             self.parts[part.part] = part
-            if before is None or (before.state, before.pid, before.restarts) != (part.state, part.pid, part.restarts):
+            if before is None or (before.state, before.pid, before.restarts) != (
+                part.state,
+                part.pid,
+                part.restarts,
+            ):
                 yield {"kind": "part", **part.model_dump(mode="json")}
 
     def look(self, *, now: int) -> tuple[list[Event], bool]:
-        """What became offline, silent or unknown because nothing was heard of it; and is there more to look at now?"""
+        """What became offline, silent or unknown because nothing was heard of it; and is there more
+        to look at now?
+        """
         events, is_more = self.devices.look(now=now)
         for name, part in self.parts.items():
             if now - part.seen_at > PART_STALE_MS and part.state != "unknown":

@@ -1,4 +1,6 @@
-"""Sessions and windows by count against an oracle that knows all readings: in any order, over restarts from what was written down."""
+"""Sessions and windows by count against an oracle that knows all readings: in any order, over
+restarts from what was written down.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds import sequences
-from edgewake.cloud.analysis.folds.sequences import Changed, KeyState, Open, add, close, dump, load, record
+from edgewake.cloud.analysis.folds.sequences import (
+    Changed,
+    KeyState,
+    Open,
+    add,
+    close,
+    dump,
+    load,
+    record,
+)
 from edgewake.cloud.analysis.jobs import driven
 from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, States
 from edgewake.cloud.analysis.results import emit
@@ -32,7 +43,9 @@ Told = dict[int, tuple[int, int, float]]
 
 
 def fold(window: Window, times: list[int]) -> tuple[KeyState, Told]:
-    """What clients have in the end, with the state written down and read again after each reading."""
+    """What clients have in the end, with the state written down and read again after each
+    reading.
+    """
     state, told = KeyState(), {}
     for t in times:
         changed = Changed()
@@ -69,7 +82,9 @@ def test_sessions_are_those_of_all_readings_in_whatever_order_they_come(times: l
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 7), st.integers(1, 7))
 @settings(max_examples=examples(60))
-def test_windows_by_count_hold_so_many_readings_in_the_order_of_the_log(times: list[int], count: int, step: int) -> None:
+def test_windows_by_count_hold_so_many_readings_in_the_order_of_the_log(
+    times: list[int], count: int, step: int
+) -> None:
     count = max(count, step)
     state, told = fold(Window(size_ms=1, slide_ms=1, count=count, step=step), times)
     expected = {}
@@ -78,17 +93,27 @@ def test_windows_by_count_hold_so_many_readings_in_the_order_of_the_log(times: l
         expected[number] = (max(part), len(part), math.fsum(part))
     assert told == expected
     assert len(state.windows) <= -(-count // step), "what is full is forgotten"
-    assert close(state, Window(size_ms=1, slide_ms=1, count=count, step=step), 10**6) is bool(times), "the count goes on"
+    assert close(state, Window(size_ms=1, slide_ms=1, count=count, step=step), 10**6) is bool(
+        times
+    ), "the count goes on"
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.sampled_from([(10, 10), (10, 5), (20, 5)]))
 @settings(max_examples=examples(100))
-def test_windows_by_time_hold_their_readings_in_whatever_order_they_come(times: list[int], lengths: tuple[int, int]) -> None:
+def test_windows_by_time_hold_their_readings_in_whatever_order_they_come(
+    times: list[int], lengths: tuple[int, int]
+) -> None:
     size, slide = lengths
     state, told = fold(Window(size_ms=size, slide_ms=slide), times)
-    held = {start: [t for t in times if start <= t < start + size] for start in range(-size, 60, slide)}
-    assert told == {start: (start + size - 1, len(of), math.fsum(of)) for start, of in held.items() if of}
-    assert [one.start for one in state.windows] == sorted(told), "in order, so that a reading finds its own among ten thousand"
+    held = {
+        start: [t for t in times if start <= t < start + size] for start in range(-size, 60, slide)
+    }
+    assert told == {
+        start: (start + size - 1, len(of), math.fsum(of)) for start, of in held.items() if of
+    }
+    assert [one.start for one in state.windows] == sorted(told), (
+        "in order, so that a reading finds its own among ten thousand"
+    )
 
 
 def test_sessions_that_take_nothing_any_more_are_forgotten() -> None:
@@ -98,8 +123,12 @@ def test_sessions_that_take_nothing_any_more_are_forgotten() -> None:
     assert not close(state, SESSION, 40)
 
 
-def test_what_is_written_of_a_key_is_bounded_and_the_earliest_windows_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A week that a device sends at once may be ten thousand of them, which all stay open where a query says `reopen`."""
+def test_what_is_written_of_a_key_is_bounded_and_the_earliest_windows_go_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A week that a device sends at once may be ten thousand of them, which all stay open where a
+    query says `reopen`.
+    """
     state, many = KeyState(), 20_000
     for t in range(0, 20 * many, 20):
         add(state, SESSION, t, [float(t), None], Changed())
@@ -108,8 +137,12 @@ def test_what_is_written_of_a_key_is_bounded_and_the_earliest_windows_go_first(m
     text, forgotten = record(state)
     assert len(text) == state.written <= emit.OUTPUT_BYTES_MAX
     assert dump(load(orjson.loads(text))) == dump(state)
-    assert forgotten == 20 * (many - len(state.windows) - 1) + 1, "rows of windows that begin before may lack readings"
-    assert [one.start for one in state.windows] == list(range(20 * (many - len(state.windows)), 20 * many, 20))
+    assert forgotten == 20 * (many - len(state.windows) - 1) + 1, (
+        "rows of windows that begin before may lack readings"
+    )
+    assert [one.start for one in state.windows] == list(
+        range(20 * (many - len(state.windows)), 20 * many, 20)
+    )
     assert len(state.windows) > many // 2
 
 
@@ -122,7 +155,9 @@ def job_of(group: str, having: str = "") -> tuple[SequenceJob, States]:
 
 
 def table(job: SequenceJob, times: list[int], first: int = 0) -> pa.Table:
-    """What Spark gives of readings of one partition, one a record, from the offset `first` on; in no order."""
+    """What Spark gives of readings of one partition, one a record, from the offset `first` on; in
+    no order.
+    """
     rows = [
         {
             "query": job.queries[0].id,
@@ -140,8 +175,18 @@ def table(job: SequenceJob, times: list[int], first: int = 0) -> pa.Table:
     return pa.Table.from_pylist(rows[::-1])
 
 
-def told(job: SequenceJob, states: States, rows: pa.Table, revision: int, **more: Any) -> list[dict[str, Any]]:
-    outputs = list(job.outputs(rows, emit.Batch(revision=revision, states=states, **{"top_before": None, "top": None} | more), {}))
+def told(
+    job: SequenceJob, states: States, rows: pa.Table, revision: int, **more: Any
+) -> list[dict[str, Any]]:
+    outputs = list(
+        job.outputs(
+            rows,
+            emit.Batch(
+                revision=revision, states=states, **{"top_before": None, "top": None} | more
+            ),
+            {},
+        )
+    )
     return [orjson.loads(one.value or b"") for one in outputs if is_result(one)]
 
 
@@ -149,14 +194,19 @@ def test_a_batch_that_repeats_emitted_records_counts_them_once() -> None:
     job, states = job_of("count_window(3)")
     told(job, states, table(job, [10, 20]), 0)
     repeated = told(job, states, table(job, [10, 20, 30, 40]), 1, emitted={"ew.s.s": {0: 2}})
-    assert [(row["window_number"], row["n"], row["span"], row["final"]) for row in repeated] == [(0, 3, 20.0, True), (1, 1, 0.0, False)]
+    assert [(row["window_number"], row["n"], row["span"], row["final"]) for row in repeated] == [
+        (0, 3, 20.0, True),
+        (1, 1, 0.0, False),
+    ]
 
 
 def test_of_two_streams_each_is_counted_from_where_it_was_emitted() -> None:
     job, states = job_of("count_window(10)")
     job = replace(job, others=("r",))
     ours = table(job, [10, 20, 30])
-    theirs = ours.set_column(ours.schema.get_field_index("partition"), "partition", pa.array([1] * 3))  # partition 0 of the other one
+    theirs = ours.set_column(
+        ours.schema.get_field_index("partition"), "partition", pa.array([1] * 3)
+    )  # partition 0 of the other one
     rows = pa.concat_tables([ours, theirs])
     emitted = {"ew.s.s": {0: 1}, "ew.s.r": {0: 2}}
     (row,) = told(job, states, rows, 1, emitted=emitted)
@@ -171,12 +221,20 @@ def test_a_session_is_final_when_event_time_passed_it_and_withdrawn_when_it_is_j
         (5000, 6000, 1, False),
     ]
     joined = told(job, states, table(job, [400, 4200, 4800], 3), 1, top_before=3000, top=3000)
-    assert [(row["window_start"], row.get("withdrawn"), row.get("n")) for row in joined] == [(5000, True, None), (4200, None, 3)]
+    assert [(row["window_start"], row.get("withdrawn"), row.get("n")) for row in joined] == [
+        (5000, True, None),
+        (4200, None, 3),
+    ]
 
 
-@given(st.lists(st.lists(st.integers(0, 60).map(lambda t: t * 100), max_size=4), max_size=8), st.integers(1, 4))
+@given(
+    st.lists(st.lists(st.integers(0, 60).map(lambda t: t * 100), max_size=4), max_size=8),
+    st.integers(1, 4),
+)
 @settings(max_examples=examples(60))
-def test_having_withdraws_what_was_told_and_nothing_else_over_restarts(batches: list[list[int]], most: int) -> None:
+def test_having_withdraws_what_was_told_and_nothing_else_over_restarts(
+    batches: list[list[int]], most: int
+) -> None:
     job, states = job_of("session_window(event_time, '1 second')", f"HAVING count(*) <= {most}")
     held: dict[int, int] = {}
     first = 0
@@ -188,7 +246,9 @@ def test_having_withdraws_what_was_told_and_nothing_else_over_restarts(batches: 
                 held[row["window_start"]] = row["n"]
         first += len(times)
         for of_key in states.of.values():
-            of_key |= {key: load(orjson.loads(orjson.dumps(dump(state)))) for key, state in of_key.items()}
+            of_key |= {
+                key: load(orjson.loads(orjson.dumps(dump(state)))) for key, state in of_key.items()
+            }
     expected = sessions([t for times in batches for t in times], 1_000)
     assert held == {start: n for start, (_, n, _) in expected.items() if n <= most}
 
@@ -199,9 +259,24 @@ def test_what_such_windows_cannot_have_is_refused_in_words() -> None:
         ("count_window(1000, 2)", "count(*) AS n", "", "at most 120 windows"),
         ("count_window('1 minute')", "count(*) AS n", "", "expected count_window(100[, 10])"),
         ("session_window(event_time, '8 days')", "count(*) AS n", "", "100 milliseconds to 7 days"),
-        ("session_window(event_time)", "count(*) AS n", "", "expected session_window(event_time, '5 minutes')"),
-        ("count_window(10)", "approx_percentile(speed, 0.5) AS n", "", "have all aggregates but quantiles"),
-        ("count_window(10)", "count(*) AS n", "ORDER BY n LIMIT 3", "there is one row, no first of many"),
+        (
+            "session_window(event_time)",
+            "count(*) AS n",
+            "",
+            "expected session_window(event_time, '5 minutes')",
+        ),
+        (
+            "count_window(10)",
+            "approx_percentile(speed, 0.5) AS n",
+            "",
+            "have all aggregates but quantiles",
+        ),
+        (
+            "count_window(10)",
+            "count(*) AS n",
+            "ORDER BY n LIMIT 3",
+            "there is one row, no first of many",
+        ),
     ):
         with pytest.raises(QueryError, match=re.escape(sentence)):
             parse(f"-- name: q\nSELECT device, {select} FROM s GROUP BY {group}, device {more}")

@@ -1,4 +1,6 @@
-"""Each class of what the query language can say, run on Spark from Kafka to Kafka, against an oracle in plain Python."""
+"""Each class of what the query language can say, run on Spark from Kafka to Kafka, against an
+oracle in plain Python.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,19 @@ import pytest
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.protocol.clock import SystemClock
 from tests.analysis.recordings import RECORDINGS, Recorded
-from tests.analysis.support import BOTH_STORES, T0, Analysis, Feed, catch_up, data_file, late_readings, registered, results, truth, unique
+from tests.analysis.support import (
+    BOTH_STORES,
+    T0,
+    Analysis,
+    Feed,
+    catch_up,
+    data_file,
+    late_readings,
+    registered,
+    results,
+    truth,
+    unique,
+)
 
 MINUTE = 60_000
 W = "window(event_time, '1 minute')"
@@ -26,7 +40,9 @@ Oracle = Callable[[Readings], Any]
 
 
 def fill(feed: Feed) -> None:
-    """Three devices over five minutes, in frames of ten readings, some fields missing; texts of every kind."""
+    """Three devices over five minutes, in frames of ten readings, some fields missing; texts of
+    every kind.
+    """
     rng = random.Random(5)
     streets = ["Main Street", "main", "Elm-Street-7", "Größe", "12.5", None]
     for i in range(60):
@@ -68,7 +84,9 @@ PLAIN: dict[str, Oracle] = {
     "sum(CASE WHEN speed > 50 THEN 1 ELSE 0 END)": lambda r: sum(s > 50 for s in speeds(r)),
     "count_if(speed > 50)": lambda r: sum(s > 50 for s in speeds(r)),
     "count(*) FILTER (WHERE `on`)": lambda r: sum(ons(r)),
-    "sum(speed) FILTER (WHERE `on` IS NOT TRUE)": lambda r: math.fsum(x["speed"] for x in r if "speed" in x and x.get("on") is not True),
+    "sum(speed) FILTER (WHERE `on` IS NOT TRUE)": lambda r: math.fsum(
+        x["speed"] for x in r if "speed" in x and x.get("on") is not True
+    ),
     "sum(speed * load) / count(*)": lambda r: math.fsum(s * x for s, x in pairs(r)) / len(r),
     "max(speed) - min(speed)": lambda r: max(speeds(r)) - min(speeds(r)),
     "round(avg(speed), 1)": lambda r: round(statistics.fmean(speeds(r)), 1),
@@ -76,47 +94,68 @@ PLAIN: dict[str, Oracle] = {
     "avg(if(speed > 0, speed, NULL))": lambda r: statistics.fmean(s for s in speeds(r) if s > 0),
     "max(cast(street AS double))": lambda r: 12.5 if "12.5" in streets(r) else None,
     "max(length(concat(street, '-', device)))": lambda r: max(len(s) for s in streets(r)) + 6,
-    "count_if(street RLIKE '^[Mm]ain')": lambda r: sum(s.lower().startswith("main") for s in streets(r)),
-    "count_if(street ILIKE 'MAIN%' OR street LIKE '%-_')": lambda r: sum(s != "Größe" and s != "12.5" for s in streets(r)),
+    "count_if(street RLIKE '^[Mm]ain')": lambda r: sum(
+        s.lower().startswith("main") for s in streets(r)
+    ),
+    "count_if(street ILIKE 'MAIN%' OR street LIKE '%-_')": lambda r: sum(
+        s != "Größe" and s != "12.5" for s in streets(r)
+    ),
     "count_if(street IN ('main', 'Größe') AND speed BETWEEN 10 AND 90)": lambda r: sum(
         x.get("street") in ("main", "Größe") and 10 <= x.get("speed", -1) <= 90 for x in r
     ),
-    "avg(sin(radians(load)) + pow(load, 2))": lambda r: statistics.fmean(math.sin(math.radians(x)) + x**2 for x in loads(r)),
+    "avg(sin(radians(load)) + pow(load, 2))": lambda r: statistics.fmean(
+        math.sin(math.radians(x)) + x**2 for x in loads(r)
+    ),
     "max(coalesce(speed, -1)) * 2 + 1": lambda r: max(speeds(r)) * 2 + 1,
-    "CASE WHEN avg(load) > 0.5 THEN 'high' ELSE 'low' END": lambda r: "high" if statistics.fmean(loads(r)) > 0.5 else "low",
+    "CASE WHEN avg(load) > 0.5 THEN 'high' ELSE 'low' END": lambda r: (
+        "high" if statistics.fmean(loads(r)) > 0.5 else "low"
+    ),
     "bool_or(`on`)": lambda r: any(ons(r)),
     "bool_and(`on`)": lambda r: all(ons(r)),
     "max(event_time)": lambda r: max(x["t"] for x in r),
     "count_if(second(event_time) < 30)": lambda r: sum(x["t"] % MINUTE < 30_000 for x in r),
-    "max(hour(event_time))": lambda r: datetime.fromtimestamp(T0 / 1000, ZoneInfo("Asia/Kolkata")).hour,
-    "concat(upper(device), '/', cast(count(*) AS string))": lambda r: f"{r[0]['device'].upper()}/{len(r)}",
+    "max(hour(event_time))": lambda r: (
+        datetime.fromtimestamp(T0 / 1000, ZoneInfo("Asia/Kolkata")).hour
+    ),
+    "concat(upper(device), '/', cast(count(*) AS string))": lambda r: (
+        f"{r[0]['device'].upper()}/{len(r)}"
+    ),
 }
 MORE: dict[str, Oracle] = {
     "stddev(speed)": lambda r: statistics.stdev(speeds(r)),
     "var_pop(load)": lambda r: statistics.pvariance(loads(r)),
     "stddev(speed + 1e9)": lambda r: statistics.stdev(speeds(r)),
     "corr(speed, load)": lambda r: (
-        covariance(pairs(r)) / math.sqrt(math.prod(statistics.pvariance(c) for c in zip(*pairs(r), strict=True)))
+        covariance(pairs(r))
+        / math.sqrt(math.prod(statistics.pvariance(c) for c in zip(*pairs(r), strict=True)))
     ),
     "covar_samp(speed, load)": lambda r: covariance(pairs(r)) * len(pairs(r)) / (len(pairs(r)) - 1),
     "last(speed)": lambda r: latest(r, "speed"),
     "last(street)": lambda r: latest(r, "street"),
     "first_value(`on`)": lambda r: min((x["t"], x["on"]) for x in r if "on" in x)[1],
-    "max_by(street, speed)": lambda r: max((x["speed"], x["street"]) for x in r if "speed" in x and "street" in x)[1],
+    "max_by(street, speed)": lambda r: max(
+        (x["speed"], x["street"]) for x in r if "speed" in x and "street" in x
+    )[1],
     "min_by(speed, load)": lambda r: min((x["load"], x["speed"]) for x in r if "speed" in x)[1],
     "min_by(event_time, load)": lambda r: min((x["load"], x["t"]) for x in r)[1],
     "min(street)": lambda r: min(streets(r)),
     "count(DISTINCT street)": lambda r: len(set(streets(r))),
-    "count(DISTINCT speed) FILTER (WHERE `on`)": lambda r: len({x["speed"] for x in r if "speed" in x and x.get("on")}),
+    "count(DISTINCT speed) FILTER (WHERE `on`)": lambda r: len(
+        {x["speed"] for x in r if "speed" in x and x.get("on")}
+    ),
     "approx_percentile(speed, array(0, 1))": lambda r: [min(speeds(r)), max(speeds(r))],
     "median(speed)": lambda r: sorted(speeds(r))[(len(speeds(r)) - 1) // 2],
 }
 
 
-def by_window(readings: Readings, size_ms: int = MINUTE) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+def by_window(
+    readings: Readings, size_ms: int = MINUTE
+) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
     found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for reading in readings:
-        found.setdefault((reading["t"] - reading["t"] % size_ms, reading["device"]), []).append(reading)
+        found.setdefault((reading["t"] - reading["t"] % size_ms, reading["device"]), []).append(
+            reading
+        )
     return found
 
 
@@ -127,11 +166,16 @@ def near(found: Any, expected: Any) -> bool:
 
 
 @pytest.mark.parametrize("oracles", [PLAIN, MORE], ids=["numbers", "moments, extremes, sketches"])
-def test_every_aggregate_and_function_gives_what_python_gives(analysis: Analysis, feed: Feed, oracles: Mapping[str, Oracle]) -> None:
+def test_every_aggregate_and_function_gives_what_python_gives(
+    analysis: Analysis, feed: Feed, oracles: Mapping[str, Oracle]
+) -> None:
     fill(feed)
     select = ", ".join(f"{text} AS c{i}" for i, text in enumerate(oracles))
     name = unique("q")
-    text = f"-- name: {name}\n-- zone: Asia/Kolkata\nSELECT device, {select} FROM {feed.name} v GROUP BY {W}, v.device"
+    text = (
+        f"-- name: {name}\n-- zone: Asia/Kolkata\nSELECT device, {select} FROM {feed.name} v "
+        f"GROUP BY {W}, v.device"
+    )
     analysis.run(registered(text, streams=[feed.stream]), feed)
 
     rows = truth(results(feed.config, name), "device")
@@ -152,7 +196,8 @@ def test_keys_may_be_any_expressions(analysis: Analysis, feed: Feed) -> None:
     name = unique("q")
     text = (
         f"-- name: {name}\nWITH fast AS (SELECT * FROM {feed.name} WHERE speed > 50)\n"
-        f"SELECT substring(f.device, 1, 3) AS fleet, floor(speed / 10), minute(event_time) % 2 AS odd, count(*) FROM fast f\n"
+        "SELECT substring(f.device, 1, 3) AS fleet, floor(speed / 10), minute(event_time) % 2 AS "
+        "odd, count(*) FROM fast f\n"
         f"WHERE load < 0.5 GROUP BY window(event_time, '5 minutes'), 1, 2, odd"
     )
     analysis.run(registered(text, streams=[feed.stream]), feed)
@@ -169,22 +214,37 @@ def test_keys_may_be_any_expressions(analysis: Analysis, feed: Feed) -> None:
 def local_day(t: int, zone: str, unit: str) -> tuple[int, int]:
     at = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=t)).astimezone(ZoneInfo(zone))
     day = at.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    begin = {"day": day, "week": day - timedelta(days=day.weekday()), "month": day.replace(day=1)}[unit]
-    end = {"day": begin + timedelta(days=1), "week": begin + timedelta(days=7), "month": (begin + timedelta(days=32)).replace(day=1)}[unit]
+    begin = {"day": day, "week": day - timedelta(days=day.weekday()), "month": day.replace(day=1)}[
+        unit
+    ]
+    end = {
+        "day": begin + timedelta(days=1),
+        "week": begin + timedelta(days=7),
+        "month": (begin + timedelta(days=32)).replace(day=1),
+    }[unit]
     return int(begin.timestamp() * 1000), int(end.timestamp() * 1000)
 
 
 def test_windows_of_the_calendar_follow_their_zone(analysis: Analysis, feed: Feed) -> None:
     """Over both changes of the clocks of a year, and a leap day."""
     rng = random.Random(3)
-    days = [datetime(2027, 3, 27, tzinfo=UTC), datetime(2027, 10, 30, tzinfo=UTC), datetime(2028, 2, 28, tzinfo=UTC)]
-    times = sorted(int(day.timestamp() * 1000) + rng.randrange(4 * 86_400_000) for day in days for _ in range(200))
+    days = [
+        datetime(2027, 3, 27, tzinfo=UTC),
+        datetime(2027, 10, 30, tzinfo=UTC),
+        datetime(2028, 2, 28, tzinfo=UTC),
+    ]
+    times = sorted(
+        int(day.timestamp() * 1000) + rng.randrange(4 * 86_400_000)
+        for day in days
+        for _ in range(200)
+    )
     for at in range(0, len(times), 50):
         feed.send(times[at : at + 50], received_at=times[-1], speed=[1.0] * 50)
     zones = ("Europe/Berlin", "America/New_York", "Asia/Kolkata")
     names = {(unit, zone): unique("q") for unit in ("day", "week", "month") for zone in zones}
     texts = [
-        f"-- name: {name}\n-- zone: {zone}\nSELECT count(*) AS n FROM {feed.name} GROUP BY date_trunc('{unit}', event_time)"
+        f"-- name: {name}\n-- zone: {zone}\nSELECT count(*) AS n FROM {feed.name} GROUP BY "
+        f"date_trunc('{unit}', event_time)"
         for (unit, zone), name in names.items()
     ]
     analysis.run(registered(*texts, streams=[feed.stream]), feed)
@@ -194,8 +254,13 @@ def test_windows_of_the_calendar_follow_their_zone(analysis: Analysis, feed: Fee
             place = local_day(t, zone, unit)
             expected[place] = expected.get(place, 0) + 1
         rows = truth(results(feed.config, name))
-        assert {(row["window_start"], row["window_end"]): row["n"] for row in rows.values()} == expected, (unit, zone)
-    lengths = {row["window_end"] - row["window_start"] for row in truth(results(feed.config, names["day", "Europe/Berlin"])).values()}
+        assert {
+            (row["window_start"], row["window_end"]): row["n"] for row in rows.values()
+        } == expected, (unit, zone)
+    lengths = {
+        row["window_end"] - row["window_start"]
+        for row in truth(results(feed.config, names["day", "Europe/Berlin"])).values()
+    }
     assert lengths == {23 * 3_600_000, 24 * 3_600_000, 25 * 3_600_000}
 
 
@@ -209,12 +274,17 @@ def test_windows_may_hop_by_what_does_not_divide_them_begin_elsewhere_and_count_
         offset: "window(event_time, '1 minute', '1 minute', '17 seconds')",
         received: "window(received_at, '100 milliseconds')",
     }
-    texts = [f"-- name: {name}\nSELECT count(*) AS n FROM {feed.name} GROUP BY {group}" for name, group in groups.items()]
+    texts = [
+        f"-- name: {name}\nSELECT count(*) AS n FROM {feed.name} GROUP BY {group}"
+        for name, group in groups.items()
+    ]
     analysis.run(registered(*texts, streams=[feed.stream]), feed)
 
     def counted(size_ms: int, slide_ms: int, offset_ms: int) -> dict[int, int]:
         found: dict[int, int] = {}
-        for start in range((T0 - size_ms) // slide_ms * slide_ms + offset_ms, T0 + 6 * MINUTE, slide_ms):
+        for start in range(
+            (T0 - size_ms) // slide_ms * slide_ms + offset_ms, T0 + 6 * MINUTE, slide_ms
+        ):
             n = sum(start <= r["t"] < start + size_ms for r in feed.sent)
             found |= {start: n} if n else {}
         return found
@@ -230,7 +300,10 @@ def test_windows_may_hop_by_what_does_not_divide_them_begin_elsewhere_and_count_
 @BOTH_STORES
 def test_having_withdraws_what_it_let_through_before(analysis: Analysis, feed: Feed) -> None:
     name = unique("q")
-    text = f"-- name: {name}\nSELECT device, avg(speed) AS mean FROM {feed.name} GROUP BY {W}, device HAVING mean > 50 AND count(*) >= 2"
+    text = (
+        f"-- name: {name}\nSELECT device, avg(speed) AS mean FROM {feed.name} GROUP BY {W}, "
+        "device HAVING mean > 50 AND count(*) >= 2"
+    )
     queries = registered(text, streams=[feed.stream])
     feed.send([T0, T0 + 1], device="fast", speed=[60.0, 80.0])
     feed.send([T0, T0 + 1], device="slow", speed=[10.0, 20.0])
@@ -242,7 +315,9 @@ def test_having_withdraws_what_it_let_through_before(analysis: Analysis, feed: F
     feed.send([T0 + 2], device="once", speed=[30.0])
     analysis.run(queries, feed)  # another lane: it must withdraw what it does not remember
     rows = truth(results(feed.config, name), "device")
-    assert {place[1]: row.get("mean") for place, row in rows.items() if not row.get("withdrawn")} == {"once": 60.0}
+    assert {
+        place[1]: row.get("mean") for place, row in rows.items() if not row.get("withdrawn")
+    } == {"once": 60.0}
     assert rows[T0, "fast"]["withdrawn"] is True
 
 
@@ -256,8 +331,14 @@ def test_limit_gives_the_first_rows_of_each_window(analysis: Analysis, feed: Fee
 
     def first() -> dict[int, list[str]]:
         rows = truth(results(feed.config, name), "device").values()
-        left = sorted((-row["way"], row["device"], row["window_start"]) for row in rows if not row.get("withdrawn"))
-        return {start: [device for _, device, at in left if at == start] for start in (T0, T0 + MINUTE)}
+        left = sorted(
+            (-row["way"], row["device"], row["window_start"])
+            for row in rows
+            if not row.get("withdrawn")
+        )
+        return {
+            start: [device for _, device, at in left if at == start] for start in (T0, T0 + MINUTE)
+        }
 
     lane = analysis.lane(queries, [feed.stream])
     lane.start()
@@ -277,10 +358,13 @@ def test_limit_gives_the_first_rows_of_each_window(analysis: Analysis, feed: Fee
     assert all(row.get("complete", True) for row in results(feed.config, name))
 
 
-def test_a_query_without_aggregates_gives_each_reading_that_passes_once(analysis: Analysis, feed: Feed) -> None:
+def test_a_query_without_aggregates_gives_each_reading_that_passes_once(
+    analysis: Analysis, feed: Feed
+) -> None:
     fast, all_of = unique("q"), unique("q")
     texts = [
-        f"-- name: {fast}\nSELECT v.device, speed, upper(street) AS street, hour(event_time) FROM {feed.name} v WHERE speed > 50 AND `on`",
+        f"-- name: {fast}\nSELECT v.device, speed, upper(street) AS street, hour(event_time) FROM "
+        f"{feed.name} v WHERE speed > 50 AND `on`",
         f"-- name: {all_of}\nSELECT round(load * 2, 3) AS twice FROM {feed.name}",
     ]
     queries = registered(*texts, streams=[feed.stream])
@@ -290,27 +374,59 @@ def test_a_query_without_aggregates_gives_each_reading_that_passes_once(analysis
     feed.send([T0, T0], device="twins", speed=[51.0, 51.0], on=[True, True])
     analysis.run(queries, feed)
 
-    rows = [(row["window_start"], row["device"], row["speed"], row["street"], row["hour_event_time"]) for row in results(feed.config, fast)]
+    rows = [
+        (row["window_start"], row["device"], row["speed"], row["street"], row["hour_event_time"])
+        for row in results(feed.config, fast)
+    ]
     expected = [
-        (r["t"], r["device"], r["speed"], r["street"].upper() if "street" in r else None, float(r["t"] // 3_600_000 % 24))
+        (
+            r["t"],
+            r["device"],
+            r["speed"],
+            r["street"].upper() if "street" in r else None,
+            float(r["t"] // 3_600_000 % 24),
+        )
         for r in feed.sent
         if r.get("speed", 0) > 50 and r.get("on")
     ]
     assert sorted(map(str, rows)) == sorted(map(str, expected))
-    assert len({(row["device"], row["reading"]) for row in results(feed.config, all_of)}) == len(feed.sent)
-    assert all(row["final"] and row["window_end"] == row["window_start"] + 1 for row in results(feed.config, all_of))
-    assert sorted(row["twice"] or 0 for row in results(feed.config, all_of)) == sorted(round(r.get("load", 0) * 2, 3) for r in feed.sent)
+    assert len({(row["device"], row["reading"]) for row in results(feed.config, all_of)}) == len(
+        feed.sent
+    )
+    assert all(
+        row["final"] and row["window_end"] == row["window_start"] + 1
+        for row in results(feed.config, all_of)
+    )
+    assert sorted(row["twice"] or 0 for row in results(feed.config, all_of)) == sorted(
+        round(r.get("load", 0) * 2, 3) for r in feed.sent
+    )
 
 
-def test_a_preview_gives_what_a_registered_query_gives_and_writes_nothing(analysis: Analysis, feed: Feed) -> None:
+def test_a_preview_gives_what_a_registered_query_gives_and_writes_nothing(
+    analysis: Analysis, feed: Feed
+) -> None:
     fill(feed)
     feed.flush()
     name = unique("q")
-    text = f"-- name: {name}\nSELECT device, count(*) AS n, stddev(speed) AS sd FROM {feed.name} GROUP BY {W}, device HAVING n > 5"
+    text = (
+        f"-- name: {name}\nSELECT device, count(*) AS n, stddev(speed) AS sd FROM {feed.name} "
+        f"GROUP BY {W}, device HAVING n > 5"
+    )
     kafka, now_ms = analysis.config.kafka, SystemClock().now_ms()
-    found = list(preview(analysis.session, kafka, text, {feed.name: feed.stream}, since_ms=now_ms - 600_000, now_ms=now_ms))
+    found = list(
+        preview(
+            analysis.session,
+            kafka,
+            text,
+            {feed.name: feed.stream},
+            since_ms=now_ms - 600_000,
+            now_ms=now_ms,
+        )
+    )
     assert results(feed.config, name) == []
-    assert {row.pop("complete") for row in found} == {False}, "its windows are of a time long before"
+    assert {row.pop("complete") for row in found} == {False}, (
+        "its windows are of a time long before"
+    )
 
     queries = registered(text, streams=[feed.stream])
     analysis.run(queries, feed)
@@ -319,26 +435,53 @@ def test_a_preview_gives_what_a_registered_query_gives_and_writes_nothing(analys
     assert {place: [row[v] for v in values] for place, row in truth(found, "device").items()} == {
         place: [row[v] for v in values] for place, row in told.items()
     }
-    assert list(preview(analysis.session, kafka, text, {feed.name: feed.stream}, since_ms=now_ms + 600_000, now_ms=now_ms)) == []
+    assert (
+        list(
+            preview(
+                analysis.session,
+                kafka,
+                text,
+                {feed.name: feed.stream},
+                since_ms=now_ms + 600_000,
+                now_ms=now_ms,
+            )
+        )
+        == []
+    )
 
 
 @BOTH_STORES
-def test_without_a_window_a_row_holds_everything_however_late_it_comes(analysis: Analysis, feed: Feed) -> None:
-    """Totals and last values by device and of all, over a restart of the lane; another query's windows close meanwhile."""
+def test_without_a_window_a_row_holds_everything_however_late_it_comes(
+    analysis: Analysis, feed: Feed
+) -> None:
+    """Totals and last values by device and of all, over a restart of the lane; another query's
+    windows close meanwhile.
+    """
     fill(feed)
     last, total, windows = unique("last"), unique("total"), unique("windows")
     texts = (
-        f"-- name: {last}\nSELECT device, count(*) AS n, sum(load) AS sum, last(speed) AS last FROM {feed.name} GROUP BY device",
+        f"-- name: {last}\nSELECT device, count(*) AS n, sum(load) AS sum, last(speed) AS last "
+        f"FROM {feed.name} GROUP BY device",
         f"-- name: {total}\nSELECT count(*) AS n, max(load) AS high FROM {feed.name}",
-        f"-- name: {windows}\n-- lateness: 0 seconds\nSELECT max_by(load, speed) AS n FROM {feed.name} GROUP BY {W}",
+        f"-- name: {windows}\n-- lateness: 0 seconds\nSELECT max_by(load, speed) AS n FROM "
+        f"{feed.name} GROUP BY {W}",
     )
     queries = registered(*texts, streams=[feed.stream])
     sketches, plain = [queries[0], queries[2]], [queries[1]]
     for late in (0, 3 * MINUTE):
-        feed.send([T0 + 30 * MINUTE - late, T0 + 1], device="car-1", received_at=T0 + 30 * MINUTE, speed=[9.5, 1.5], load=[0.5, 0.25])
+        feed.send(
+            [T0 + 30 * MINUTE - late, T0 + 1],
+            device="car-1",
+            received_at=T0 + 30 * MINUTE,
+            speed=[9.5, 1.5],
+            load=[0.5, 0.25],
+        )
         for some in (sketches, plain):
             analysis.run(some, feed)
-    devices = {device: [r for r in feed.sent if r["device"] == device] for device in ("car-0", "car-1", "car-2")}
+    devices = {
+        device: [r for r in feed.sent if r["device"] == device]
+        for device in ("car-0", "car-1", "car-2")
+    }
     rows = truth(results(feed.config, last), "device")
     assert rows.keys() == {(0, device) for device in devices}
     for (_, device), row in rows.items():
@@ -366,33 +509,53 @@ def sessions_of(readings: Readings, gap_ms: int) -> dict[tuple[Any, ...], list[M
     return found
 
 
-def by_count(readings: Readings, count: int, step: int) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+def by_count(
+    readings: Readings, count: int, step: int
+) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
     """(number, device) → readings in the order of the log: the oracle."""
     found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for device in {r["device"] for r in readings}:
         own = [r for r in readings if r["device"] == device]
-        found |= {(number, device): own[begin : begin + count] for number, begin in enumerate(range(0, len(own), step))}
+        found |= {
+            (number, device): own[begin : begin + count]
+            for number, begin in enumerate(range(0, len(own), step))
+        }
     return found
 
 
-def assert_numbers(rows: Mapping[tuple[Any, ...], Mapping[str, Any]], expected: Mapping[tuple[Any, ...], Readings]) -> None:
+def assert_numbers(
+    rows: Mapping[tuple[Any, ...], Mapping[str, Any]], expected: Mapping[tuple[Any, ...], Readings]
+) -> None:
     assert rows.keys() == expected.keys()
     for place, part in expected.items():
         row, values = rows[place], speeds(part)
-        assert (row["n"], row["low"], row["high"]) == (len(part), min(values, default=None), max(values, default=None)), place
+        assert (row["n"], row["low"], row["high"]) == (
+            len(part),
+            min(values, default=None),
+            max(values, default=None),
+        ), place
         assert near(row["mean"], statistics.fmean(values) if values else None), place
-        first = min(((r["t"], r["speed"]) for r in part if r.get("speed") is not None), default=(0, None))
+        first = min(
+            ((r["t"], r["speed"]) for r in part if r.get("speed") is not None), default=(0, None)
+        )
         assert near(row["begin"], first[1]), place
         assert row["speeds"] == len(set(values)), place
         assert row["fastest"] == (part[0]["device"] if values else None), place
         assert near(row["spread"], statistics.pstdev(values) if values else None), place
 
 
-def test_sessions_and_windows_by_count_of_recorded_runs_over_restarts_and_a_lost_checkpoint(analysis: Analysis, feed: Feed) -> None:
-    """Runners with a pulse belt, in frames that come out of order; each restart goes on from what stands on ew.windows."""
+def test_sessions_and_windows_by_count_of_recorded_runs_over_restarts_and_a_lost_checkpoint(
+    analysis: Analysis, feed: Feed
+) -> None:
+    """Runners with a pulse belt, in frames that come out of order; each restart goes on from what
+    stands on ew.windows.
+    """
     runs = recorded_runs() if data_file("running_gps_hr").exists() else made_up()
     select = "device, count(*) AS n, avg(speed) AS mean, min(speed) AS low, max(speed) AS high"
-    select += ", stddev_pop(speed) AS spread, first(speed) AS begin, max_by(device, speed) AS fastest, count(DISTINCT speed) AS speeds"
+    select += (
+        ", stddev_pop(speed) AS spread, first(speed) AS begin, max_by(device, speed) AS fastest, "
+        "count(DISTINCT speed) AS speeds"
+    )
     groups = {
         unique("sessions"): "session_window(event_time, '15 seconds')",
         unique("tumbling"): "count_window(50)",
@@ -400,7 +563,8 @@ def test_sessions_and_windows_by_count_of_recorded_runs_over_restarts_and_a_lost
     }
     session, tumbling, sliding = groups
     texts = [
-        f"-- name: {name}\n-- lateness: 1 day\n-- reopen: 8 days\nSELECT {select} FROM {feed.name} GROUP BY {group}, device"
+        f"-- name: {name}\n-- lateness: 1 day\n-- reopen: 8 days\nSELECT {select} FROM "
+        f"{feed.name} GROUP BY {group}, device"
         for name, group in groups.items()
     ]
     queries = registered(*texts, streams=[feed.stream])
@@ -411,7 +575,12 @@ def test_sessions_and_windows_by_count_of_recorded_runs_over_restarts_and_a_lost
         for frame in frames[turn::3]:
             for device in sorted({r.device for r in frame}):
                 own = [r for r in frame if r.device == device]
-                feed.send([r.t for r in own], device=device, received_at=end, speed=[r.values.get("speed") for r in own])
+                feed.send(
+                    [r.t for r in own],
+                    device=device,
+                    received_at=end,
+                    speed=[r.values.get("speed") for r in own],
+                )
         if turn == 2:
             shutil.rmtree(analysis.config.data_dir / "checkpoints")
         analysis.with_config(batch_records_max=20).run(queries, feed)
@@ -426,10 +595,15 @@ def test_sessions_and_windows_by_count_of_recorded_runs_over_restarts_and_a_lost
     ends = {place: max(r["t"] for r in part) + 15_000 for place, part in expected.items()}
     assert {place: row["window_end"] for place, row in rows.items()} == ends
     for name, count, step in ((tumbling, 50, 50), (sliding, 30, 7)):
-        latest_rows = {(row["window_number"], row["device"]): row for row in sorted(results(feed.config, name), key=itemgetter("revision"))}
+        latest_rows = {
+            (row["window_number"], row["device"]): row
+            for row in sorted(results(feed.config, name), key=itemgetter("revision"))
+        }
         expected = by_count(feed.sent, count, step)
         assert_numbers(latest_rows, expected)
-        assert all(row["final"] is (len(expected[place]) == count) for place, row in latest_rows.items())
+        assert all(
+            row["final"] is (len(expected[place]) == count) for place, row in latest_rows.items()
+        )
 
 
 def recorded_runs() -> list[Recorded]:
@@ -442,13 +616,19 @@ def recorded_runs() -> list[Recorded]:
 def made_up() -> list[Recorded]:
     """Where no recordings are: runs of two devices with pauses."""
     rng = random.Random(8)
-    return [Recorded(f"d{i % 2}", T0 + i * 5_000 + (i // 100) * 5 * MINUTE, {"speed": rng.random()}) for i in range(1500)]
+    return [
+        Recorded(f"d{i % 2}", T0 + i * 5_000 + (i // 100) * 5 * MINUTE, {"speed": rng.random()})
+        for i in range(1500)
+    ]
 
 
 def test_what_is_too_late_for_a_session_is_late_and_told(analysis: Analysis, feed: Feed) -> None:
     name = unique("q")
     group = "session_window(event_time, '1 minute'), device"
-    text = f"-- name: {name}\n-- lateness: 0 seconds\nSELECT device, count(*) AS n FROM {feed.name} GROUP BY {group}"
+    text = (
+        f"-- name: {name}\n-- lateness: 0 seconds\nSELECT device, count(*) AS n FROM {feed.name} "
+        f"GROUP BY {group}"
+    )
     queries = registered(text, streams=[feed.stream])
     with analysis.running(queries, feed) as lane:
         feed.send([T0, T0 + 30_000], device="a", speed=[1.0, 1.0])
@@ -457,5 +637,8 @@ def test_what_is_too_late_for_a_session_is_late_and_told(analysis: Analysis, fee
         feed.send([T0 + 40_000], device="a", received_at=T0 + 10 * MINUTE, speed=[1.0])
         catch_up(lane, feed)
     rows = truth(results(feed.config, name), "device")
-    assert {place: row["n"] for place, row in rows.items()} == {(T0, "a"): 2, (T0 + 10 * MINUTE, "b"): 1}
+    assert {place: row["n"] for place, row in rows.items()} == {
+        (T0, "a"): 2,
+        (T0 + 10 * MINUTE, "b"): 1,
+    }
     assert sum(one["readings"] for one in late_readings(feed.config, name)) == 1

@@ -1,4 +1,6 @@
-"""Two streams joined within a time: against an oracle that knows all readings, over restarts, and on real Kafka and Spark."""
+"""Two streams joined within a time: against an oracle that knows all readings, over restarts, and
+on real Kafka and Spark.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ STREAMS = {
     "clicks": Stream(name="clicks", fields={"id": T, "price": N, "url": T}),
 }
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
-BOUND = "c.event_time BETWEEN o.event_time - INTERVAL 3 SECONDS AND o.event_time + INTERVAL 5 SECONDS"
+BOUND = (
+    "c.event_time BETWEEN o.event_time - INTERVAL 3 SECONDS AND o.event_time + INTERVAL 5 SECONDS"
+)
 JOIN = f"FROM orders o LEFT JOIN clicks c ON o.id = c.id AND {BOUND}"
 
 
@@ -71,18 +75,40 @@ def query(text: str, header: str = "") -> Query:
 @pytest.mark.parametrize(
     ("condition", "earliest", "latest"),
     [
-        ("c.event_time BETWEEN o.event_time - INTERVAL 10 SECONDS AND o.event_time + INTERVAL 1 HOUR", -10_000, 3_600_000),
+        (
+            "c.event_time BETWEEN o.event_time - INTERVAL 10 SECONDS AND o.event_time + INTERVAL "
+            "1 HOUR",
+            -10_000,
+            3_600_000,
+        ),
         ("o.event_time BETWEEN c.event_time - INTERVAL '1' MINUTE AND c.event_time", 0, 60_000),
-        ("c.event_time >= o.event_time AND c.event_time < o.event_time + INTERVAL '5 minutes'", 0, 299_999),
-        ("o.event_time < c.event_time AND c.event_time - o.event_time <= INTERVAL 5 SECONDS", 1, 5_000),
+        (
+            "c.event_time >= o.event_time AND c.event_time < o.event_time + INTERVAL '5 minutes'",
+            0,
+            299_999,
+        ),
+        (
+            "o.event_time < c.event_time AND c.event_time - o.event_time <= INTERVAL 5 SECONDS",
+            1,
+            5_000,
+        ),
         ("abs(o.event_time - c.event_time) < INTERVAL 2 SECONDS", -1_999, 1_999),
-        ("-INTERVAL 5 SECONDS <= (c.event_time - o.event_time) AND o.event_time + INTERVAL 1 SECOND > c.event_time", -5_000, 999),
+        (
+            "-INTERVAL 5 SECONDS <= (c.event_time - o.event_time) AND o.event_time + INTERVAL 1 "
+            "SECOND > c.event_time",
+            -5_000,
+            999,
+        ),
         ("c.event_time = o.event_time + INTERVAL 1 DAY", 86_400_000, 86_400_000),
         (f"{BOUND} AND c.event_time >= o.event_time", 0, 5_000),
     ],
 )
-def test_a_time_is_written_as_users_of_sql_write_it(condition: str, earliest: int, latest: int) -> None:
-    found = query(f"SELECT o.price, c.url FROM orders o JOIN clicks c ON o.id = c.id AND {condition}")
+def test_a_time_is_written_as_users_of_sql_write_it(
+    condition: str, earliest: int, latest: int
+) -> None:
+    found = query(
+        f"SELECT o.price, c.url FROM orders o JOIN clicks c ON o.id = c.id AND {condition}"
+    )
     assert found.join is not None
     assert (found.join.within, found.join.keys) == (Within(earliest, latest), (("id", "id"),))
     assert found.lateness_ms == 30_000 + max(0, latest), "windows wait for partners, too"
@@ -92,7 +118,10 @@ def test_a_time_is_written_as_users_of_sql_write_it(condition: str, earliest: in
 
 def test_what_is_wrong_is_told_all_at_once_with_its_place_and_the_nearest_name() -> None:
     with pytest.raises(QueryError) as refusal:
-        query("SELECT o.prise, c.ur\nFROM orders o JOIN clicks c\nON o.id = c.id AND c.event_time < o.event_time")
+        query(
+            "SELECT o.prise, c.ur\nFROM orders o JOIN clicks c\nON o.id = c.id AND c.event_time < "
+            "o.event_time"
+        )
     assert [line.partition(", from both")[0] for line in str(refusal.value).splitlines()] == [
         "line 2:10: SELECT: unknown field 'prise': did you mean 'price'?",
         "line 2:19: SELECT: unknown field 'clicks.ur': did you mean 'clicks.url'?",
@@ -104,33 +133,74 @@ def test_what_is_wrong_is_told_all_at_once_with_its_place_and_the_nearest_name()
     ("text", "sentence"),
     [
         (f"SELECT price FROM orders o JOIN clicks c ON {BOUND}", "[LEFT] JOIN table ON"),
-        ("SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time > o.event_time", "from both sides"),
-        ("SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time = o.event_time + 5", "joined within a time"),
-        ("SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.received_at = o.event_time", "joined within a time"),
-        ("SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time = c.event_time", "joined within a time"),
-        (f"SELECT price {JOIN} AND o.price > 3", "conditions on values belong into WHERE"),
-        (f"SELECT price {JOIN} AND c.event_time > o.event_time + INTERVAL 9 SECONDS", "no reading of it is at least 9001 ms"),
         (
-            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND abs(c.event_time - o.event_time) < INTERVAL 1 DAY",
+            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time > "
+            "o.event_time",
+            "from both sides",
+        ),
+        (
+            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time = "
+            "o.event_time + 5",
+            "joined within a time",
+        ),
+        (
+            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.received_at = "
+            "o.event_time",
+            "joined within a time",
+        ),
+        (
+            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time = "
+            "c.event_time",
+            "joined within a time",
+        ),
+        (f"SELECT price {JOIN} AND o.price > 3", "conditions on values belong into WHERE"),
+        (
+            f"SELECT price {JOIN} AND c.event_time > o.event_time + INTERVAL 9 SECONDS",
+            "no reading of it is at least 9001 ms",
+        ),
+        (
+            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND abs(c.event_time - "
+            "o.event_time) < INTERVAL 1 DAY",
             "at most a day apart",
         ),
-        (f"SELECT median(price) AS m {JOIN} GROUP BY device", "JOIN: a query with it has all aggregates but quantiles"),
-        (f"SELECT count(*) AS n {JOIN} GROUP BY session_window(event_time, '1 minute')", "pairs of readings have no order"),
+        (
+            f"SELECT median(price) AS m {JOIN} GROUP BY device",
+            "JOIN: a query with it has all aggregates but quantiles",
+        ),
+        (
+            f"SELECT count(*) AS n {JOIN} GROUP BY session_window(event_time, '1 minute')",
+            "pairs of readings have no order",
+        ),
         (f"SELECT trend(price, '1 minute') AS t {JOIN}", "not with trend"),
         (f"SELECT price AS partner {JOIN}", "the name 'partner' twice"),
-        (f"SELECT price FROM orders o FULL JOIN clicks c ON o.id = c.id AND {BOUND}", "write FROM stream LEFT JOIN table"),
-        ("SELECT price FROM orders o JOIN devices d ON o.device = d.device AND d.event_time = o.event_time", "a table's row is the one"),
-        ("SELECT price FROM orders o JOIN orders c ON o.id = c.id", "a stream joined with itself needs a time"),
+        (
+            f"SELECT price FROM orders o FULL JOIN clicks c ON o.id = c.id AND {BOUND}",
+            "write FROM stream LEFT JOIN table",
+        ),
+        (
+            "SELECT price FROM orders o JOIN devices d ON o.device = d.device AND d.event_time = "
+            "o.event_time",
+            "a table's row is the one",
+        ),
+        (
+            "SELECT price FROM orders o JOIN orders c ON o.id = c.id",
+            "a stream joined with itself needs a time",
+        ),
     ],
 )
-def test_what_such_a_join_cannot_be_is_refused_with_what_to_write_instead(text: str, sentence: str) -> None:
+def test_what_such_a_join_cannot_be_is_refused_with_what_to_write_instead(
+    text: str, sentence: str
+) -> None:
     with pytest.raises(QueryError, match=re.escape(sentence)):
         query(text)
 
 
 @pytest.mark.parametrize("rest", ["", "GROUP BY window(event_time, '1 minute')"])
 def test_a_query_waits_for_late_readings_as_long_as_it_reopens_windows(rest: str) -> None:
-    found = query(f"SELECT {'count(*) AS n' if rest else 'o.price'} {JOIN} {rest}", "-- lateness: 4 seconds\n-- reopen: 1 hour\n")
+    found = query(
+        f"SELECT {'count(*) AS n' if rest else 'o.price'} {JOIN} {rest}",
+        "-- lateness: 4 seconds\n-- reopen: 1 hour\n",
+    )
     assert (found.waits_ms, found.kept_ms) == (3_604_000, 3_609_000)
 
 
@@ -166,28 +236,52 @@ class Run:
     remembered: dict[str, Told] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        types = {name: {field: info.type for field, info in stream.fields.items()} for name, stream in STREAMS.items()}
+        types = {
+            name: {field: info.type for field, info in stream.fields.items()}
+            for name, stream in STREAMS.items()
+        }
         ((_, job),) = jobs_of([self.registered], types).items()
         assert isinstance(job, PairJob)
         self.job = job
         self.states: PairStates = new_states([self.registered])
 
-    def batch(self, readings: Sequence[Sent], emitted: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        """A batch with these readings, each a frame of its own; event time goes on to the latest of them."""
+    def batch(
+        self, readings: Sequence[Sent], emitted: Mapping[str, Mapping[int, int]] | None = None
+    ) -> None:
+        """A batch with these readings, each a frame of its own; event time goes on to the latest of
+        them.
+        """
         rows = []
         for one in readings:
             if emitted is None:
                 one.place = (0, self.offsets[one.side], 0)
                 self.offsets[one.side] += 1
-            rows.append({"partition": one.side % len(self.job.sources), "offset": one.place[1], "oldest": T0 + one.t, "value": value(one)})
+            rows.append(
+                {
+                    "partition": one.side % len(self.job.sources),
+                    "offset": one.place[1],
+                    "oldest": T0 + one.t,
+                    "value": value(one),
+                }
+            )
         self.revision += 1
         times = [T0 + one.t for one in readings]
-        before, self.top = self.top, max(times + ([] if self.top is None else [self.top]), default=None)
+        before, self.top = (
+            self.top,
+            max(times + ([] if self.top is None else [self.top]), default=None),
+        )
         step = emit.Batch(
-            revision=self.revision, top_before=before, top=self.top, states=self.states, emitted=emitted or {}, told=self.remembered
+            revision=self.revision,
+            top_before=before,
+            top=self.top,
+            states=self.states,
+            emitted=emitted or {},
+            told=self.remembered,
         )
         table = pa.Table.from_pylist(rows[::-1], schema=SCHEMA)
-        self.late += sum(one.readings for one in self.job.late(table, step, min(times, default=None)))
+        self.late += sum(
+            one.readings for one in self.job.late(table, step, min(times, default=None))
+        )
         broken: emit.Broken = {}
         self._write(self.job.outputs(table, step, broken))
         assert not broken
@@ -210,7 +304,9 @@ class Run:
         for one in outputs:
             if one.topic == topics.WINDOWS:
                 if one.value is None:
-                    assert self.kept.pop(one.key.decode(), None) is not None, "what is removed was there"
+                    assert self.kept.pop(one.key.decode(), None) is not None, (
+                        "what is removed was there"
+                    )
                 else:
                     self.kept[one.key.decode()] = one.value
             elif is_result(one):
@@ -220,22 +316,42 @@ class Run:
         return sorted(((row["reading"], row["partner"]) for row in self.told), key=str)
 
 
-SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("oldest", pa.int64()), ("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("oldest", pa.int64()),
+        ("value", pa.binary()),
+    ]
+)
 
 
 def value(one: Sent) -> bytes:
     """A reading as Kafka has it."""
-    body = frame.encode(frame.Frame(1, 1, 1, [T0 + one.t], {"id": [one.key], "price": [float(one.t)]}))
+    body = frame.encode(
+        frame.Frame(1, 1, 1, [T0 + one.t], {"id": [one.key], "price": [float(one.t)]})
+    )
     stream = ("orders", "clicks")[one.side]
-    return record.encode(device="d", stream=stream, mode=record.Mode.ACK, sent_at=None, received_at=T0 + one.t, frame_bytes=body)
+    return record.encode(
+        device="d",
+        stream=stream,
+        mode=record.Mode.ACK,
+        sent_at=None,
+        received_at=T0 + one.t,
+        frame_bytes=body,
+    )
 
 
 def text(place: tuple[int, int, int]) -> str:
     return ":".join(map(str, place))
 
 
-def expected(batches: Sequence[Sequence[Sent]], *, lateness: int) -> tuple[list[tuple[str, str | None]], int]:
-    """What is to be told, by looking at every pair of readings that were in time; and how many were not."""
+def expected(
+    batches: Sequence[Sequence[Sent]], *, lateness: int
+) -> tuple[list[tuple[str, str | None]], int]:
+    """What is to be told, by looking at every pair of readings that were in time; and how many were
+    not.
+    """
     in_time: list[Sent] = []
     late, top = 0, None
     for batch in batches:
@@ -247,12 +363,23 @@ def expected(batches: Sequence[Sequence[Sent]], *, lateness: int) -> tuple[list[
         top = max([one.t for one in batch] + ([] if top is None else [top]), default=None)
     rows: list[tuple[str, str | None]] = []
     for left in (one for one in in_time if one.side == LEFT):
-        found = [one for one in in_time if one.side == RIGHT and one.key == left.key is not None and -3_000 <= one.t - left.t <= 5_000]
+        found = [
+            one
+            for one in in_time
+            if one.side == RIGHT
+            and one.key == left.key is not None
+            and -3_000 <= one.t - left.t <= 5_000
+        ]
         rows += [(text(left.place), text(one.place)) for one in found] or [(text(left.place), None)]
     return sorted(rows, key=str), late
 
 
-READINGS = st.builds(Sent, st.sampled_from([LEFT, RIGHT]), st.integers(0, 30).map(lambda s: s * 1_000), st.sampled_from(["a", "b", None]))
+READINGS = st.builds(
+    Sent,
+    st.sampled_from([LEFT, RIGHT]),
+    st.integers(0, 30).map(lambda s: s * 1_000),
+    st.sampled_from(["a", "b", None]),
+)
 
 
 @given(st.lists(st.tuples(st.lists(READINGS, max_size=8), st.booleans()), max_size=8))
@@ -275,7 +402,9 @@ def test_pairs_are_those_of_all_readings_in_time_over_restarts_and_nothing_is_ke
     assert run.kept == {}
 
 
-def run_of(select: str = "SELECT o.price, c.url, c.price AS other", join: str = JOIN, rest: str = "") -> Run:
+def run_of(
+    select: str = "SELECT o.price, c.url, c.price AS other", join: str = JOIN, rest: str = ""
+) -> Run:
     return Run(Registered(query(f"{select} {join} {rest}", "-- lateness: 4 seconds\n"), 7))
 
 
@@ -284,7 +413,9 @@ def pair() -> tuple[Sent, Sent]:
     return Sent(LEFT, 10_000, "a"), Sent(RIGHT, 12_000, "a")
 
 
-def test_a_batch_that_comes_again_tells_nothing_twice_and_would_without_the_record_of_the_lane() -> None:
+def test_a_batch_that_comes_again_tells_nothing_twice_and_would_without_the_record_of_the_lane() -> (
+    None
+):
     run = run_of()
     first, second = pair()
     run.batch([first, second])
@@ -306,10 +437,14 @@ def test_a_pair_is_found_over_a_restart_and_would_not_be_without_what_was_writte
             run.states = new_states([run.registered])
         run.batch([second])
         run.silence(T0 + 10**9)
-        assert [(row["price"], row["other"], row["partner"]) for row in run.told] == ([(10_000.0, 12_000.0, "0:0:0")] if is_kept else [])
+        assert [(row["price"], row["other"], row["partner"]) for row in run.told] == (
+            [(10_000.0, 12_000.0, "0:0:0")] if is_kept else []
+        )
 
 
-def test_of_a_large_batch_no_more_readings_wait_than_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_large_batch_no_more_readings_wait_than_of_small_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A backlog: first all orders of an hour, then all clicks, of several partitions each."""
     monkeypatch.setattr(stream_join, "READINGS_MAX", 40)
     readings = [Sent(side, i * 1_000, "a") for side in (LEFT, RIGHT) for i in range(200)]
@@ -325,44 +460,84 @@ def test_of_a_large_batch_no_more_readings_wait_than_of_small_ones(monkeypatch: 
 
 def test_where_may_ask_for_readings_without_a_partner() -> None:
     run = run_of(rest="WHERE c.id IS NULL AND o.price > 5000")
-    run.batch([Sent(LEFT, 1_000, "a"), Sent(LEFT, 6_000, "a"), Sent(LEFT, 20_000, "a"), Sent(RIGHT, 7_000, "a")])
+    run.batch(
+        [
+            Sent(LEFT, 1_000, "a"),
+            Sent(LEFT, 6_000, "a"),
+            Sent(LEFT, 20_000, "a"),
+            Sent(RIGHT, 7_000, "a"),
+        ]
+    )
     assert run.told == []
     run.silence(T0 + 28_999)
     assert run.told == [], "one could still come"
     run.silence(T0 + 29_000)
-    assert [(row["price"], row["partner"], row["window_start"]) for row in run.told] == [(20_000.0, None, T0 + 20_000)]
+    assert [(row["price"], row["partner"], row["window_start"]) for row in run.told] == [
+        (20_000.0, None, T0 + 20_000)
+    ]
 
 
 def test_a_stream_joined_with_itself_pairs_its_own_readings() -> None:
-    join = "FROM orders o JOIN orders c ON o.id = c.id AND c.event_time BETWEEN o.event_time AND o.event_time + INTERVAL 2 SECONDS"
+    join = (
+        "FROM orders o JOIN orders c ON o.id = c.id AND c.event_time BETWEEN o.event_time AND "
+        "o.event_time + INTERVAL 2 SECONDS"
+    )
     run = run_of("SELECT o.price, c.price AS other", join, "WHERE o.price < c.price")
     assert run.job.sources == ("orders",)
     run.batch([Sent(0, 1_000, "a"), Sent(0, 3_000, "a"), Sent(0, 2_000, "b")])
     run.batch([Sent(0, 2_000, "a"), Sent(0, 6_000, "a")])
-    assert sorted((row["price"], row["other"]) for row in run.told) == [(1_000.0, 2_000.0), (1_000.0, 3_000.0), (2_000.0, 3_000.0)]
+    assert sorted((row["price"], row["other"]) for row in run.told) == [
+        (1_000.0, 2_000.0),
+        (1_000.0, 3_000.0),
+        (2_000.0, 3_000.0),
+    ]
 
 
 def test_windows_over_pairs_are_final_when_no_partner_can_come_any_more() -> None:
-    select = "SELECT count(*) AS n, count(c.price) AS paired, sum(c.price) AS total, last(c.price) AS newest, var_pop(c.price) AS spread"
+    select = (
+        "SELECT count(*) AS n, count(c.price) AS paired, sum(c.price) AS total, last(c.price) AS "
+        "newest, var_pop(c.price) AS spread"
+    )
     select += ", count(DISTINCT o.id) AS ids"
     run = run_of(select, rest="GROUP BY window(event_time, '10 seconds')")
-    run.batch([Sent(LEFT, 1_000, "a"), Sent(LEFT, 9_000, "b"), Sent(RIGHT, 2_000, "a"), Sent(RIGHT, 3_000, "a"), Sent(LEFT, 14_000, "c")])
+    run.batch(
+        [
+            Sent(LEFT, 1_000, "a"),
+            Sent(LEFT, 9_000, "b"),
+            Sent(RIGHT, 2_000, "a"),
+            Sent(RIGHT, 3_000, "a"),
+            Sent(LEFT, 14_000, "c"),
+        ]
+    )
     run.batch([Sent(RIGHT, 12_000, "b"), Sent(RIGHT, 17_000, "x")])
     run.silence(T0 + 30_000)
     latest = truth(run.told)
-    assert {start: (row["n"], row["paired"], row["total"], row["final"]) for (start,), row in latest.items()} == {
+    assert {
+        start: (row["n"], row["paired"], row["total"], row["final"])
+        for (start,), row in latest.items()
+    } == {
         T0: (3, 3, 17_000.0, False),
         T0 + 10_000: (1, 0, None, True),
     }
     assert [row["ids"] for row in latest.values()] == [2, 1]
-    assert [(row["newest"], row["spread"]) for row in latest.values()] == [(12_000.0, pytest.approx(182e6 / 9)), (None, None)]
-    assert emit.watermark(run.registered.query, T0 + 30_000) == T0 + 20_000, "which says that the first one is, too"
+    assert [(row["newest"], row["spread"]) for row in latest.values()] == [
+        (12_000.0, pytest.approx(182e6 / 9)),
+        (None, None),
+    ]
+    assert emit.watermark(run.registered.query, T0 + 30_000) == T0 + 20_000, (
+        "which says that the first one is, too"
+    )
     run.batch([Sent(RIGHT, 11_000, "b")])
     assert run.late == 1
 
 
-def test_the_first_groups_of_a_window_over_pairs_are_told_and_those_that_were_are_withdrawn() -> None:
-    run = run_of("SELECT count(*) AS n", rest="GROUP BY window(event_time, '10 seconds'), o.id ORDER BY n DESC LIMIT 1")
+def test_the_first_groups_of_a_window_over_pairs_are_told_and_those_that_were_are_withdrawn() -> (
+    None
+):
+    run = run_of(
+        "SELECT count(*) AS n",
+        rest="GROUP BY window(event_time, '10 seconds'), o.id ORDER BY n DESC LIMIT 1",
+    )
     run.batch([Sent(LEFT, 1_000, "a"), Sent(RIGHT, 2_000, "a")])
     run.batch([Sent(LEFT, 1_000, "b"), Sent(RIGHT, 1_500, "b"), Sent(RIGHT, 2_500, "b")])
     assert [(row["id"], row.get("n"), row.get("withdrawn", False)) for row in run.told] == [
@@ -372,23 +547,37 @@ def test_the_first_groups_of_a_window_over_pairs_are_told_and_those_that_were_ar
     ]
 
 
-def test_what_is_kept_is_bounded_and_what_is_let_go_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_bounded_and_what_is_let_go_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(stream_join, "KEY_READINGS_MAX", 2)
     run = run_of()
     run.batch([Sent(LEFT, t * 1_000, "a") for t in (1, 2, 3)])
-    assert [(row["price"], row["partner"], row["complete"]) for row in run.told] == [(1_000.0, None, False)]
+    assert [(row["price"], row["partner"], row["complete"]) for row in run.told] == [
+        (1_000.0, None, False)
+    ]
     run.restart()
     monkeypatch.setattr(stream_join, "READINGS_MAX", 3)
     run.batch([Sent(LEFT, 4_000, key) for key in "bc"])
-    assert [row["price"] for row in run.told] == [1_000.0, 2_000.0], "the one that would be kept the shortest"
+    assert [row["price"] for row in run.told] == [1_000.0, 2_000.0], (
+        "the one that would be kept the shortest"
+    )
     run.restart()
     run.batch([Sent(RIGHT, 4_500, "a")])
     assert sorted(row["price"] for row in run.told if row["partner"]) == [3_000.0]
 
 
-@given(st.lists(st.tuples(st.sampled_from([LEFT, RIGHT]), st.integers(0, 9), st.sampled_from("abc")), max_size=60), st.integers(1, 4))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([LEFT, RIGHT]), st.integers(0, 9), st.sampled_from("abc")),
+        max_size=60,
+    ),
+    st.integers(1, 4),
+)
 @settings(max_examples=examples(60))
-def test_never_more_is_kept_than_the_bounds_say(steps: list[tuple[int, int, str]], most: int) -> None:
+def test_never_more_is_kept_than_the_bounds_say(
+    steps: list[tuple[int, int, str]], most: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_join, "KEY_READINGS_MAX", most)
         patch.setattr(stream_join, "READINGS_MAX", 2 * most)
@@ -429,12 +618,17 @@ def test_what_comes_and_goes_within_a_batch_takes_no_memory() -> None:
 # --- on real parts
 
 
-def in_duckdb(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]], select: str) -> list[tuple[Any, ...]]:
+def in_duckdb(
+    left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]], select: str
+) -> list[tuple[Any, ...]]:
     """What a database gives for the same JOIN."""
     with duckdb.connect() as database:
         for name, readings in (("o", left), ("c", right)):
             database.execute(f"CREATE TABLE {name} (t BIGINT, id TEXT, v DOUBLE)")
-            database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", [[one["t"], one.get("id"), one["v"]] for one in readings])
+            database.executemany(
+                f"INSERT INTO {name} VALUES (?, ?, ?)",
+                [[one["t"], one.get("id"), one["v"]] for one in readings],
+            )
         join = "FROM o LEFT JOIN c ON o.id = c.id AND c.t BETWEEN o.t - 3000 AND o.t + 5000"
         return database.execute(f"{select.format(join=join)} ORDER BY ALL").fetchall()
 
@@ -442,17 +636,25 @@ def in_duckdb(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, An
 def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_parts, "PART_BYTES_MAX", 100)  # as if all that is kept were too large for a record
+    monkeypatch.setattr(
+        state_parts, "PART_BYTES_MAX", 100
+    )  # as if all that is kept were too large for a record
     orders, clicks = (new_feed({"id": FieldType.STRING, "v": FieldType.NUMBER}) for _ in range(2))
-    rows, control, counts, soon = unique("rows"), unique("control"), unique("counts"), unique("soon")
+    rows, control, counts, soon = (
+        unique("rows"),
+        unique("control"),
+        unique("counts"),
+        unique("soon"),
+    )
     join = f"FROM {orders.name} o LEFT JOIN {clicks.name} c ON o.id = c.id AND {BOUND}"
     pairs = f"SELECT o.v, c.v AS other {join}"
     queries = registered(
         f"-- name: {rows}\n-- lateness: 10 seconds\n{pairs}",
         f"-- name: {control}\n-- lateness: 10 seconds\n{pairs}",
-        f"-- name: {counts}\n-- lateness: 10 seconds\nSELECT o.id, count(*) AS n, sum(c.v) AS total {join}"
-        " GROUP BY window(event_time, '10 seconds'), o.id",
-        f"-- name: {soon}\n-- lateness: 0 seconds\nSELECT o.v, c.v AS other FROM {orders.name} o LEFT JOIN {clicks.name} c ON o.id = c.id"
+        f"-- name: {counts}\n-- lateness: 10 seconds\nSELECT o.id, count(*) AS n, sum(c.v) AS "
+        f"total {join} GROUP BY window(event_time, '10 seconds'), o.id",
+        f"-- name: {soon}\n-- lateness: 0 seconds\nSELECT o.v, c.v AS other FROM {orders.name} o "
+        f"LEFT JOIN {clicks.name} c ON o.id = c.id"
         " AND c.event_time BETWEEN o.event_time AND o.event_time + INTERVAL 1 SECOND",
         streams=[orders.stream, clicks.stream],
     )
@@ -467,7 +669,9 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     orders.flush()
     with analysis.running(queries, orders) as lane:
         catch_up(lane, clicks)
-        assert len(results(orders.config, rows)) == 3, "two partners of one, and null equals nothing"
+        assert len(results(orders.config, rows)) == 3, (
+            "two partners of one, and null equals nothing"
+        )
     lose_last_batch(lane.checkpoint)
     forget(orders, lane.name.removesuffix("-pair"), queries[1])
 
@@ -486,7 +690,10 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
         catch_up(lane, orders)
         orders_over = orders.sent[:-1]
         everything = in_duckdb(orders_over, in_time, "SELECT o.v, c.v {join}")
-        found = {name: [(row["v"], row["other"]) for row in results(orders.config, name)] for name in (rows, control)}
+        found = {
+            name: [(row["v"], row["other"]) for row in results(orders.config, name)]
+            for name in (rows, control)
+        }
         assert sorted(found[rows], key=str) == sorted(everything, key=str)
         assert (9.0, 12.0) in everything
         assert (9.0, 12.0) not in found[control], "without what was kept: the control"
@@ -499,11 +706,23 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     latest = truth(results(orders.config, counts), "id")
     windows = {(start, key): (row["n"], row["total"]) for (start, key), row in latest.items()}
     grouped = "SELECT o.t // 10000 * 10000, o.id, count(*), sum(c.v) {join} GROUP BY ALL"
-    assert windows == {(start, key): (n, total) for start, key, n, total in in_duckdb(orders_over, in_time, grouped)}
+    assert windows == {
+        (start, key): (n, total)
+        for start, key, n, total in in_duckdb(orders_over, in_time, grouped)
+    }
     assert watermarks(orders.config, counts)[-1] == T0 + 180_000
-    assert [(one["late_stream"], one["readings"]) for one in late_readings(orders.config, rows)] == [(clicks.name, 1)]
+    assert [
+        (one["late_stream"], one["readings"]) for one in late_readings(orders.config, rows)
+    ] == [(clicks.name, 1)]
     catalogue = {feed.name: feed.stream for feed in (orders, clicks)}
-    shown = preview(analysis.session, orders.config, f"-- name: shown\n{pairs}", catalogue, since_ms=0, now_ms=SystemClock().now_ms())
+    shown = preview(
+        analysis.session,
+        orders.config,
+        f"-- name: shown\n{pairs}",
+        catalogue,
+        since_ms=0,
+        now_ms=SystemClock().now_ms(),
+    )
     assert sorted(((row["v"], row["other"]) for row in shown), key=str) == sorted(
         in_duckdb(orders.sent, clicks.sent, "SELECT o.v, c.v {join}"), key=str
     )
@@ -512,15 +731,26 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     repaired = recomputed(analysis, lane, queries[2], queries, [orders], RepairKind.REPAIR)
     assert (rebuilt.state, repaired.state) == ("done", "done"), (rebuilt, repaired)
     latest = truth(results(orders.config, control), "device", "reading", "partner")
-    whole = [(row["v"], row["other"]) for row in latest.values() if "withdrawn" not in row and row["v"] != 200.0]
-    assert sorted(whole, key=str) == sorted(in_duckdb(orders_over, clicks.sent, "SELECT o.v, c.v {join}"), key=str), "also what was late"
+    whole = [
+        (row["v"], row["other"])
+        for row in latest.values()
+        if "withdrawn" not in row and row["v"] != 200.0
+    ]
+    assert sorted(whole, key=str) == sorted(
+        in_duckdb(orders_over, clicks.sent, "SELECT o.v, c.v {join}"), key=str
+    ), "also what was late"
     latest = truth(results(orders.config, counts), "id")
     windows = {(start, key): (row["n"], row["total"]) for (start, key), row in latest.items()}
-    assert windows == {(start, key): (n, total) for start, key, n, total in in_duckdb(orders_over, clicks.sent, grouped)}
+    assert windows == {
+        (start, key): (n, total)
+        for start, key, n, total in in_duckdb(orders_over, clicks.sent, grouped)
+    }
     kept = kept_rows(orders.config, lane.name.removesuffix("-pair"))
     assert max(map(len, kept.values())) == 100
     states = restored(queries[:2], state_parts.joined(kept), lane.record.top)
-    assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, "it goes on as one that forgot nothing"
+    assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, (
+        "it goes on as one that forgot nothing"
+    )
     again = recomputed(analysis, lane, queries[1], queries, [orders], RepairKind.REPAIR)
     assert (again.added, again.changed, again.withdrawn) == (0, 0, 0)
     check_united(analysis, orders, clicks)
@@ -531,19 +761,38 @@ def check_united(analysis: Analysis, *feeds: Feed) -> None:
     sums = unique("sums")
     streams = [feed.stream for feed in feeds]
     both = f"(SELECT * FROM {feeds[0].name} UNION ALL SELECT * FROM {feeds[1].name})"
-    text = f"-- lateness: 1 day\nSELECT id, count(*) AS n, sum(v) AS total FROM {both} GROUP BY window(event_time, '10 seconds'), id"
+    text = (
+        f"-- lateness: 1 day\nSELECT id, count(*) AS n, sum(v) AS total FROM {both} GROUP BY "
+        "window(event_time, '10 seconds'), id"
+    )
     (united,) = registered(f"-- name: {sums}\n{text}", streams=streams)
     catalogue, now_ms = {one.name: one for one in streams}, SystemClock().now_ms()
-    shown = list(preview(analysis.session, feeds[0].config, f"-- name: shown\n{text}", catalogue, since_ms=0, now_ms=now_ms))
+    shown = list(
+        preview(
+            analysis.session,
+            feeds[0].config,
+            f"-- name: shown\n{text}",
+            catalogue,
+            since_ms=0,
+            now_ms=now_ms,
+        )
+    )
     for i in range(2):
         lane = analysis.run([united], *feeds)
         if not i:
-            lose_last_batch(lane.checkpoint)  # the first one, perhaps: then there is a state of no batch
+            lose_last_batch(
+                lane.checkpoint
+            )  # the first one, perhaps: then there is a state of no batch
             feeds[1].send([T0 + 210_000], id=["more"], v=[1.0])
     with duckdb.connect() as database:
         database.execute("CREATE TABLE r (t BIGINT, id TEXT, v DOUBLE)")
-        database.executemany("INSERT INTO r VALUES (?, ?, ?)", [[one["t"], one.get("id"), one["v"]] for feed in feeds for one in feed.sent])
-        expected = database.execute("SELECT t // 10000 * 10000, id, count(*), sum(v) FROM r GROUP BY ALL").fetchall()
+        database.executemany(
+            "INSERT INTO r VALUES (?, ?, ?)",
+            [[one["t"], one.get("id"), one["v"]] for feed in feeds for one in feed.sent],
+        )
+        expected = database.execute(
+            "SELECT t // 10000 * 10000, id, count(*), sum(v) FROM r GROUP BY ALL"
+        ).fetchall()
     latest = truth(results(feeds[0].config, sums), "id")
     assert {(start, key): (row["n"], row["total"]) for (start, key), row in latest.items()} == {
         (start, key): (n, total) for start, key, n, total in expected

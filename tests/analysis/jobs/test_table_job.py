@@ -1,4 +1,6 @@
-"""Queries over tables: rows that come, change and are withdrawn, against an oracle, over restarts, and on real Kafka and Spark."""
+"""Queries over tables: rows that come, change and are withdrawn, against an oracle, over restarts,
+and on real Kafka and Spark.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,17 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import Repair, RepairKind
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.recomputed import recomputed
-from tests.analysis.support import T0, Analysis, Feed, catch_up, forget, lose_last_batch, registered, results, unique
+from tests.analysis.support import (
+    T0,
+    Analysis,
+    Feed,
+    catch_up,
+    forget,
+    lose_last_batch,
+    registered,
+    results,
+    unique,
+)
 from tests.examples import examples
 
 N, T, B = (FieldInfo(type=kind) for kind in (FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN))
@@ -52,26 +64,77 @@ def query(text: str, header: str = "-- table: device\n") -> Query:
 
 
 def test_a_table_has_its_key_and_the_columns_of_both_sides() -> None:
-    found = query("SELECT route, b.speed * 2 AS twice, r.operator, b.event_time AS seen_at FROM buses b LEFT JOIN routes r USING (route)")
-    assert found.columns == ("window_start", "window_end", "device", "route", "twice", "operator", "seen_at")
-    assert (found.is_table, found.is_rows, found.is_completed, found.window.is_all) == (True, False, True, True)
+    found = query(
+        "SELECT route, b.speed * 2 AS twice, r.operator, b.event_time AS seen_at FROM buses b "
+        "LEFT JOIN routes r USING (route)"
+    )
+    assert found.columns == (
+        "window_start",
+        "window_end",
+        "device",
+        "route",
+        "twice",
+        "operator",
+        "seen_at",
+    )
+    assert (found.is_table, found.is_rows, found.is_completed, found.window.is_all) == (
+        True,
+        False,
+        True,
+        True,
+    )
     by_route = query("SELECT device, route, speed FROM buses WHERE NOT gone", "-- table: route\n")
-    assert by_route.columns == ("window_start", "window_end", "route", "device", "speed"), "the device is a column as any other"
+    assert by_route.columns == ("window_start", "window_end", "route", "device", "speed"), (
+        "the device is a column as any other"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "header", "sentence"),
     [
-        ("SELECT count(*) AS n FROM buses", "-- table: device\n", "told as they are, without GROUP BY, aggregates"),
-        ("SELECT speed FROM buses ORDER BY speed LIMIT 3", "-- table: device\n", "told as they are, without GROUP BY, aggregates"),
-        ("SELECT speed FROM buses", "-- table: devise\n", "unknown field 'devise': did you mean 'device'?"),
-        ("SELECT speed FROM buses", "-- table: event_time\n", "event_time differs from reading to reading"),
-        ("SELECT speed FROM buses", "-- table: device, device\n", "expected 1 to 4 different columns"),
-        ("SELECT speed FROM buses", "-- table: device\n-- lateness: 1 minute\n", "header lateness: not with table"),
-        ("SELECT speed FROM buses", "-- table: device\n-- shed: random above 1 minute\n", "header shed: not with table"),
-        ("SELECT trend(speed, '1 minute') AS t FROM buses", "-- table: device\n", "header table: not with trend"),
         (
-            "SELECT speed FROM buses b JOIN routes r ON b.route = r.route AND abs(b.event_time - r.event_time) < INTERVAL 1 MINUTE",
+            "SELECT count(*) AS n FROM buses",
+            "-- table: device\n",
+            "told as they are, without GROUP BY, aggregates",
+        ),
+        (
+            "SELECT speed FROM buses ORDER BY speed LIMIT 3",
+            "-- table: device\n",
+            "told as they are, without GROUP BY, aggregates",
+        ),
+        (
+            "SELECT speed FROM buses",
+            "-- table: devise\n",
+            "unknown field 'devise': did you mean 'device'?",
+        ),
+        (
+            "SELECT speed FROM buses",
+            "-- table: event_time\n",
+            "event_time differs from reading to reading",
+        ),
+        (
+            "SELECT speed FROM buses",
+            "-- table: device, device\n",
+            "expected 1 to 4 different columns",
+        ),
+        (
+            "SELECT speed FROM buses",
+            "-- table: device\n-- lateness: 1 minute\n",
+            "header lateness: not with table",
+        ),
+        (
+            "SELECT speed FROM buses",
+            "-- table: device\n-- shed: random above 1 minute\n",
+            "header shed: not with table",
+        ),
+        (
+            "SELECT trend(speed, '1 minute') AS t FROM buses",
+            "-- table: device\n",
+            "header table: not with trend",
+        ),
+        (
+            "SELECT speed FROM buses b JOIN routes r ON b.route = r.route AND abs(b.event_time - "
+            "r.event_time) < INTERVAL 1 MINUTE",
             "-- table: device\n",
             "header table: not with a JOIN within a time",
         ),
@@ -80,11 +143,21 @@ def test_a_table_has_its_key_and_the_columns_of_both_sides() -> None:
             "-- table: device\n",
             "UNION ALL: not with header table",
         ),
-        ("SELECT r.operator AS device FROM buses b JOIN routes r USING (route)", "-- table: device\n", "the name 'device' twice"),
-        ("SELECT v FROM buses UNPIVOT (v FOR m IN (speed))", "-- table: device\n", "UNPIVOT: only with aggregates"),
+        (
+            "SELECT r.operator AS device FROM buses b JOIN routes r USING (route)",
+            "-- table: device\n",
+            "the name 'device' twice",
+        ),
+        (
+            "SELECT v FROM buses UNPIVOT (v FOR m IN (speed))",
+            "-- table: device\n",
+            "UNPIVOT: only with aggregates",
+        ),
     ],
 )
-def test_what_a_table_cannot_be_is_refused_with_what_to_write(text: str, header: str, sentence: str) -> None:
+def test_what_a_table_cannot_be_is_refused_with_what_to_write(
+    text: str, header: str, sentence: str
+) -> None:
     with pytest.raises(QueryError, match=re.escape(sentence)):
         query(text, header)
 
@@ -97,8 +170,21 @@ def test_a_query_over_a_table_that_is_not_there_yet_waits_for_it() -> None:
 def test_there_is_nothing_to_repair_and_its_state_can_be_replaced() -> None:
     one = Registered(query("SELECT speed FROM buses"), 7)
     standing = Standing(one, LaneRecord(stream="buses", lane="table", top=T0), {})
-    for kind, expected in ((RepairKind.REPAIR, Refuse), (RepairKind.BACKFILL, Refuse), (RepairKind.REBUILD, Replace)):
-        asked = Repair(id="r", query="q", registered_at=7, kind=kind, begin=0, asked_at=1, asked_by="test", updated_at=1)
+    for kind, expected in (
+        (RepairKind.REPAIR, Refuse),
+        (RepairKind.BACKFILL, Refuse),
+        (RepairKind.REBUILD, Replace),
+    ):
+        asked = Repair(
+            id="r",
+            query="q",
+            registered_at=7,
+            kind=kind,
+            begin=0,
+            asked_at=1,
+            asked_by="test",
+            updated_at=1,
+        )
         assert isinstance(step(asked, 7, standing), expected)
 
 
@@ -118,7 +204,9 @@ class Sent:
 
 @dataclass
 class Run:
-    """Batches of a lane without Spark and Kafka: the result as its readers have it, and what stands on `ew.windows`."""
+    """Batches of a lane without Spark and Kafka: the result as its readers have it, and what stands
+    on `ew.windows`.
+    """
 
     registered: Registered
     result: dict[bytes, dict[str, Any]] = field(default_factory=dict)
@@ -129,7 +217,10 @@ class Run:
     revision: int = 0
 
     def __post_init__(self) -> None:
-        types = {name: {field: info.type for field, info in stream.fields.items()} for name, stream in STREAMS.items()}
+        types = {
+            name: {field: info.type for field, info in stream.fields.items()}
+            for name, stream in STREAMS.items()
+        }
         (job,) = jobs_of([self.registered], types).values()
         assert isinstance(job, TableJob)
         self.job, self.states = job, job.new_states()
@@ -149,7 +240,10 @@ class Run:
     def write(self) -> None:
         """What the batch tells."""
         self.revision += 1
-        step, broken = emit.Batch(revision=self.revision, top_before=None, top=T0, states=self.states), dict[str, str]()
+        step, broken = (
+            emit.Batch(revision=self.revision, top_before=None, top=T0, states=self.states),
+            dict[str, str](),
+        )
         for one in self.job.outputs(None, step, broken):
             if one.topic == topics.WINDOWS:
                 key = one.key.decode()
@@ -174,8 +268,17 @@ class Run:
 
 def value(one: Sent) -> bytes:
     """A reading as Kafka has it."""
-    body = frame.encode(frame.Frame(1, 1, 1, [T0 + one.t], {name: [each] for name, each in one.fields.items()}))
-    return record.encode(device=one.device, stream=one.stream, mode=record.Mode.ACK, sent_at=None, received_at=T0 + one.t, frame_bytes=body)
+    body = frame.encode(
+        frame.Frame(1, 1, 1, [T0 + one.t], {name: [each] for name, each in one.fields.items()})
+    )
+    return record.encode(
+        device=one.device,
+        stream=one.stream,
+        mode=record.Mode.ACK,
+        sent_at=None,
+        received_at=T0 + one.t,
+        frame_bytes=body,
+    )
 
 
 def expected(sent: list[Sent], *, is_left: bool) -> dict[str, tuple[Any, Any]]:
@@ -183,7 +286,9 @@ def expected(sent: list[Sent], *, is_left: bool) -> dict[str, tuple[Any, Any]]:
 
     def newest(stream: str, key: Callable[[Sent], Any]) -> dict[Any, Sent]:
         found: dict[Any, Sent] = {}
-        for one in sorted((one for one in sent if one.stream == stream), key=lambda one: (one.t, one.place)):
+        for one in sorted(
+            (one for one in sent if one.stream == stream), key=lambda one: (one.t, one.place)
+        ):
             found[key(one)] = one
         return found
 
@@ -202,18 +307,24 @@ BUSES = st.builds(
     st.sampled_from(["x", "yy", "zzz"]), st.integers(0, 5), NAMES, st.integers(0, 9).map(float),
 )  # fmt: skip
 ROUTES = st.builds(
-    lambda device, t, route, operator: Sent("routes", t, {"route": route, "operator": operator}, device),
+    lambda device, t, route,
+    operator: Sent("routes", t, {"route": route, "operator": operator}, device),
     st.sampled_from(["x", "yy"]), st.integers(0, 5), NAMES, st.sampled_from(["one", "two"]),
 )  # fmt: skip
 
 
-@given(st.booleans(), st.lists(st.tuples(st.lists(BUSES | ROUTES, max_size=6), st.booleans()), max_size=8))
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.lists(BUSES | ROUTES, max_size=6), st.booleans()), max_size=8),
+)
 @settings(max_examples=examples(150))
 def test_the_result_is_that_of_the_latest_rows_of_both_tables_after_each_batch_and_over_restarts(
     is_left: bool, steps: list[tuple[list[Sent], bool]]
 ) -> None:
     left = "LEFT " if is_left else ""
-    run = Run(Registered(query(f"SELECT b.speed, r.operator {JOINED.format(left)} WHERE b.speed < 8"), 7))
+    run = Run(
+        Registered(query(f"SELECT b.speed, r.operator {JOINED.format(left)} WHERE b.speed < 8"), 7)
+    )
     sent: list[Sent] = []
     for readings, restarts in steps:
         run.batch(*readings)
@@ -227,8 +338,14 @@ def test_the_result_is_that_of_the_latest_rows_of_both_tables_after_each_batch_a
         assert run.told == told, "nothing is told twice"
 
 
-def test_a_row_comes_changes_with_either_table_and_is_withdrawn_and_what_it_does_not_show_tells_nothing() -> None:
-    run = Run(Registered(query(f"SELECT r.operator {JOINED.format('')} WHERE NOT coalesce(gone, false)"), 7))
+def test_a_row_comes_changes_with_either_table_and_is_withdrawn_and_what_it_does_not_show_tells_nothing() -> (
+    None
+):
+    run = Run(
+        Registered(
+            query(f"SELECT r.operator {JOINED.format('')} WHERE NOT coalesce(gone, false)"), 7
+        )
+    )
 
     def said(*sent: Sent) -> tuple[int, list[str]]:
         before = run.told
@@ -244,7 +361,9 @@ def test_a_row_comes_changes_with_either_table_and_is_withdrawn_and_what_it_does
     assert said(bus(1, "a")) == (0, [])
     assert said(route(2, "a", "one")) == (1, ["one"]), "insert"
     assert said(bus(3, "a")) == (0, ["one"]), "another speed is no news here"
-    assert said(route(4, "a", "two"), route(5, "a", "three")) == (1, ["three"]), "update, as it stands after the batch"
+    assert said(route(4, "a", "two"), route(5, "a", "three")) == (1, ["three"]), (
+        "update, as it stands after the batch"
+    )
     assert said(route(3, "a", "old")) == (0, ["three"]), "what comes late changes nothing"
     assert said(bus(6, "b")) == (1, []), "delete: its row is of another route now"
     assert said(bus(5, "a")) == (0, [])
@@ -254,7 +373,9 @@ def test_a_row_comes_changes_with_either_table_and_is_withdrawn_and_what_it_does
     assert said(bus(10, "b")) == (1, ["five"])
 
 
-def test_a_table_has_a_bound_and_what_is_forgotten_is_withdrawn_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_has_a_bound_and_what_is_forgotten_is_withdrawn_and_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = Run(Registered(query(f"SELECT r.operator {JOINED.format('LEFT ')}"), 7))
     monkeypatch.setattr(table_state, "ROWS_MAX", 2)
     for i, device in enumerate(("x", "yy", "zzz")):
@@ -263,7 +384,9 @@ def test_a_table_has_a_bound_and_what_is_forgotten_is_withdrawn_and_said(monkeyp
     assert (run.lacks, len([key for key in run.kept if "|<" in key])) == (1, 2)
     for i, name in enumerate("abc"):
         run.batch(Sent("routes", i, {"route": name, "operator": name}))
-    assert [row["operator"] for row in run.result.values()] == [None, None], "its row is known no more"
+    assert [row["operator"] for row in run.result.values()] == [None, None], (
+        "its row is known no more"
+    )
     assert run.lacks == 2
     monkeypatch.setattr(table_state, "ROWS_MAX", 99)
     monkeypatch.setattr(table_state, "CHARS_MAX", 10)
@@ -293,12 +416,18 @@ def oracle(feed: Feed, routes: Feed) -> dict[str, tuple[float, str | None]]:
     db = duckdb.connect()
     db.execute("CREATE TABLE b (device VARCHAR, t BIGINT, speed DOUBLE, route VARCHAR)")
     db.execute("CREATE TABLE r (t BIGINT, route VARCHAR, operator VARCHAR)")
-    db.executemany("INSERT INTO b VALUES (?, ?, ?, ?)", [[one["device"], one["t"], one["speed"], one["route"]] for one in feed.sent])
-    db.executemany("INSERT INTO r VALUES (?, ?, ?)", [[one["t"], one["route"], one["operator"]] for one in routes.sent])
+    db.executemany(
+        "INSERT INTO b VALUES (?, ?, ?, ?)",
+        [[one["device"], one["t"], one["speed"], one["route"]] for one in feed.sent],
+    )
+    db.executemany(
+        "INSERT INTO r VALUES (?, ?, ?)",
+        [[one["t"], one["route"], one["operator"]] for one in routes.sent],
+    )
     rows = db.execute(
-        "SELECT b.device, b.speed, r.operator"
-        " FROM (SELECT device, max_by(speed, t) AS speed, max_by(route, t) AS route FROM b GROUP BY 1) b"
-        " JOIN (SELECT route, max_by(operator, t) AS operator FROM r GROUP BY 1) r USING (route) WHERE b.speed < 100"
+        "SELECT b.device, b.speed, r.operator FROM (SELECT device, max_by(speed, t) AS speed, "
+        "max_by(route, t) AS route FROM b GROUP BY 1) b JOIN (SELECT route, max_by(operator, t) "
+        "AS operator FROM r GROUP BY 1) r USING (route) WHERE b.speed < 100"
     ).fetchall()
     return {device: (speed, operator) for device, speed, operator in rows}
 
@@ -309,7 +438,11 @@ def table(feed: Feed, name: str) -> dict[str, tuple[float, str | None]]:
     for row in results(feed.config, name):
         assert row["device"] not in newest or newest[row["device"]]["revision"] < row["revision"]
         newest[row["device"]] = row
-    return {device: (row["speed"], row["operator"]) for device, row in newest.items() if not row.get("withdrawn")}
+    return {
+        device: (row["speed"], row["operator"])
+        for device, row in newest.items()
+        if not row.get("withdrawn")
+    }
 
 
 def test_tables_on_kafka_are_those_of_the_oracle_over_restarts_and_a_query_that_comes_later_knows_all_rows(
@@ -320,7 +453,10 @@ def test_tables_on_kafka_are_those_of_the_oracle_over_restarts_and_a_query_that_
     first, second = unique("first"), unique("second")
 
     def text(name: str) -> str:
-        select = f"SELECT b.speed, r.operator FROM {feed.name} b JOIN {routes.name} r ON b.route = r.route WHERE b.speed < 100"
+        select = (
+            f"SELECT b.speed, r.operator FROM {feed.name} b JOIN {routes.name} r ON b.route = "
+            "r.route WHERE b.speed < 100"
+        )
         return f"-- name: {name}\n-- table: device\n{select}"
 
     queries = registered(text(first), text(second), streams=[feed.stream, routes.stream])
@@ -334,7 +470,9 @@ def test_tables_on_kafka_are_those_of_the_oracle_over_restarts_and_a_query_that_
         assert table(feed, first) == oracle(feed, routes)
         routes.send([T0 + 3_000], route=["a"], operator=["three"])
         catch_up(lane, routes)
-        assert table(feed, first) == oracle(feed, routes), "no reading came, the other table changed"
+        assert table(feed, first) == oracle(feed, routes), (
+            "no reading came, the other table changed"
+        )
     lose_last_batch(lane.checkpoint)
     told = len(results(feed.config, first))
 
@@ -347,15 +485,36 @@ def test_tables_on_kafka_are_those_of_the_oracle_over_restarts_and_a_query_that_
     assert oracle(feed, routes) == {"d1": (2.0, "two")}, "two were withdrawn"
 
     catalogue = {one.name: one.stream for one in (feed, routes)}
-    shown = preview(analysis.session, feed.config, text("shown"), catalogue, since_ms=0, now_ms=SystemClock().now_ms())
+    shown = preview(
+        analysis.session,
+        feed.config,
+        text("shown"),
+        catalogue,
+        since_ms=0,
+        now_ms=SystemClock().now_ms(),
+    )
     assert {row["device"]: (row["speed"], row["operator"]) for row in shown} == oracle(feed, routes)
 
     place = f"{feed.name}+{routes.name}"
-    kept = {key: value for key, value in kept_rows(feed.config, place).items() if f"|{queries[0].label}|" in key}
+    kept = {
+        key: value
+        for key, value in kept_rows(feed.config, place).items()
+        if f"|{queries[0].label}|" in key
+    }
     forget(feed, place, queries[0])
     rebuilt = recomputed(analysis, lane, queries[0], queries, [feed], RepairKind.REBUILD)
-    assert (rebuilt.state, rebuilt.added, rebuilt.changed, rebuilt.withdrawn, rebuilt.unchanged) == ("done", 0, 0, 0, 1)
-    assert {key: value for key, value in kept_rows(feed.config, place).items() if f"|{queries[0].label}|" in key} == kept
+    assert (
+        rebuilt.state,
+        rebuilt.added,
+        rebuilt.changed,
+        rebuilt.withdrawn,
+        rebuilt.unchanged,
+    ) == ("done", 0, 0, 0, 1)
+    assert {
+        key: value
+        for key, value in kept_rows(feed.config, place).items()
+        if f"|{queries[0].label}|" in key
+    } == kept
     with analysis.running(queries, feed) as lane:
         feed.send([T0 + 6_000], device="d2", speed=[7.0], route=["a"])
         catch_up(lane, feed)

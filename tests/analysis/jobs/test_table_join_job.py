@@ -1,4 +1,6 @@
-"""Readings joined with a table as of event time: against an oracle that knows all rows, over restarts, and on real Kafka and Spark."""
+"""Readings joined with a table as of event time: against an oracle that knows all rows, over
+restarts, and on real Kafka and Spark.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,19 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import RepairKind
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.recomputed import recomputed
-from tests.analysis.support import T0, Analysis, Feed, catch_up, forget, lose_last_batch, registered, results, truth, unique, watermarks
+from tests.analysis.support import (
+    T0,
+    Analysis,
+    Feed,
+    catch_up,
+    forget,
+    lose_last_batch,
+    registered,
+    results,
+    truth,
+    unique,
+    watermarks,
+)
 from tests.examples import examples
 from tests.services import wait_until
 
@@ -49,8 +63,13 @@ def query(text: str) -> Query:
 # --- the table, against an oracle
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 20), st.integers(0, 9)), max_size=30), st.integers(-1, 25))
-def test_a_reading_finds_the_row_that_held_at_its_time_in_whatever_order_rows_come(rows: list[tuple[str, int, int]], t: int) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 20), st.integers(0, 9)), max_size=30),
+    st.integers(-1, 25),
+)
+def test_a_reading_finds_the_row_that_held_at_its_time_in_whatever_order_rows_come(
+    rows: list[tuple[str, int, int]], t: int
+) -> None:
     versions, written = Versions(), {}
     for i, (key, since, value) in enumerate(rows):
         versions.put(key, since, [value, i])
@@ -60,13 +79,19 @@ def test_a_reading_finds_the_row_that_held_at_its_time_in_whatever_order_rows_co
             for name, text in written.items():
                 versions.load(name, orjson.loads(text or b"[]"))
     for key in "ab":
-        held = [(since, i, value) for i, (name, since, value) in enumerate(rows) if name == key and since <= t]
+        held = [
+            (since, i, value)
+            for i, (name, since, value) in enumerate(rows)
+            if name == key and since <= t
+        ]
         expected = None if not held else max(held)
         assert versions.at(key, t) == (None if expected is None else [expected[2], expected[1]])
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40)), max_size=80))
-def test_rows_that_no_reading_asks_for_are_forgotten_and_change_no_answer(steps: list[tuple[int, int]]) -> None:
+def test_rows_that_no_reading_asks_for_are_forgotten_and_change_no_answer(
+    steps: list[tuple[int, int]],
+) -> None:
     kept, all_rows, closed = Versions(), Versions(), 0
     for since, ahead in steps:
         closed = max(closed, since - 20)
@@ -87,20 +112,33 @@ def test_a_table_is_bounded_in_keys_and_in_rows_of_a_key(monkeypatch: pytest.Mon
     versions.put("b", 0, [0])
     versions.dump()
     versions.put("c", 0, [0])
-    assert versions.dump() == {"a": None, "c": b"[[0,[0]]]"}, "the one without a new row for longest"
+    assert versions.dump() == {"a": None, "c": b"[[0,[0]]]"}, (
+        "the one without a new row for longest"
+    )
     assert versions.forgotten == 1
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9), st.integers(0, 20), st.integers(-1, 9)), max_size=60))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcd"), st.integers(0, 9), st.integers(0, 20), st.integers(-1, 9)
+        ),
+        max_size=60,
+    )
+)
 @settings(max_examples=examples(60))
-def test_a_table_is_bounded_in_the_characters_of_its_texts(rows: list[tuple[str, int, int, int]]) -> None:
+def test_a_table_is_bounded_in_the_characters_of_its_texts(
+    rows: list[tuple[str, int, int, int]],
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_versions, "CHARS_MAX", 40)
         versions, written = Versions(), dict[str, bytes | None]()
         for i, (key, since, chars, closed) in enumerate(rows):
             versions.put(key, since, ["x" * chars, i], closed=closed)
             written |= versions.dump()
-            assert versions.chars == sum(len(values[0]) for all_of in versions.of.values() for _, values in all_of)
+            assert versions.chars == sum(
+                len(values[0]) for all_of in versions.of.values() for _, values in all_of
+            )
             assert versions.chars <= 40 or list(versions.of) == [key], "but for one key alone"
             assert {name for name, text in written.items() if text is not None} == set(versions.of)
             if i % 5 == 4:
@@ -116,7 +154,12 @@ def test_keys_are_equal_as_sql_has_it() -> None:
 
 
 def test_what_is_no_row_is_left_out() -> None:
-    assert list(rows_of("ew.s.x", b"d", b"{}")) == list(rows_of("ew.s.x", b"d", b"no")) == list(rows_of("ew.s.x", b"d", None)) == []
+    assert (
+        list(rows_of("ew.s.x", b"d", b"{}"))
+        == list(rows_of("ew.s.x", b"d", b"no"))
+        == list(rows_of("ew.s.x", b"d", None))
+        == []
+    )
     assert list(rows_of("ew.devices", b"d|seen", b'{"device":"d"}')) == []
 
 
@@ -125,35 +168,72 @@ def test_what_is_no_row_is_left_out() -> None:
 
 def test_columns_of_the_table_stand_wherever_those_of_the_reading_do() -> None:
     found = query(
-        "SELECT r.operator, upper(r.operator) AS o, count(*) AS n, sum(v.speed * price) AS cost FROM s v LEFT JOIN routes r"
-        " ON v.route = r.route WHERE v.speed > 3 AND r.price < 5 GROUP BY window(event_time, '1 minute'), r.operator HAVING count(*) > 1"
+        "SELECT r.operator, upper(r.operator) AS o, count(*) AS n, sum(v.speed * price) AS cost "
+        "FROM s v LEFT JOIN routes r"
+        " ON v.route = r.route WHERE v.speed > 3 AND r.price < 5 GROUP BY window(event_time, '1 "
+        "minute'), r.operator HAVING count(*) > 1"
     )
     assert found.join is not None
-    assert (found.join.table, found.join.keys, found.join.is_left) == ("routes", (("route", "route"),), True)
-    assert found.join.columns == (("operator", FieldType.STRING), ("price", FieldType.NUMBER), ("route", FieldType.STRING))
+    assert (found.join.table, found.join.keys, found.join.is_left) == (
+        "routes",
+        (("route", "route"),),
+        True,
+    )
+    assert found.join.columns == (
+        ("operator", FieldType.STRING),
+        ("price", FieldType.NUMBER),
+        ("route", FieldType.STRING),
+    )
     assert found.fields == {"speed", "route"}
     assert found.key_names == ("operator",)
     assert found.where is not None, "what the stream alone decides is decided before the join"
 
 
 def test_a_join_may_say_using_and_its_time_and_join_the_devices() -> None:
-    found = query("SELECT speed, d.version FROM s JOIN devices FOR SYSTEM_TIME AS OF event_time AS d USING (device)")
+    found = query(
+        "SELECT speed, d.version FROM s JOIN devices FOR SYSTEM_TIME AS OF event_time AS d USING "
+        "(device)"
+    )
     assert found.join is not None
-    assert (found.join.table, found.join.keys, found.join.is_left, found.is_rows) == ("devices", (("device", "device"),), False, True)
+    assert (found.join.table, found.join.keys, found.join.is_left, found.is_rows) == (
+        "devices",
+        (("device", "device"),),
+        False,
+        True,
+    )
     assert [output.name for output in found.outputs] == ["speed", "version"]
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("SELECT speed FROM s RIGHT JOIN routes r ON s.route = r.route", "write FROM stream LEFT JOIN table"),
+        (
+            "SELECT speed FROM s RIGHT JOIN routes r ON s.route = r.route",
+            "write FROM stream LEFT JOIN table",
+        ),
         ("SELECT speed FROM s, routes r", "pairs each reading with every row"),
-        ("SELECT speed FROM s JOIN routes r ON s.route = r.route AND r.price > 3", "conditions on values belong into WHERE"),
-        ("SELECT speed FROM s JOIN routes r ON s.route = r.route AND s.event_time BETWEEN r.event_time AND 5", "joined within a time"),
-        ("SELECT speed FROM s JOIN routes r ON s.bus = r.route", "line 2:26: JOIN routes: bus and routes.route are of different types"),
-        ("SELECT r.opertor FROM s JOIN routes r ON s.route = r.route", "line 2:10: SELECT: unknown field 'routes.opertor': did you mean"),
+        (
+            "SELECT speed FROM s JOIN routes r ON s.route = r.route AND r.price > 3",
+            "conditions on values belong into WHERE",
+        ),
+        (
+            "SELECT speed FROM s JOIN routes r ON s.route = r.route AND s.event_time BETWEEN "
+            "r.event_time AND 5",
+            "joined within a time",
+        ),
+        (
+            "SELECT speed FROM s JOIN routes r ON s.bus = r.route",
+            "line 2:26: JOIN routes: bus and routes.route are of different types",
+        ),
+        (
+            "SELECT r.opertor FROM s JOIN routes r ON s.route = r.route",
+            "line 2:10: SELECT: unknown field 'routes.opertor': did you mean",
+        ),
         ("SELECT speed FROM s JOIN s b ON s.route = b.route", "joined with itself"),
-        ("SELECT speed FROM s JOIN routes USING (route) JOIN devices USING (device)", "one table can be joined"),
+        (
+            "SELECT speed FROM s JOIN routes USING (route) JOIN devices USING (device)",
+            "one table can be joined",
+        ),
         ("SELECT speed FROM s JOIN (SELECT * FROM routes) r USING (route)", "[LEFT] JOIN table ON"),
         ("SELECT speed FROM s LEFT ANTI JOIN routes USING (route)", "WHERE table.column IS NULL"),
         (
@@ -161,12 +241,15 @@ def test_a_join_may_say_using_and_its_time_and_join_the_devices() -> None:
             "JOIN: a query with it has all aggregates but quantiles",
         ),
         (
-            "SELECT v FROM s UNPIVOT (v FOR m IN (speed, bus)) JOIN routes r ON m = r.route GROUP BY v",
+            "SELECT v FROM s UNPIVOT (v FOR m IN (speed, bus)) JOIN routes r ON m = r.route GROUP "
+            "BY v",
             "UNPIVOT: not with JOIN",
         ),
     ],
 )
-def test_what_a_join_cannot_be_is_refused_with_what_to_write_instead(text: str, sentence: str) -> None:
+def test_what_a_join_cannot_be_is_refused_with_what_to_write_instead(
+    text: str, sentence: str
+) -> None:
     with pytest.raises(QueryError, match=re.escape(sentence)):
         query(text)
 
@@ -179,7 +262,8 @@ def test_a_query_whose_table_is_not_there_yet_waits_for_it() -> None:
 def test_too_many_open_windows_are_refused() -> None:
     with pytest.raises(QueryError, match="windows of a group would be open at once, at most 500"):
         parse(
-            "-- name: q\n-- reopen: 7 days\nSELECT count(*) AS n FROM s JOIN routes USING (route) GROUP BY window(event_time, '1 minute')",
+            "-- name: q\n-- reopen: 7 days\nSELECT count(*) AS n FROM s JOIN routes USING (route) "
+            "GROUP BY window(event_time, '1 minute')",
             STREAMS,
         )
 
@@ -187,18 +271,24 @@ def test_too_many_open_windows_are_refused() -> None:
 # --- on real parts
 
 
-def oracle(readings: list[dict[str, Any]], rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
+def oracle(
+    readings: list[dict[str, Any]], rows: list[dict[str, Any]]
+) -> dict[tuple[Any, ...], float]:
     """(window_start, operator) → sum of speeds, by looking at every row for every reading."""
     found: dict[tuple[Any, ...], float] = {}
     for reading in readings:
-        held = [row for row in rows if row["route"] == reading.get("route") and row["t"] <= reading["t"]]
+        held = [
+            row for row in rows if row["route"] == reading.get("route") and row["t"] <= reading["t"]
+        ]
         operator = max(held, key=lambda row: row["t"])["operator"] if held else None
         place = reading["t"] // 60_000 * 60_000, operator
         found[place] = found.get(place, 0.0) + reading["speed"]
     return found
 
 
-def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(analysis: Analysis, new_feed: NewFeed) -> None:
+def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(
+    analysis: Analysis, new_feed: NewFeed
+) -> None:
     feed = new_feed({"speed": FieldType.NUMBER, "route": FieldType.STRING})
     routes = new_feed({"route": FieldType.STRING, "operator": FieldType.STRING})
     sums, fast, odd = unique("sums"), unique("fast"), unique("odd")
@@ -206,9 +296,11 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
     queries = registered(
         f"-- name: {sums}\nSELECT r.operator, sum(speed) AS total FROM {feed.name} v LEFT {join}"
         " GROUP BY window(event_time, '1 minute'), r.operator",
-        f"-- name: {fast}\nSELECT speed, r.operator, unix_millis(v.event_time) - unix_millis(r.event_time) AS age FROM {feed.name} v {join}"
+        f"-- name: {fast}\nSELECT speed, r.operator, unix_millis(v.event_time) - "
+        f"unix_millis(r.event_time) AS age FROM {feed.name} v {join}"
         " WHERE speed > 25",
-        f"-- name: {odd}\nSELECT speed, robust_zscore(speed, 5) AS z FROM {feed.name} WHERE device = 'd1'",
+        f"-- name: {odd}\nSELECT speed, robust_zscore(speed, 5) AS z FROM {feed.name} WHERE "
+        "device = 'd1'",
         streams=[feed.stream, routes.stream],
     )
     routes.send([T0, T0 + 20_000], route=["a", "a"], operator=["one", "two"])
@@ -220,14 +312,20 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
         pass
     lose_last_batch(lane.checkpoint)
 
-    routes.send([T0 + 30_000], route=["a"], operator=["four"])  # between two known ones, after the readings that it would have been for
+    routes.send(
+        [T0 + 30_000], route=["a"], operator=["four"]
+    )  # between two known ones, after the readings that it would have been for
     routes.flush()
-    feed.send([T0 + 26_000, T0 + 31_000, T0 + 71_000], speed=[16.0, 32.0, 64.0], route=["a", "a", "b"])
+    feed.send(
+        [T0 + 26_000, T0 + 31_000, T0 + 71_000], speed=[16.0, 32.0, 64.0], route=["a", "a", "b"]
+    )
     with analysis.running(queries, feed) as lane:
         feed.send([T0 + 200_000], speed=[128.0], route=["b"])
         catch_up(lane, feed)
 
-    found = {place: row["total"] for place, row in truth(results(feed.config, sums), "operator").items()}
+    found = {
+        place: row["total"] for place, row in truth(results(feed.config, sums), "operator").items()
+    }
     assert found == oracle(feed.sent, routes.sent)
     assert {row["speed"]: (row["operator"], row["age"]) for row in results(feed.config, fast)} == {
         32.0: ("four", 1_000.0),
@@ -249,7 +347,9 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
     )
     catalogue = {one.name: one.stream for one in (feed, routes)}
     text = f"-- name: shown\nSELECT speed, r.operator FROM {feed.name} v {join}"
-    shown = preview(analysis.session, feed.config, text, catalogue, since_ms=0, now_ms=SystemClock().now_ms())
+    shown = preview(
+        analysis.session, feed.config, text, catalogue, since_ms=0, now_ms=SystemClock().now_ms()
+    )
     assert {row["speed"]: row["operator"] for row in shown} == {
         2.0: "one",
         4.0: "two",
@@ -259,7 +359,9 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
         128.0: "three",
     }
 
-    kept = {key: value for key, value in kept_rows(feed.config, place(feed.name)).items() if odd in key}
+    kept = {
+        key: value for key, value in kept_rows(feed.config, place(feed.name)).items() if odd in key
+    }
     forget(feed, place(feed.name), queries[2])
     routes.send([T0 + 3_000], route=["a"], operator=["zero"])
     routes.flush()
@@ -269,9 +371,13 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
     assert repaired.state == "done"
     latest = truth(results(feed.config, sums), "operator")
     open_from = T0 + 120_000
-    assert {at: row["total"] for at, row in latest.items() if "withdrawn" not in row and at[0] < open_from} == {
-        at: total for at, total in wanted.items() if at[0] < open_from
-    }, "a repair looks rows up in the table as it is now"
+    assert {
+        at: row["total"]
+        for at, row in latest.items()
+        if "withdrawn" not in row and at[0] < open_from
+    } == {at: total for at, total in wanted.items() if at[0] < open_from}, (
+        "a repair looks rows up in the table as it is now"
+    )
     again = recomputed(analysis, lane, queries[0], queries, [feed], RepairKind.REPAIR)
     assert (again.added, again.changed, again.withdrawn, again.unchanged) == (
         0,
@@ -280,17 +386,25 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
         repaired.added + repaired.changed + repaired.unchanged,
     )
     looked_back = recomputed(analysis, lane, queries[2], queries, [feed], RepairKind.REPAIR)
-    assert (looked_back.state, looked_back.changed, looked_back.unchanged) == ("done", 0, 6), "all but the last, which is not closed"
+    assert (looked_back.state, looked_back.changed, looked_back.unchanged) == ("done", 0, 6), (
+        "all but the last, which is not closed"
+    )
     for one in queries:
         assert recomputed(analysis, lane, one, queries, [feed], RepairKind.REBUILD).state == "done"
     latest = truth(results(feed.config, sums), "operator")
-    assert {at: row["total"] for at, row in latest.items() if "withdrawn" not in row} == oracle(feed.sent, routes.sent)
+    assert {at: row["total"] for at, row in latest.items() if "withdrawn" not in row} == oracle(
+        feed.sent, routes.sent
+    )
     assert kept
-    assert {key: value for key, value in kept_rows(feed.config, place(feed.name)).items() if odd in key} == kept
+    assert {
+        key: value for key, value in kept_rows(feed.config, place(feed.name)).items() if odd in key
+    } == kept
     assert {row["speed"]: row["z"] for row in results(feed.config, odd)} == pytest.approx(scores)
 
 
-def test_a_table_whose_topic_is_made_later_is_read_from_its_beginning_and_only_once(kafka_config: KafkaConfig) -> None:
+def test_a_table_whose_topic_is_made_later_is_read_from_its_beginning_and_only_once(
+    kafka_config: KafkaConfig,
+) -> None:
     stream = unique("later")
     topic = topics.stream_topic(stream)
     follower = TableFollower(kafka_config, {topic}, {})
@@ -323,10 +437,18 @@ def test_readings_know_what_their_device_said_of_itself(analysis: Analysis, feed
     topic_admin.ensure_topics(feed.config, [topics.DEVICES])
     device, name = unique("d"), unique("q")
     for version, at in (("1.0", T0), ("2.0", T0 + 10_000)):
-        status = DeviceStatus(device=device, state=DeviceState.ONLINE, received_at=at, version=version)
+        status = DeviceStatus(
+            device=device, state=DeviceState.ONLINE, received_at=at, version=version
+        )
         feed.producer.produce(topics.DEVICES, status.to_json(), f"{device}|status")
     feed.send([T0 - 5_000, T0 + 5_000, T0 + 15_000], device=device, speed=[1.0, 2.0, 3.0])
     feed.flush()
-    text = f"-- name: {name}\nSELECT speed, version FROM {feed.name} LEFT JOIN devices USING (device)"
+    text = (
+        f"-- name: {name}\nSELECT speed, version FROM {feed.name} LEFT JOIN devices USING (device)"
+    )
     analysis.run(registered(text, streams=[feed.stream]), feed)
-    assert [(row["speed"], row["version"]) for row in results(feed.config, name)] == [(1.0, None), (2.0, "1.0"), (3.0, "2.0")]
+    assert [(row["speed"], row["version"]) for row in results(feed.config, name)] == [
+        (1.0, None),
+        (2.0, "1.0"),
+        (3.0, "2.0"),
+    ]

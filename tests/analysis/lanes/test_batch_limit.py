@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis.lanes.batch_limit import BATCH_S, COMPILE_S, FIRST, LEAST_DEAR, LEAST_READINGS, BatchLimit
+from edgewake.cloud.analysis.lanes.batch_limit import (
+    BATCH_S,
+    COMPILE_S,
+    FIRST,
+    LEAST_DEAR,
+    LEAST_READINGS,
+    BatchLimit,
+)
 from edgewake.cloud.analysis.lanes.piece_size import GROWTH
 from tests.examples import examples
 
@@ -16,7 +23,13 @@ BESIDE_S = 0.2
 
 
 def took(
-    limit: BatchLimit, records: int, record_s: float, *, readings: int = 1, compile_s: float = 0.0, beside_s: float = BESIDE_S
+    limit: BatchLimit,
+    records: int,
+    record_s: float,
+    *,
+    readings: int = 1,
+    compile_s: float = 0.0,
+    beside_s: float = BESIDE_S,
 ) -> list[float]:
     """How long the batches of a backlog take, up to its end."""
     found: list[float] = []
@@ -40,7 +53,10 @@ def live(limit: BatchLimit, batches: int) -> None:
 @pytest.mark.parametrize("record_s", [0.001, 0.02])
 @pytest.mark.parametrize("batches", [0, 5])
 def test_a_backlog_of_large_frames_is_read_in_short_batches(record_s: float, batches: int) -> None:
-    """A thousand readings in each: by a plan of Spark's, or by the driver. All at once they would take 20 or 400 seconds."""
+    """A thousand readings in each: by a plan of Spark's, or by the driver.
+
+    All at once they would take 20 or 400 seconds.
+    """
     limit = BatchLimit(MOST, is_dear=record_s > 0.01)
     live(limit, batches)
     found = took(limit, MOST, record_s, readings=1000, compile_s=0.0 if batches else COMPILE_S)
@@ -59,7 +75,9 @@ def test_a_backlog_of_small_frames_is_soon_read_as_fast_as_it_can_be() -> None:
 
 @pytest.mark.parametrize("is_dear", [False, True])
 @pytest.mark.parametrize("readings", [1, 10, 1000])
-def test_on_a_busy_machine_batches_do_not_become_ever_smaller(readings: int, *, is_dear: bool) -> None:
+def test_on_a_busy_machine_batches_do_not_become_ever_smaller(
+    readings: int, *, is_dear: bool
+) -> None:
     """Each takes longer than it should, whatever is in it."""
     limit = BatchLimit(MOST, is_dear=is_dear)
     live(limit, 3)
@@ -69,10 +87,16 @@ def test_on_a_busy_machine_batches_do_not_become_ever_smaller(readings: int, *, 
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 30_000), st.integers(1, 2000), st.floats(0, 600)), max_size=20), st.integers(1, MOST), st.booleans()
+    st.lists(
+        st.tuples(st.integers(0, 30_000), st.integers(1, 2000), st.floats(0, 600)), max_size=20
+    ),
+    st.integers(1, MOST),
+    st.booleans(),
 )
 @settings(max_examples=examples(100))
-def test_whatever_batches_took_the_next_one_is_bounded(batches: list[tuple[int, int, float]], most: int, is_dear: bool) -> None:
+def test_whatever_batches_took_the_next_one_is_bounded(
+    batches: list[tuple[int, int, float]], most: int, is_dear: bool
+) -> None:
     limit = BatchLimit(most, is_dear=is_dear)
     for i, (read, readings, took_s) in enumerate(batches):
         before = limit.records

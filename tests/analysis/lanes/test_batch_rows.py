@@ -33,14 +33,19 @@ def batches(spark: SparkSession, folder: Path, rows: list[int]) -> list[tuple[pa
     ours = BatchRows(spark)
     source = folder / "source"
     for i, count in enumerate(rows):
-        spark.range(count).select(F.col("id").alias("value")).coalesce(1).write.parquet(str(source / f"{i}"))
+        spark.range(count).select(F.col("id").alias("value")).coalesce(1).write.parquet(
+            str(source / f"{i}")
+        )
 
         def take(batch: DataFrame, _: int) -> None:
             found.append((ours.collected(batch), batch.toArrow()))
 
         read = spark.readStream.schema("value bigint").parquet(str(source / "*")).select(*columns())
         running = (
-            read.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+            read.writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
         )
         running.awaitTermination(120)
     return found
@@ -60,7 +65,11 @@ def test_a_batch_without_rows_has_its_columns(spark: SparkSession, tmp_path: Pat
     ours = BatchRows(spark)
     empty: list[pa.Table] = []
     spark.range(3).select(F.col("id").alias("value")).write.parquet(str(tmp_path / "source" / "0"))
-    read = spark.readStream.schema("value bigint").parquet(str(tmp_path / "source" / "*")).where("value > 5")
+    read = (
+        spark.readStream.schema("value bigint")
+        .parquet(str(tmp_path / "source" / "*"))
+        .where("value > 5")
+    )
 
     read.writeStream.foreachBatch(lambda batch, _: empty.append(ours.collected(batch))).option(
         "checkpointLocation", str(tmp_path / "checkpoint")
@@ -73,7 +82,9 @@ def test_a_batch_without_rows_has_its_columns(spark: SparkSession, tmp_path: Pat
 def test_what_fails_in_a_task_is_said_as_spark_says_it(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).select(F.col("id").alias("value")).write.parquet(str(tmp_path / "source" / "0"))
     read = (
-        spark.readStream.schema("value bigint").parquet(str(tmp_path / "source" / "*")).select(F.raise_error(F.lit("the fault")).alias("x"))
+        spark.readStream.schema("value bigint")
+        .parquet(str(tmp_path / "source" / "*"))
+        .select(F.raise_error(F.lit("the fault")).alias("x"))
     )
     said: list[str] = []
 
@@ -84,7 +95,10 @@ def test_what_fails_in_a_task_is_said_as_spark_says_it(spark: SparkSession, tmp_
             said.append(caught.value.getCondition())
 
     running = (
-        read.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        read.writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
     )
     running.awaitTermination(120)
 

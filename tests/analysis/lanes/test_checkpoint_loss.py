@@ -1,4 +1,6 @@
-"""A power cut or a restored copy takes checkpoint files back: the results still equal the oracle, each batch is emitted once."""
+"""A power cut or a restored copy takes checkpoint files back: the results still equal the oracle,
+each batch is emitted once.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +55,15 @@ def _lose_metadata(checkpoint: Path) -> None:
     (checkpoint / "metadata").unlink()
 
 
-@pytest.mark.parametrize("damage", [lose_last_batch, _empty_offsets, _empty_commits, _tear_both, _lose_metadata])
-def test_lost_files_at_the_end_of_a_checkpoint_change_no_result(analysis: Analysis, feed: Feed, damage: Callable[[Path], None]) -> None:
-    (query,) = registered(sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream])
+@pytest.mark.parametrize(
+    "damage", [lose_last_batch, _empty_offsets, _empty_commits, _tear_both, _lose_metadata]
+)
+def test_lost_files_at_the_end_of_a_checkpoint_change_no_result(
+    analysis: Analysis, feed: Feed, damage: Callable[[Path], None]
+) -> None:
+    (query,) = registered(
+        sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream]
+    )
     with analysis.running([query], feed) as running:
         for i in range(3):
             feed.send([T0 + i], device=f"d{i % 2}", speed=[1.0 + i])
@@ -68,15 +76,21 @@ def test_lost_files_at_the_end_of_a_checkpoint_change_no_result(analysis: Analys
         feed.send([T0 + 200_000], device="d1", speed=[1.0])
         catch_up(running, feed)
     _check(feed, query.query.name)
-    assert watermarks(feed.config, query.query.name)[-1] > T0 + 60_000, "the first window was said to be final"
+    assert watermarks(feed.config, query.query.name)[-1] > T0 + 60_000, (
+        "the first window was said to be final"
+    )
 
 
 @pytest.mark.parametrize("damage", [_empty_offsets, _tear_both, _lose_metadata])
 def test_without_mending_lost_files_end_the_lane_and_never_make_a_wrong_result(
     analysis: Analysis, feed: Feed, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Control of the test before: Spark refuses what it finds, loudly; mended, the same folder goes on."""
-    (query,) = registered(sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream])
+    """Control of the test before: Spark refuses what it finds, loudly; mended, the same folder goes
+    on.
+    """
+    (query,) = registered(
+        sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream]
+    )
     with analysis.running([query], feed) as running:
         for i in range(2):
             feed.send([T0 + i], speed=[1.0 + i])
@@ -100,9 +114,15 @@ def test_without_mending_lost_files_end_the_lane_and_never_make_a_wrong_result(
     _check(feed, query.query.name)
 
 
-def test_an_older_copy_of_a_checkpoint_goes_on_without_repeating_or_leaving_out(analysis: Analysis, feed: Feed, tmp_path: Path) -> None:
-    """In one batch what the lost ones had and what is new, and in batches of one record, some of which are old."""
-    (query,) = registered(sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream])
+def test_an_older_copy_of_a_checkpoint_goes_on_without_repeating_or_leaving_out(
+    analysis: Analysis, feed: Feed, tmp_path: Path
+) -> None:
+    """In one batch what the lost ones had and what is new, and in batches of one record, some of
+    which are old.
+    """
+    (query,) = registered(
+        sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream]
+    )
     with analysis.running([query], feed) as running:
         feed.send([T0], speed=[1.0])
         catch_up(running, feed)
@@ -144,9 +164,13 @@ def _break_off(*_: object) -> None:
     raise OSError("broken off")
 
 
-def test_a_driver_that_breaks_off_anywhere_tells_each_batch_once(analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_breaks_off_anywhere_tells_each_batch_once(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the next one finds on disk and in Kafka is what a kill at the place leaves."""
-    (query,) = registered(sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream])
+    (query,) = registered(
+        sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream]
+    )
 
     def break_off(at: Callable[[pytest.MonkeyPatch], None]) -> None:
         feed.send([T0 + len(feed.sent)], speed=[1.0])
@@ -164,7 +188,9 @@ def test_a_driver_that_breaks_off_anywhere_tells_each_batch_once(analysis: Analy
 
     for place in (_before_it_is_told, _in_the_middle_of_the_transaction, _before_spark_knows_of_it):
         break_off(place)
-    assert told() == [1.0], "only the last one got as far as to tell the batch that the first one had planned"
+    assert told() == [1.0], (
+        "only the last one got as far as to tell the batch that the first one had planned"
+    )
     analysis.run([query], feed)
     _check(feed, query.query.name)
     assert told() == [1.0, 3.0]
@@ -173,7 +199,9 @@ def test_a_driver_that_breaks_off_anywhere_tells_each_batch_once(analysis: Analy
     monkeypatch.setattr(lane, "novelty", lambda *_: Novelty.ALL)
     with analysis.running([query], feed) as again:
         wait_until(lambda: again.finished, "the batch that broke off is computed again")
-    assert told() == [1.0, 3.0, 4.0, 4.0], "control: without the offsets in the lane's record it is told twice"
+    assert told() == [1.0, 3.0, 4.0, 4.0], (
+        "control: without the offsets in the lane's record it is told twice"
+    )
 
 
 def _check(feed: Feed, name: str) -> None:

@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.analysis.lanes.failures import Failure, Fault, Step, Trouble, classify, guilty, step
+from edgewake.cloud.analysis.lanes.failures import (
+    Failure,
+    Fault,
+    Step,
+    Trouble,
+    classify,
+    guilty,
+    step,
+)
 
 HERE, THERE = {"s": {0: 5}}, {"s": {0: 6}}
-JOB = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times"
-LOAD = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state"
+JOB = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 "
+    "failed 1 times"
+)
+LOAD = (
+    "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred "
+    "during loading state"
+)
 
 
 @pytest.mark.parametrize(
     ("causes", "expected"),
     [
         ([JOB, "java.io.IOException: No space left on device"], Fault.SURROUNDINGS),
-        ([JOB, "java.util.concurrent.CancellationException: another task has the state now"], Fault.SURROUNDINGS),
+        ([JOB, "java.util.concurrent.CancellationException: another task has the state now"],
+            Fault.SURROUNDINGS),
         ([JOB, "org.apache.kafka.common.errors.TimeoutException: Timeout"], Fault.SURROUNDINGS),
         ([JOB + ": ExecutorLostFailure (executor 1 exited)"], Fault.SURROUNDINGS),
         (["java.lang.OutOfMemoryError: Java heap space"], Fault.SURROUNDINGS),
-        (["org.apache.arrow.memory.OutOfMemoryException: Failure allocating buffer."], Fault.SURROUNDINGS),
-        ([JOB + ": total size of results is bigger than spark.driver.maxResultSize (1024.0 MiB)"], Fault.SURROUNDINGS),
-        ([JOB, "org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] boom"], Fault.SUSPECT),
+        (["org.apache.arrow.memory.OutOfMemoryException: Failure allocating buffer."],
+            Fault.SURROUNDINGS),
+        ([JOB + ": total size of results is bigger than spark.driver.maxResultSize (1024.0 MiB)"],
+            Fault.SURROUNDINGS),
+        ([JOB, "org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] boom"],
+            Fault.SUSPECT),
         (["java.lang.ArithmeticException: / by zero"], Fault.SUSPECT),
         ([], Fault.SUSPECT),
         ([LOAD, "java.io.FileNotFoundException: 7.changelog"], Fault.STATE_LOST),
@@ -48,7 +66,10 @@ def test_surroundings_are_waited_for_however_often_they_fail() -> None:
 def test_only_a_batch_that_fails_twice_at_the_same_place_makes_queries_suspects() -> None:
     here, there = Failure(Fault.SUSPECT, "boom", HERE), Failure(Fault.SUSPECT, "boom", THERE)
     assert steps(here, there, there) == [Step.RETRY, Step.RETRY, Step.BISECT]
-    assert steps(Failure(Fault.SUSPECT, "boom"), Failure(Fault.SUSPECT, "boom")) == [Step.RETRY, Step.RETRY], "no batch had begun"
+    assert steps(Failure(Fault.SUSPECT, "boom"), Failure(Fault.SUSPECT, "boom")) == [
+        Step.RETRY,
+        Step.RETRY,
+    ], "no batch had begun"
 
 
 def test_a_lane_that_another_process_computes_ends_this_one() -> None:

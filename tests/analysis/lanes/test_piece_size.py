@@ -24,7 +24,9 @@ def test_an_idle_stream_changes_nothing() -> None:
 
 @given(st.lists(st.floats(min_value=0, max_value=320_000), min_size=1, max_size=20))
 def test_pieces_shrink_at_once_where_records_give_many_rows(rows_per_record: list[float]) -> None:
-    """A piece is too large only where its records give more than those before, and the next one is right for such."""
+    """A piece is too large only where its records give more than those before, and the next one is
+    right for such.
+    """
     size = PieceSize(FIRST)
     for ratio in rows_per_record:
         rows = round(size.records * ratio)
@@ -34,7 +36,9 @@ def test_pieces_shrink_at_once_where_records_give_many_rows(rows_per_record: lis
         size = after
 
 
-def test_a_piece_that_failed_makes_the_next_ones_small_down_to_one_record_and_they_grow_again() -> None:
+def test_a_piece_that_failed_makes_the_next_ones_small_down_to_one_record_and_they_grow_again() -> (
+    None
+):
     size, tried = PieceSize(20_000), []
     while not tried or tried[-1] > 1:
         tried.append(size.records)

@@ -1,4 +1,6 @@
-"""What keeps the state, `state_store`: another one than before begins with no state, which is built again."""
+"""What keeps the state, `state_store`: another one than before begins with no state, which is built
+again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.spark.settings import STATE, StateStore, state_settings
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError
-from tests.analysis.support import STATE_MIB, T0, Analysis, Feed, registered, results, sql, stored, truth
+from tests.analysis.support import (
+    STATE_MIB,
+    T0,
+    Analysis,
+    Feed,
+    registered,
+    results,
+    sql,
+    stored,
+    truth,
+)
 
 PROVIDER = f"{STATE}.providerClass"
 
@@ -24,9 +36,14 @@ def provider_of(lane: Lane) -> str:
     return str(orjson.loads(last.read_bytes().splitlines()[1])["conf"][PROVIDER])
 
 
-def test_another_store_is_built_again_from_the_stream_and_back(analysis: Analysis, feed: Feed, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_store_is_built_again_from_the_stream_and_back(
+    analysis: Analysis, feed: Feed, caplog: pytest.LogCaptureFixture
+) -> None:
     """Who meets a wrong state can go back to Spark's store, and loses nothing."""
-    (query,) = registered(sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 hour'), device"), streams=[feed.stream])
+    (query,) = registered(
+        sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 hour'), device"),
+        streams=[feed.stream],
+    )
     stores: tuple[StateStore, ...] = ("memory", "rocksdb", "rocksdb", "memory")
     totals = []
     for turn, store in enumerate(stores):
@@ -36,14 +53,21 @@ def test_another_store_is_built_again_from_the_stream_and_back(analysis: Analysi
         assert provider_of(lane) == state_settings(store, STATE_MIB)[PROVIDER]
         totals += [row["total"] for row in truth(results(feed.config, query.query.name)).values()]
     assert totals == [1.0, 2.0, 3.0, 4.0]
-    removed = [record for record in caplog.records if getattr(record, "event", "") == "checkpoint.removed"]
+    removed = [
+        record for record in caplog.records if getattr(record, "event", "") == "checkpoint.removed"
+    ]
     assert len(removed) == 2, "once there and once back, and not where it stays"
     assert "lies in another store, and is built again" in removed[0].getMessage()
 
 
-def test_without_that_spark_goes_on_with_the_store_of_the_checkpoint(analysis: Analysis, feed: Feed) -> None:
+def test_without_that_spark_goes_on_with_the_store_of_the_checkpoint(
+    analysis: Analysis, feed: Feed
+) -> None:
     """The control: what the settings say is not enough, and nothing says so."""
-    (query,) = registered(sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 hour'), device"), streams=[feed.stream])
+    (query,) = registered(
+        sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 hour'), device"),
+        streams=[feed.stream],
+    )
     feed.send([T0], speed=[1.0])
     lane = analysis.run([query], feed)
     mark = lane.checkpoint / "format"

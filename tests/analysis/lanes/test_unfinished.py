@@ -1,4 +1,6 @@
-"""A batch that does not fit: it ended the analysis at each start, for Spark keeps to what it planned."""
+"""A batch that does not fit: it ended the analysis at each start, for Spark keeps to what it
+planned.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ def start(checkpoint: Path) -> int:
     return records_max(checkpoint, lambda: {"t": {0: 100}}, MOST)
 
 
-def test_a_plan_that_was_begun_too_often_is_forgotten_and_the_next_one_is_smaller(tmp_path: Path) -> None:
+def test_a_plan_that_was_begun_too_often_is_forgotten_and_the_next_one_is_smaller(
+    tmp_path: Path,
+) -> None:
     assert start(tmp_path) == MOST
     plan(tmp_path, 0, **{"0": 10_100, "1": 6_000})
-    assert [start(tmp_path) for _ in range(TRIES)] == [MOST] * TRIES, "a process may be killed for other reasons"
+    assert [start(tmp_path) for _ in range(TRIES)] == [MOST] * TRIES, (
+        "a process may be killed for other reasons"
+    )
     assert (tmp_path / "offsets" / "0").exists()
     assert start(tmp_path) == 16_000 // SHRINK
     assert not (tmp_path / "offsets" / "0").exists()
@@ -40,18 +46,24 @@ def test_a_plan_that_was_begun_too_often_is_forgotten_and_the_next_one_is_smalle
     plan(tmp_path, 0, **{"0": 140})
     assert (start(tmp_path), (tmp_path / "offsets" / "0").exists()) == (LEAST, False)
     plan(tmp_path, 0, **{"0": 110})
-    assert (start(tmp_path), (tmp_path / "offsets" / "0").exists()) == (LEAST, True), "not below that"
+    assert (start(tmp_path), (tmp_path / "offsets" / "0").exists()) == (LEAST, True), (
+        "not below that"
+    )
     (tmp_path / "commits" / "0").write_bytes(b"v1\n{}")
     assert start(tmp_path) == MOST
     plan(tmp_path, 1, **{"0": 20_110})
-    assert [start(tmp_path) for _ in range(TRIES + 1)] == [MOST] * TRIES + [20_000 // SHRINK], "another batch"
+    assert [start(tmp_path) for _ in range(TRIES + 1)] == [MOST] * TRIES + [20_000 // SHRINK], (
+        "another batch"
+    )
 
 
 def computed(lane: Lane, feed: Feed) -> int:
     return sum(lane.record.offsets.get(topics.stream_topic(feed.name), {}).values())
 
 
-def test_a_batch_that_does_not_fit_is_computed_in_smaller_ones(analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_does_not_fit_is_computed_in_smaller_ones(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, fits, many, failures = unique("rows"), LEAST, 3 * LEAST, 0
     queries = registered(f"-- name: {name}\nSELECT speed FROM {feed.name}", streams=[feed.stream])
     observed = Lane._observed
@@ -70,7 +82,10 @@ def test_a_batch_that_does_not_fit_is_computed_in_smaller_ones(analysis: Analysi
         lane = analysis.lane(queries, [feed.stream])
         lane.start()
         try:
-            wait_until(lambda lane=lane: lane.failure() is not None or computed(lane, feed) == many, "it ends")
+            wait_until(
+                lambda lane=lane: lane.failure() is not None or computed(lane, feed) == many,
+                "it ends",
+            )
             if lane.failure() is None:
                 break
             failures += 1

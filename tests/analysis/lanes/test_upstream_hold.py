@@ -1,4 +1,6 @@
-"""What a sequencer that is away has not passed on holds event time: from when on, up to when, and no longer than is said."""
+"""What a sequencer that is away has not passed on holds event time: from when on, up to when, and
+no longer than is said.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_what_waits_holds_event_time_where_all_was_passed_on_until_it_is() -> No
     sequenced.look(T0 + 30_000, {0: 30, 1: 30}, {0: 19, 1: 30})
     assert sequenced.hold(T0 + 30_000) is None, "what is in it now has just come"
     sequenced.look(T0 + 31_000 + STALLED_MS, {0: 31, 1: 31}, {0: 19, 1: 31})
-    assert sequenced.hold(T0 + 31_000 + STALLED_MS) == T0 + LOOK_MS, "up to where that one began to wait, all was passed on"
+    assert sequenced.hold(T0 + 31_000 + STALLED_MS) == T0 + LOOK_MS, (
+        "up to where that one began to wait, all was passed on"
+    )
 
 
 def test_after_ten_minutes_it_holds_no_longer() -> None:
@@ -42,7 +46,9 @@ def test_after_ten_minutes_it_holds_no_longer() -> None:
 
 
 def test_what_was_seen_holds_nothing_once_nobody_looks() -> None:
-    """Kafka was away, and is back for the lanes, and whoever looks is not answered: it stood for ten minutes, and nobody knew why."""
+    """Kafka was away, and is back for the lanes, and whoever looks is not answered: it stood for
+    ten minutes, and nobody knew why.
+    """
     sequenced = Sequenced()
     sequenced.look(T0, {0: 10}, {0: 10})
     seen = T0 + LOOK_MS + STALLED_MS + 1
@@ -55,7 +61,9 @@ def test_what_was_seen_holds_nothing_once_nobody_looks() -> None:
     assert sequenced.hold(seen + 2 * STALE_MS) == T0, "it waits still, and again somebody knows"
 
 
-def test_who_begins_while_something_waits_lets_event_time_stand_and_what_no_sequencer_served_holds_nothing() -> None:
+def test_who_begins_while_something_waits_lets_event_time_stand_and_what_no_sequencer_served_holds_nothing() -> (
+    None
+):
     sequenced = Sequenced()
     for at in (T0, T0 + STALLED_MS):
         sequenced.look(at, {0: 10, 1: 10}, {0: 5})
@@ -65,7 +73,9 @@ def test_who_begins_while_something_waits_lets_event_time_stand_and_what_no_sequ
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=40))
 def test_nothing_that_waits_was_received_before_the_hold(looks: list[tuple[int, int]]) -> None:
-    """Records come and are passed on in any portions; the oracle keeps each with the look before it came."""
+    """Records come and are passed on in any portions; the oracle keeps each with the look before it
+    came.
+    """
     sequenced, waiting, end, passed, now = Sequenced(), [], 0, 0, T0
     for come, go in looks:
         waiting += [now] * come

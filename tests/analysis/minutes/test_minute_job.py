@@ -1,4 +1,6 @@
-"""Summaries of several streams by one job: each for itself, exactly once over restarts, and none that holds the others up."""
+"""Summaries of several streams by one job: each for itself, exactly once over restarts, and none
+that holds the others up.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_
     analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     week_ms = 7 * 86_400_000
-    live, old, bad = (new_feed({"speed": kind}) for kind in (FieldType.NUMBER, FieldType.STRING, FieldType.NUMBER))
+    live, old, bad = (
+        new_feed({"speed": kind}) for kind in (FieldType.NUMBER, FieldType.STRING, FieldType.NUMBER)
+    )
     live.send([T0, T0 + 1], speed=[1.5, -2e-7])
     old.send([T0 - week_ms], speed=["fast"])
     bad.send([T0], speed=[1.0])
@@ -53,7 +57,12 @@ def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_
 
     def poisoned(columns: DataFrame) -> DataFrame:
         found = values(columns)
-        return found.withColumn("text", F.when(F.col("stream") == bad.name, F.raise_error(F.lit("boom"))).otherwise(F.col("text")))
+        return found.withColumn(
+            "text",
+            F.when(F.col("stream") == bad.name, F.raise_error(F.lit("boom"))).otherwise(
+                F.col("text")
+            ),
+        )
 
     monkeypatch.setattr(set_aside, "SET_ASIDE_S", (1.0, 2.0))
     with summing(analysis, live, old, bad) as made:
@@ -81,7 +90,10 @@ def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_
 
         wait_until(is_forgotten, "nothing is kept of a stream that the catalogue has no more")
 
-    assert readings(live) == {("speed", T0): 4, ("speed", T0 + LATENESS_MS + 2 * MINUTE_MS): len(live.sent) - 4}
+    assert readings(live) == {
+        ("speed", T0): 4,
+        ("speed", T0 + LATENESS_MS + 2 * MINUTE_MS): len(live.sent) - 4,
+    }
     assert readings(old) == {("speed", T0 - T0 % MINUTE_MS - week_ms): 2}
     assert readings(bad) == {("speed", T0): 2}
     of_live = {row["maker"]: row for row in minutes(live).values() if row["start"] == T0}
@@ -91,8 +103,13 @@ def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_
     assert [row["count"] for row in minutes(old).values()] == [0]
 
 
-def test_what_is_open_is_whole_after_a_restart_in_kafka_and_in_the_lake(analysis: Analysis, feed: Feed) -> None:
-    """The first process cannot write its lake, as if it had died before, and goes on from Kafka. A second one takes over while it lives."""
+def test_what_is_open_is_whole_after_a_restart_in_kafka_and_in_the_lake(
+    analysis: Analysis, feed: Feed
+) -> None:
+    """The first process cannot write its lake, as if it had died before, and goes on from Kafka.
+
+    A second one takes over while it lives.
+    """
     feed.send([T0, T0 + 1], speed=[1.0, 3.0], street=["a", "b"])
     feed.send([T0], device="d2", on=[True], partition=1)
     kept: list[int] = []
@@ -124,14 +141,19 @@ def test_what_is_open_is_whole_after_a_restart_in_kafka_and_in_the_lake(analysis
     expected = {"speed": len(speeds), "street": 2, "on": 1}
     assert {name: row["readings"] for name, row in rows.items()} == expected
     assert (rows["speed"]["sum"], rows["speed"]["max"]) == (sum(speeds), 5.0)
-    stored = latest(ds.dataset(analysis.config.data_dir / "lake" / "summaries", partitioning="hive").to_table())
+    stored = latest(
+        ds.dataset(analysis.config.data_dir / "lake" / "summaries", partitioning="hive").to_table()
+    )
     assert {row["field"]: row["readings"] for row in stored.to_pylist()} == expected
 
 
 def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_restart(
     analysis: Analysis, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A week at once was a gigabyte in the heap, and the end of the analysis. The first process dies before the lake has a part of it."""
+    """A week at once was a gigabyte in the heap, and the end of the analysis.
+
+    The first process dies before the lake has a part of it.
+    """
     day = [T0 + i * MINUTE_MS for i in range(24 * 60)]
     now = day[-1] + 60 * MINUTE_MS
     found_in, computed, kept = minute_sums.found_in, [], []
@@ -175,10 +197,17 @@ def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_re
     stored.keep([(Step.MINUTE, Record.decode(orjson.dumps(row))) for row in found], {}, now_ms=now)
     series = Series(feed.name, "speed")
     for step in Step:
-        answers = Reads(tmp_path / "summaries.db").with_view(lambda view, step=step: gather.by_step(view, series, step, 0, 2 * now, ()))
+        answers = Reads(tmp_path / "summaries.db").with_view(
+            lambda view, step=step: gather.by_step(view, series, step, 0, 2 * now, ())
+        )
         expected = summed(values, step)
-        assert {start: (one.readings, one.numbers.sum, one.numbers.min, one.numbers.max) for start, one in answers.items()} == expected
-    in_lake = latest(ds.dataset(analysis.config.data_dir / "lake" / "summaries", partitioning="hive").to_table())
+        assert {
+            start: (one.readings, one.numbers.sum, one.numbers.min, one.numbers.max)
+            for start, one in answers.items()
+        } == expected
+    in_lake = latest(
+        ds.dataset(analysis.config.data_dir / "lake" / "summaries", partitioning="hive").to_table()
+    )
     counts: Counter[int] = Counter()
     for row in in_lake.to_pylist():
         counts[row["minute"]] += row["readings"]
@@ -188,7 +217,9 @@ def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_re
 def test_the_minute_of_a_busy_stream_is_summed_up_in_pieces_until_it_is_calm_again(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One job of a whole minute took both processors for seven seconds at 20,000 readings/s, and a window that ended meanwhile waited."""
+    """One job of a whole minute took both processors for seven seconds at 20,000 readings/s, and a
+    window that ended meanwhile waited.
+    """
     monkeypatch.setattr(schedule, "SUMMARY_VALUES", 50)
     clock = FakeClock(T0)
     of = analysis.with_config(summary_interval_s=60)
@@ -224,7 +255,9 @@ def truth_of(feed: Feed) -> dict[int, list[float]]:
     return found
 
 
-def summed(values: Mapping[int, list[float]], step: Step) -> dict[int, tuple[int, float, float, float]]:
+def summed(
+    values: Mapping[int, list[float]], step: Step
+) -> dict[int, tuple[int, float, float, float]]:
     """Start → count, sum, min, max."""
     found: dict[int, list[float]] = defaultdict(list)
     for minute, ones in values.items():
@@ -243,5 +276,11 @@ def test_few_texts_and_many_are_counted_alike(analysis: Analysis, feed: Feed) ->
             feed.send([T0 + minute * MINUTE_MS] * len(some), street=some)
     with summing(analysis, feed) as made:
         summed_up(made, feed)
-    tables = {row["start"]: CountMin.decode(base64.b64decode(row["count_min"])) for row in minutes(feed).values()}
-    assert tables == {T0 + i * MINUTE_MS: CountMin.of(texts + texts[:2]) for i, texts in enumerate((few, edge, many))}
+    tables = {
+        row["start"]: CountMin.decode(base64.b64decode(row["count_min"]))
+        for row in minutes(feed).values()
+    }
+    assert tables == {
+        T0 + i * MINUTE_MS: CountMin.of(texts + texts[:2])
+        for i, texts in enumerate((few, edge, many))
+    }

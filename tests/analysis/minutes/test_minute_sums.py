@@ -6,7 +6,13 @@ import struct
 
 import pyarrow as pa
 
-from edgewake.cloud.analysis.minutes.minute_sums import FIELDS_MAX, STREAMS_MAX, found_in, lake_rows, summarised
+from edgewake.cloud.analysis.minutes.minute_sums import (
+    FIELDS_MAX,
+    STREAMS_MAX,
+    found_in,
+    lake_rows,
+    summarised,
+)
 from edgewake.cloud.summaries.summary import Series
 from edgewake.protocol import sketch
 from edgewake.protocol.count_min import CountMin
@@ -17,9 +23,34 @@ from edgewake.protocol.sketch import Numbers, SketchKind
 NUMBER = FieldType.NUMBER
 TABLE = struct.pack(">iqii2q4q", 1, 1, 2, 2, 17, 19, 1, 0, 0, 1)
 """Spark's Count-Min of one text."""
-MARK = {"partition": 3, "minute": 0, "readings": 1, "count": 1, "sum": 0.0, "min": 0.0, "variance": 0.0}
-VALUE = {"field": "x", "partition": -1, "minute": 60_000, "readings": 1, "count": 1, "sum": 2.0, "min": 2.0, "max": 2.0, "variance": 0.0}
-SKETCHES = {"hll": b"h", "theta": b"e", "kll": b"k", "top": b"t", "count_min": TABLE, "sample": [{"draw": -5, "text": "2"}]}
+MARK = {
+    "partition": 3,
+    "minute": 0,
+    "readings": 1,
+    "count": 1,
+    "sum": 0.0,
+    "min": 0.0,
+    "variance": 0.0,
+}
+VALUE = {
+    "field": "x",
+    "partition": -1,
+    "minute": 60_000,
+    "readings": 1,
+    "count": 1,
+    "sum": 2.0,
+    "min": 2.0,
+    "max": 2.0,
+    "variance": 0.0,
+}
+SKETCHES = {
+    "hll": b"h",
+    "theta": b"e",
+    "kll": b"k",
+    "top": b"t",
+    "count_min": TABLE,
+    "sample": [{"draw": -5, "text": "2"}],
+}
 ROWS = pa.Table.from_pylist(
     [
         {"stream": "s", "devices": devices} | SKETCHES | row
@@ -61,7 +92,9 @@ def test_a_row_of_spark_is_the_summary_that_devices_and_answers_know() -> None:
 
 def test_the_lake_has_a_column_for_each_figure_and_sketch() -> None:
     (row,) = lake_rows(found_in(ROWS).records).to_pylist()
-    sketches = {name: row.pop(name) for name in ("hll", "theta", "kll", "top", "count_min", "sample")}
+    sketches = {
+        name: row.pop(name) for name in ("hll", "theta", "kll", "top", "count_min", "sample")
+    }
     figures = {"readings": 1, "count": 1, "sum": 2.0, "min": 2.0, "max": 2.0, "variance": 0.0}
     assert row == {"field": "x", "devices": "", "minute": 60_000, "part": None} | figures
     assert all(sketches.values())

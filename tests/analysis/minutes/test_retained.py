@@ -9,7 +9,9 @@ NOW = 20_700 * DAY_MS + 5
 
 
 def after(days: int, *, top_of: dict[int, int]) -> dict[Step, int]:
-    """What holds on a day; `top_of`: day → event time at its end, for days on which the stream was summed up."""
+    """What holds on a day; `top_of`: day → event time at its end, for days on which the stream was
+    summed up.
+    """
     known: dict[int, int | None] = {}
     top = None
     for day in range(days + 1):
@@ -24,7 +26,9 @@ def test_a_stream_that_began_takes_all_minutes_and_a_live_one_those_of_a_week() 
     assert after(3, top_of=live)[Step.MINUTE] == 0
     of_minutes = after(50, top_of=live)[Step.MINUTE]
     assert of_minutes == live[50 - DAYS]
-    assert NOW + 50 * DAY_MS - KEPT_MS[Step.MINUTE] < of_minutes, "those minutes were written within the time for which they are kept"
+    assert NOW + 50 * DAY_MS - KEPT_MS[Step.MINUTE] < of_minutes, (
+        "those minutes were written within the time for which they are kept"
+    )
 
 
 def test_of_a_recording_the_minutes_are_as_young_as_their_writing() -> None:

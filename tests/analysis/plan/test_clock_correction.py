@@ -19,7 +19,14 @@ CASES = {  # t, shift, received_at, kept_at, expected t, flag
     "an hour behind": (T - 3_600_000, 3_600_100, T + 150, None, T + 100, "shifted"),
     "in 2099 and silent about it": (T + 10**12, None, T, None, T + AHEAD_MS_MAX, "clamped"),
     "in 1970 and silent about it": (5_000, None, T, None, 5_000, None),
-    "in 2099, and the bridge as well": (T + 10**12, None, T + 10**12, T, T + AHEAD_MS_MAX, "clamped"),
+    "in 2099, and the bridge as well": (
+        T + 10**12,
+        None,
+        T + 10**12,
+        T,
+        T + AHEAD_MS_MAX,
+        "clamped",
+    ),
     "right, and the bridge an hour behind": (T, None, T - 3_600_000, T + 200, T, None),
 }
 
@@ -36,14 +43,30 @@ def test_spark_corrects_as_the_reference_does_and_flags_the_frame(spark: SparkSe
             0,
             0,
             orjson.dumps(
-                {"device": name, "shift": shift, "kept_at": kept_at, "received_at": received_at, "t": [t, t], "fields": {"x": [1, 2]}}
+                {
+                    "device": name,
+                    "shift": shift,
+                    "kept_at": kept_at,
+                    "received_at": received_at,
+                    "t": [t, t],
+                    "fields": {"x": [1, 2]},
+                }
             ),
         )
         for name, (t, shift, received_at, kept_at, _, _) in CASES.items()
     ]
-    frames = correct(decode(spark.createDataFrame(rows, "partition int, offset bigint, value binary"), {"x": FieldType.NUMBER}))
-    found = frames.select("device", "clock_flag", "top", corrected(F.element_at("t", 1)).alias("t")).collect()
-    assert {row.device: (row.t, row.clock_flag) for row in found} == {name: case[4:] for name, case in CASES.items()}
+    frames = correct(
+        decode(
+            spark.createDataFrame(rows, "partition int, offset bigint, value binary"),
+            {"x": FieldType.NUMBER},
+        )
+    )
+    found = frames.select(
+        "device", "clock_flag", "top", corrected(F.element_at("t", 1)).alias("t")
+    ).collect()
+    assert {row.device: (row.t, row.clock_flag) for row in found} == {
+        name: case[4:] for name, case in CASES.items()
+    }
     assert all(row.top <= (CASES[row.device][3] or CASES[row.device][2]) for row in found)
 
 
@@ -58,13 +81,36 @@ SENT = {  # sent_at, shift, received_at, kept_at, when it was sent
 }
 
 
-def test_when_a_frame_was_sent_is_put_right_and_never_after_its_reception_in_spark_and_in_the_reference(spark: SparkSession) -> None:
+def test_when_a_frame_was_sent_is_put_right_and_never_after_its_reception_in_spark_and_in_the_reference(
+    spark: SparkSession,
+) -> None:
     rows = [
-        (0, 0, orjson.dumps({"device": name, "shift": shift, "kept_at": kept, "sent_at": sent, "received_at": received, "t": [T]}))
+        (
+            0,
+            0,
+            orjson.dumps(
+                {
+                    "device": name,
+                    "shift": shift,
+                    "kept_at": kept,
+                    "sent_at": sent,
+                    "received_at": received,
+                    "t": [T],
+                }
+            ),
+        )
         for name, (sent, shift, received, kept, _) in SENT.items()
     ]
-    frames = decode(spark.createDataFrame(rows, "partition int, offset bigint, value binary"), {"x": FieldType.NUMBER})
+    frames = decode(
+        spark.createDataFrame(rows, "partition int, offset bigint, value binary"),
+        {"x": FieldType.NUMBER},
+    )
     expected = {name: case[4] for name, case in SENT.items()}
-    assert {row.device: row.sent_at for row in frames.select("device", "sent_at").collect()} == expected
-    found = {name: sent_ms(sent, shift=shift or 0, received_at=kept or received) for name, (sent, shift, received, kept, _) in SENT.items()}
+    assert {
+        row.device: row.sent_at for row in frames.select("device", "sent_at").collect()
+    } == expected
+    found = {
+        name: sent_ms(sent, shift=shift or 0, received_at=kept or received)
+        for name, (sent, shift, received, kept, _) in SENT.items()
+    }
     assert found == expected

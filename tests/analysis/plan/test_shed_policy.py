@@ -1,4 +1,6 @@
-"""When readings are left out: above the declared lag and no longer, without flapping, and always the same ones."""
+"""When readings are left out: above the declared lag and no longer, without flapping, and always
+the same ones.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.plan import shed_policy
-from edgewake.cloud.analysis.plan.shed_policy import LEVEL_MAX, STEP_MS, WINDOWS_MAX, ZONES_MAX, Shedding, counted, decided, lag_ms
+from edgewake.cloud.analysis.plan.shed_policy import (
+    LEVEL_MAX,
+    STEP_MS,
+    WINDOWS_MAX,
+    ZONES_MAX,
+    Shedding,
+    counted,
+    decided,
+    lag_ms,
+)
 
 T0 = 1_790_000_040_000
 ABOVE_MS = 60_000
@@ -21,7 +32,9 @@ OTHERS_SHARE = 0.15
 
 @dataclass
 class Simulated:
-    """A lane that can compute so many readings a second when it takes all, and reads what waits in the order in which it came."""
+    """A lane that can compute so many readings a second when it takes all, and reads what waits in
+    the order in which it came.
+    """
 
     per_s: Callable[[int], float]
     """Second → readings that come."""
@@ -53,7 +66,12 @@ class Simulated:
         if self.may_shed:
             now = T0 + self.second * 1000
             self.shedding = decided(
-                self.shedding, lag_ms=lag, above_ms=ABOVE_MS, now_ms=now, offsets={0: self.second}, registered_at=self.registered_at
+                self.shedding,
+                lag_ms=lag,
+                above_ms=ABOVE_MS,
+                now_ms=now,
+                offsets={0: self.second},
+                registered_at=self.registered_at,
             )
         self.lags.append(lag)
         self.levels.append(self.shedding.level)
@@ -73,12 +91,16 @@ def test_a_lag_is_held_at_what_was_declared_and_everything_is_taken_again_when_i
 
     first = next(i for i, level in enumerate(found.levels) if level)
     assert found.lags[first] > ABOVE_MS
-    assert max(found.lags[first + 120 : 660]) <= 1.2 * ABOVE_MS, "two minutes after it began the lag is about what was declared"
+    assert max(found.lags[first + 120 : 660]) <= 1.2 * ABOVE_MS, (
+        "two minutes after it began the lag is about what was declared"
+    )
     assert max(found.levels) <= 4, "a third is needed, and half of it more for what has piled up"
     assert set(found.levels[:first]) == set(found.levels[-300:]) == {0}
     assert found.changes <= 12
     control = Simulated(overloaded, may_shed=False).run(660)
-    assert control.lags[-1] > 5 * ABOVE_MS, "without it the lag grows for as long as there is too much"
+    assert control.lags[-1] > 5 * ABOVE_MS, (
+        "without it the lag grows for as long as there is too much"
+    )
 
 
 def test_a_stream_that_is_always_too_much_settles_and_tries_less_only_now_and_then() -> None:
@@ -102,24 +124,38 @@ HISTORY = [(second, 500) for second in range(-3_600, 0)]
 
 @pytest.mark.parametrize("capacity_per_s", [700, 1_500, 20_000])
 def test_what_was_there_before_the_query_is_no_lag(capacity_per_s: float) -> None:
-    """An hour of readings that the query was not there for; then it catches up with what came meanwhile, slowly or fast."""
-    found = Simulated(lambda _: 500, capacity_per_s, waiting=list(HISTORY), registered_at=T0).run(12_000)
+    """An hour of readings that the query was not there for; then it catches up with what came
+    meanwhile, slowly or fast.
+    """
+    found = Simulated(lambda _: 500, capacity_per_s, waiting=list(HISTORY), registered_at=T0).run(
+        12_000
+    )
     assert max(found.lags) > 3_000_000
     assert found.lags[-1] <= 1_000
     assert found.shedding.zones == (), "nothing was left out"
     control = Simulated(lambda _: 500, capacity_per_s, waiting=list(HISTORY)).run(60)
-    assert capacity_per_s > 10_000 or control.shedding.level > 0, "of a query that was there it is lag"
+    assert capacity_per_s > 10_000 or control.shedding.level > 0, (
+        "of a query that was there it is lag"
+    )
 
 
-def test_a_query_that_cannot_catch_up_sheds_when_that_is_seen_and_one_that_has_sheds_as_ever() -> None:
-    slow = Simulated(lambda second: 900 if second < 600 else 3_000, waiting=[(s, 500) for s in range(-100, 0)], registered_at=T0).run(2_000)
+def test_a_query_that_cannot_catch_up_sheds_when_that_is_seen_and_one_that_has_sheds_as_ever() -> (
+    None
+):
+    slow = Simulated(
+        lambda second: 900 if second < 600 else 3_000,
+        waiting=[(s, 500) for s in range(-100, 0)],
+        registered_at=T0,
+    ).run(2_000)
     first = next(i for i, level in enumerate(slow.levels) if level)
     assert 600 <= first <= 600 + 2 * shed_policy.FILL_MS // 1_000 + ABOVE_MS // 1_000
     assert slow.lags[-1] <= 1.5 * ABOVE_MS
 
 
 @given(st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 100_000)), max_size=60))
-def test_whatever_the_lag_did_levels_rise_by_one_above_it_and_go_back_below_it(looks: list[tuple[int, int]]) -> None:
+def test_whatever_the_lag_did_levels_rise_by_one_above_it_and_go_back_below_it(
+    looks: list[tuple[int, int]],
+) -> None:
     shedding, now = Shedding(), T0
     for place, (lag, apart) in enumerate(looks):
         now += apart
@@ -147,7 +183,10 @@ def test_a_step_is_seen_before_the_next_one_and_a_clock_that_is_set_back_holds_n
     same = decided(one, lag_ms=70_000, above_ms=ABOVE_MS, now_ms=T0 + STEP_MS, offsets={})
     assert same.level == 1
     back = decided(same, lag_ms=70_000, above_ms=ABOVE_MS, now_ms=T0 - 3_600_000, offsets={})
-    assert decided(back, lag_ms=70_000, above_ms=ABOVE_MS, now_ms=T0 - 3_599_000, offsets={}).level == 2
+    assert (
+        decided(back, lag_ms=70_000, above_ms=ABOVE_MS, now_ms=T0 - 3_599_000, offsets={}).level
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,8 +208,12 @@ def test_the_lag_is_that_of_the_partition_furthest_behind(
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 90), st.integers(1, 50), max_size=5), max_size=30))
-def test_what_windows_lack_is_counted_once_however_often_it_is_told(growth: list[dict[int, int]]) -> None:
-    """A window's count grows, and each batch tells those that it changed; a state that is computed again comes by where it was."""
+def test_what_windows_lack_is_counted_once_however_often_it_is_told(
+    growth: list[dict[int, int]],
+) -> None:
+    """A window's count grows, and each batch tells those that it changed; a state that is computed
+    again comes by where it was.
+    """
     shedding, counts = Shedding(), dict.fromkeys(range(91), 0)
     for more in growth:
         for start, readings in more.items():

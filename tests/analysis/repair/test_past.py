@@ -1,4 +1,6 @@
-"""From where on a repair reads the log and below which the lake, and what it refuses: no Kafka, no Spark."""
+"""From where on a repair reads the log and below which the lake, and what it refuses: no Kafka, no
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,22 @@ OLDER, SAME = needed_day(BEGIN - DAY_MS), needed_day(BEGIN)
 def lake(first_day: str, *next_: int, gaps: int = 0, topic_id: str = "id") -> Contents:
     """With two files, that reaches these offsets."""
     files = [
-        File(path=f"{day}.parquet", kind=Kind.STREAM, name="s", topic=TOPIC, date=day, rows=1, bytes=1, fields={}, written_at=0)
+        File(
+            path=f"{day}.parquet",
+            kind=Kind.STREAM,
+            name="s",
+            topic=TOPIC,
+            date=day,
+            rows=1,
+            bytes=1,
+            fields={},
+            written_at=0,
+        )
         for day in (SAME, first_day)
     ]
-    return Contents(files, {(TOPIC, partition): Place(topic_id, at) for partition, at in enumerate(next_)}, gaps)
+    return Contents(
+        files, {(TOPIC, partition): Place(topic_id, at) for partition, at in enumerate(next_)}, gaps
+    )
 
 
 KEPT = Kept("id", {0: (10, 50), 1: (0, 0)})

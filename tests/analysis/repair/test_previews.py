@@ -1,4 +1,6 @@
-"""A preview fails alone: whatever becomes of one, the next is computed, and who asked for it is told."""
+"""A preview fails alone: whatever becomes of one, the next is computed, and who asked for it is
+told.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Room:
     def __init__(self) -> None:
         self.told, self.clock = Told(), Hand()
         self.made: dict[str, Compute] = {}
-        self.previews = Previews(cast("Any", self.told), KafkaConfig(), cast("Any", self.told), cast("Any", self.clock))
+        self.previews = Previews(
+            cast("Any", self.told), KafkaConfig(), cast("Any", self.told), cast("Any", self.clock)
+        )
         self.previews.compute = self._compute
 
     def _compute(self, asked: Preview, _streams: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -87,7 +91,10 @@ def good() -> Iterator[dict[str, Any]]:
     yield {"n": 1}
 
 
-@pytest.mark.parametrize("error", [MemoryError("Java heap space"), RecursionError("too deep"), ValueError("no"), OSError("gone")])
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError("Java heap space"), RecursionError("too deep"), ValueError("no"), OSError("gone")],
+)
 def test_one_that_fails_says_why_and_the_next_is_computed(room: Room, error: Exception) -> None:
     def fails() -> Iterator[dict[str, Any]]:
         raise error
@@ -98,7 +105,9 @@ def test_one_that_fails_says_why_and_the_next_is_computed(room: Room, error: Exc
     assert room.answer("2").rows == ('{"n":1}',)
 
 
-def test_one_that_nobody_foresaw_is_answered_too(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_nobody_foresaw_is_answered_too(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
 
     def fails() -> Iterator[dict[str, Any]]:
@@ -110,7 +119,9 @@ def test_one_that_nobody_foresaw_is_answered_too(room: Room, monkeypatch: pytest
     assert room.answer("2").rows == ('{"n":1}',)
 
 
-def test_one_that_never_ends_is_given_up_before_who_asked_is_gone_and_the_next_is_computed(room: Room) -> None:
+def test_one_that_never_ends_is_given_up_before_who_asked_is_gone_and_the_next_is_computed(
+    room: Room,
+) -> None:
     """A JVM without memory may never answer: every preview after it was 503."""
     ended = threading.Event()
 
@@ -152,7 +163,9 @@ def test_when_too_many_hang_the_next_is_refused_at_once_until_one_has_ended(room
         assert "did not end yet" in room.answer("next").error
     finally:
         ended.set()
-    wait_until(lambda: all(thread.name != "preview" for thread in threading.enumerate()), "they end")
+    wait_until(
+        lambda: all(thread.name != "preview" for thread in threading.enumerate()), "they end"
+    )
     room.ask("then", good)
     assert room.answer("then").rows == ('{"n":1}',)
     assert previews.WAIT_MS > TELL_MS

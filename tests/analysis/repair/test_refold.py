@@ -1,4 +1,7 @@
-"""Pairs folded once more from ranges of a log: nothing is late, and the lane goes on from there. No Kafka, no Spark."""
+"""Pairs folded once more from ranges of a log: nothing is late, and the lane goes on from there.
+
+No Kafka, no Spark.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,26 @@ from edgewake.cloud.analysis.folds import stream_join
 from edgewake.cloud.analysis.folds.stream_join import LEFT, RIGHT
 from edgewake.cloud.analysis.jobs.stream_join_job import new_states, restored
 from edgewake.cloud.analysis.repair import refold
-from edgewake.cloud.analysis.repair.refold import FOREVER_MS, Impossible, Refold, Refolded, TooMany, tops
+from edgewake.cloud.analysis.repair.refold import (
+    FOREVER_MS,
+    Impossible,
+    Refold,
+    Refolded,
+    TooMany,
+    tops,
+)
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.query import Registered
-from tests.analysis.jobs.test_stream_join_job import JOIN, READINGS, SCHEMA, Run, Sent, expected, query, value
+from tests.analysis.jobs.test_stream_join_job import (
+    JOIN,
+    READINGS,
+    SCHEMA,
+    Run,
+    Sent,
+    expected,
+    query,
+    value,
+)
 from tests.analysis.support import T0
 from tests.examples import examples
 
@@ -38,10 +57,28 @@ def folded(readings: Sequence[Sent], *, at_once: int, stop: int = FOREVER_MS) ->
     """All of them, so many in a range."""
     top = max((T0 + one.t for one in readings), default=None)
     run = Run(PAIRS)
-    fold = Refold(run.job, new_states([PAIRS]), LaneRecord(stream="s", lane="pair", revision=5, top=top), 0, stop)
+    fold = Refold(
+        run.job,
+        new_states([PAIRS]),
+        LaneRecord(stream="s", lane="pair", revision=5, top=top),
+        0,
+        stop,
+    )
     ranges = [readings[i : i + at_once] for i in range(0, len(readings), at_once)]
-    for part, after in zip(ranges, tops(PAIRS.query, [T0 + min(one.t for one in part) for part in ranges], top), strict=True):
-        rows = [{"partition": one.side, "offset": one.place[1], "oldest": T0 + one.t, "value": value(one)} for one in part]
+    for part, after in zip(
+        ranges,
+        tops(PAIRS.query, [T0 + min(one.t for one in part) for part in ranges], top),
+        strict=True,
+    ):
+        rows = [
+            {
+                "partition": one.side,
+                "offset": one.place[1],
+                "oldest": T0 + one.t,
+                "value": value(one),
+            }
+            for one in part
+        ]
         fold.add(pa.Table.from_pylist(rows, schema=SCHEMA), after)
     return fold.end()
 
@@ -68,17 +105,25 @@ def test_every_pair_of_the_log_is_found_whenever_it_came_and_the_lane_goes_on_fr
 
 
 @given(st.lists(st.none() | st.integers(0, 50), max_size=10), st.integers(50, 60))
-def test_event_time_goes_on_as_far_as_nothing_to_come_is_late(oldest: list[int | None], last: int) -> None:
+def test_event_time_goes_on_as_far_as_nothing_to_come_is_late(
+    oldest: list[int | None], last: int
+) -> None:
     found = tops(PAIRS.query, oldest, last)
     known = [at for at in found if at is not None]
     assert known == sorted(known)
     assert known[-1:] == [last] * bool(oldest)
     for i, at in enumerate(known):
         assert all(one is None or one > at - PAIRS.query.waits_ms for one in oldest[i + 1 :])
-    assert all(after > before for before, after in pairwise(tops(PAIRS.query, list(range(9)), 10**6)) if after is not None), "as far as"
+    assert all(
+        after > before
+        for before, after in pairwise(tops(PAIRS.query, list(range(9)), 10**6))
+        if after is not None
+    ), "as far as"
 
 
-def test_more_than_the_bounds_is_refused_and_nothing_that_is_long_over_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_the_bounds_is_refused_and_nothing_that_is_long_over_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(stream_join, "READINGS_MAX", 12)
     alone = placed([Sent(LEFT, i * 1_000, "a") for i in range(40)])
     assert len(folded(alone, at_once=2).rows) == 40 - 9

@@ -27,7 +27,9 @@ EMITTED = {"a": {0: 5, 1: 7}}
         ({"a": {0: 9}}, Novelty.MIXED),
     ],
 )
-def test_a_batch_is_compared_with_what_was_emitted(reached: dict[str, dict[int, int]], expected: Novelty) -> None:
+def test_a_batch_is_compared_with_what_was_emitted(
+    reached: dict[str, dict[int, int]], expected: Novelty
+) -> None:
     assert novelty(EMITTED, reached) is expected
 
 
@@ -43,14 +45,19 @@ def checkpoint(tmp_path: Path) -> Path:
         (root / folder).mkdir(parents=True)
     (root / "metadata").write_text('{"id":"x"}')
     for batch in range(4):
-        (root / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"s":{{"0":{batch + 1}}}}}')
+        (root / "offsets" / str(batch)).write_text(
+            f'v1\n{{"batchWatermarkMs":0}}\n{{"s":{{"0":{batch + 1}}}}}'
+        )
         (root / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
         (root / "state/0/0" / f"{batch + 1}.changelog").write_text("x")
     return root
 
 
 def left(root: Path) -> tuple[list[str], list[str], list[str]]:
-    offsets, commits, state = (sorted(path.name for path in (root / name).glob("*")) for name in ("offsets", "commits", "state/0/0"))
+    offsets, commits, state = (
+        sorted(path.name for path in (root / name).glob("*"))
+        for name in ("offsets", "commits", "state/0/0")
+    )
     return offsets, commits, state
 
 
@@ -66,7 +73,15 @@ def test_a_whole_checkpoint_is_left_alone(checkpoint: Path, tmp_path: Path) -> N
 
 def test_what_a_killed_spark_had_half_written_goes_and_nothing_else(checkpoint: Path) -> None:
     before = left(checkpoint)
-    half = [checkpoint / place for place in ("offsets/.4.a1.tmp", "commits/.3.a1.tmp", "state/0/0/.5.changelog.a1.tmp", ".metadata.a1.tmp")]
+    half = [
+        checkpoint / place
+        for place in (
+            "offsets/.4.a1.tmp",
+            "commits/.3.a1.tmp",
+            "state/0/0/.5.changelog.a1.tmp",
+            ".metadata.a1.tmp",
+        )
+    ]
     for path in half:
         path.write_text("v1")
     assert left(checkpoint) != before
@@ -77,7 +92,9 @@ def test_what_a_killed_spark_had_half_written_goes_and_nothing_else(checkpoint: 
 
 @pytest.mark.parametrize("lost", ["gone", "empty", "torn"])
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
-def test_what_is_torn_at_the_end_goes_with_the_state_of_the_batch(checkpoint: Path, folder: str, lost: str) -> None:
+def test_what_is_torn_at_the_end_goes_with_the_state_of_the_batch(
+    checkpoint: Path, folder: str, lost: str
+) -> None:
     newest = checkpoint / folder / "3"
     if lost == "gone":
         newest.unlink()
@@ -85,8 +102,13 @@ def test_what_is_torn_at_the_end_goes_with_the_state_of_the_batch(checkpoint: Pa
         newest.write_text("" if lost == "empty" else "v1\n{")
     mend(checkpoint, ALL_OF_IT)
     planned = ["0", "1", "2"] if folder == "offsets" else ["0", "1", "2", "3"]
-    state = [f"{version}.changelog" for version in ((1, 2, 3, 4) if (folder, lost) == ("commits", "gone") else (1, 2, 3))]
-    assert left(checkpoint) == (planned, ["0", "1", "2"], state), "a batch that was only not noted as done runs again as it is"
+    state = [
+        f"{version}.changelog"
+        for version in ((1, 2, 3, 4) if (folder, lost) == ("commits", "gone") else (1, 2, 3))
+    ]
+    assert left(checkpoint) == (planned, ["0", "1", "2"], state), (
+        "a batch that was only not noted as done runs again as it is"
+    )
 
 
 def test_a_checkpoint_that_is_damaged_before_its_end_is_removed(checkpoint: Path) -> None:
@@ -128,7 +150,9 @@ def test_offsets_are_read_topic_by_topic(checkpoint: Path) -> None:
     assert offsets_of(checkpoint, 3) == ALL_OF_IT
 
 
-def test_states_that_nobody_needs_are_removed_and_those_of_kinds_that_are_no_more(tmp_path: Path) -> None:
+def test_states_that_nobody_needs_are_removed_and_those_of_kinds_that_are_no_more(
+    tmp_path: Path,
+) -> None:
     for place in ("a/plain", "a/summary", "b/plain", "b/sketch", "gone/plain"):
         (tmp_path / place / "offsets").mkdir(parents=True)
     assert remove_unused(tmp_path, queried={"a"}, kinds={"plain", "sketch"}) == [
@@ -138,7 +162,9 @@ def test_states_that_nobody_needs_are_removed_and_those_of_kinds_that_are_no_mor
     assert remove_unused(tmp_path / "nowhere", queried=(), kinds=()) == []
 
 
-def test_the_state_of_a_lane_of_two_streams_goes_with_the_queries_of_the_first(tmp_path: Path) -> None:
+def test_the_state_of_a_lane_of_two_streams_goes_with_the_queries_of_the_first(
+    tmp_path: Path,
+) -> None:
     for place in ("a+b", "b+a"):
         (tmp_path / place / "pair").mkdir(parents=True)
     assert remove_unused(tmp_path, queried={"a"}, kinds={"pair"}) == [("b+a", "pair")]
@@ -146,8 +172,12 @@ def test_the_state_of_a_lane_of_two_streams_goes_with_the_queries_of_the_first(t
 
 
 @given(st.integers(1, 3), st.integers(0, 200), st.integers(0, 2))
-def test_a_partition_has_one_number_whichever_topic_it_is_of(topics: int, partition: int, which: int) -> None:
+def test_a_partition_has_one_number_whichever_topic_it_is_of(
+    topics: int, partition: int, which: int
+) -> None:
     sources = Sources(tuple("abc"[:topics]))
     name = "abc"[which % topics]
     assert sources.place(sources.number(name, partition)) == (name, partition)
-    assert sources.flat({name: {partition: 7}, "other": {0: 1}}) == {sources.number(name, partition): 7}
+    assert sources.flat({name: {partition: 7}, "other": {0: 1}}) == {
+        sources.number(name, partition): 7
+    }

@@ -19,42 +19,80 @@ from edgewake.protocol.field_type import FieldType
 
 T0 = 1_790_000_040_000
 SCHEMA = pa.schema(
-    [("query", pa.int64()), ("part", pa.int32()), ("window_start", pa.int64()), ("window_end", pa.int64()), ("key", pa.string())]
+    [
+        ("query", pa.int64()),
+        ("part", pa.int32()),
+        ("window_start", pa.int64()),
+        ("window_end", pa.int64()),
+        ("key", pa.string()),
+    ]
     + [("readings", pa.int64()), ("distinct", pa.int64()), ("quantiles", pa.list_(pa.float64()))]
     + [("top", pa.list_(pa.struct([("item", pa.string()), ("count", pa.int64())])))]
     + [(f"count_{i}", pa.int64()) for i in range(2)]
     + [(f"{name}_{i}", pa.float64()) for i in range(2) for name in ("sum", "min", "max")]
 )
-TEXT = "-- name: q\n-- lateness: 30 seconds\nSELECT device, {} FROM s GROUP BY window(event_time, '1 minute'), device"
+TEXT = (
+    "-- name: q\n-- lateness: 30 seconds\nSELECT device, {} FROM s GROUP BY window(event_time, '1 "
+    "minute'), device"
+)
 
 
 def registered(select: str) -> Registered:
     return Registered(parse(TEXT.format(select)), 7)
 
 
-def row(query: Registered, *, part: int = 0, start: int = T0, readings: int = 4, **slots: Any) -> dict[str, Any]:
-    empty = {f"{name}_{i}": None for i in range(2) for name in ("sum", "min", "max")} | {"count_0": 0, "count_1": 0}
-    place = {"query": query.id, "part": part, "window_start": start, "window_end": start + 60_000, "key": '{"device":"d1"}'}
+def row(
+    query: Registered, *, part: int = 0, start: int = T0, readings: int = 4, **slots: Any
+) -> dict[str, Any]:
+    empty = {f"{name}_{i}": None for i in range(2) for name in ("sum", "min", "max")} | {
+        "count_0": 0,
+        "count_1": 0,
+    }
+    place = {
+        "query": query.id,
+        "part": part,
+        "window_start": start,
+        "window_end": start + 60_000,
+        "key": '{"device":"d1"}',
+    }
     return place | empty | {"readings": readings} | slots
 
 
 def values(query: Registered, rows: list[dict[str, Any]], **batch: Any) -> list[dict[str, Any]]:
     complete_from = {query.label: batch["complete_from"]} if "complete_from" in batch else {}
-    step = Batch(revision=3, top_before=batch.get("before"), top=batch.get("top"), complete_from=complete_from)
+    step = Batch(
+        revision=3,
+        top_before=batch.get("before"),
+        top=batch.get("top"),
+        complete_from=complete_from,
+    )
     return [orjson.loads(output.value) for output in outputs(rows, [query], step)]
 
 
-def outputs(rows: list[dict[str, Any]], queries: list[Registered], step: Batch, broken: emit.Broken | None = None) -> list[emit.Output]:
+def outputs(
+    rows: list[dict[str, Any]],
+    queries: list[Registered],
+    step: Batch,
+    broken: emit.Broken | None = None,
+) -> list[emit.Output]:
     columns = pa.Table.from_pylist(rows, SCHEMA)
-    return list(emit.each(finish.results(columns, queries, (0.5, 0.9), step, {} if broken is None else broken)))
+    return list(
+        emit.each(
+            finish.results(columns, queries, (0.5, 0.9), step, {} if broken is None else broken)
+        )
+    )
 
 
 def test_values_are_finished_from_slots() -> None:
-    query = registered("count(*) AS readings, count(a) AS n, sum(a) AS total, avg(a) AS mean, min(a) AS low, max(a) AS high")
+    query = registered(
+        "count(*) AS readings, count(a) AS n, sum(a) AS total, avg(a) AS mean, min(a) AS low, "
+        "max(a) AS high"
+    )
     (found,) = values(query, [row(query, count_0=3, sum_0=0.1 + 0.2, min_0=-1.0, max_0=2.0)])
     assert found == {
         "query": "q", "window_start": T0, "window_end": T0 + 60_000, "device": "d1",
-        "readings": 4, "n": 3, "total": 0.3, "mean": 0.1, "low": -1.0, "high": 2.0, "revision": 3, "final": False,
+        "readings": 4, "n": 3, "total": 0.3, "mean": 0.1, "low": -1.0, "high": 2.0, "revision": 3,
+        "final": False,
     }  # fmt: skip
 
 
@@ -71,8 +109,16 @@ def test_slots_of_several_parts_come_together_in_one_result() -> None:
 
 
 def test_sketch_values_are_picked_by_rank_and_cut_to_k() -> None:
-    query = registered("approx_percentile(a, 0.9) AS p90, approx_count_distinct(device) AS d, approx_top_k(street, 2) AS top")
-    top = [{"item": "x", "count": 2}, {"item": None, "count": 9}, {"item": "b", "count": 5}, {"item": "a", "count": 5}]
+    query = registered(
+        "approx_percentile(a, 0.9) AS p90, approx_count_distinct(device) AS d, "
+        "approx_top_k(street, 2) AS top"
+    )
+    top = [
+        {"item": "x", "count": 2},
+        {"item": None, "count": 9},
+        {"item": "b", "count": 5},
+        {"item": "a", "count": 5},
+    ]
     (found,) = values(query, [row(query, quantiles=[1.0, 2.0], distinct=17, top=top)])
     assert (found["p90"], found["d"]) == (2.0, 17)
     assert found["top"] == [{"item": "a", "count": 5}, {"item": "b", "count": 5}]
@@ -81,12 +127,16 @@ def test_sketch_values_are_picked_by_rank_and_cut_to_k() -> None:
 def test_items_get_the_type_of_their_field_back() -> None:
     items = [{"item": "17", "count": 1}]
     assert finish.top_items(items, 1, FieldType.NUMBER) == [{"item": 17, "count": 1}]
-    assert finish.top_items([{"item": "true", "count": 1}], 1, FieldType.BOOLEAN) == [{"item": True, "count": 1}]
+    assert finish.top_items([{"item": "true", "count": 1}], 1, FieldType.BOOLEAN) == [
+        {"item": True, "count": 1}
+    ]
 
 
 def test_the_key_of_a_result_is_the_same_for_every_revision() -> None:
     query = registered("max(a) AS a")
-    made = [outputs([row(query)], [query], Batch(revision=n, top_before=None, top=None)) for n in (1, 2)]
+    made = [
+        outputs([row(query)], [query], Batch(revision=n, top_before=None, top=None)) for n in (1, 2)
+    ]
     assert made[0][0].key == made[1][0].key
     assert made[0][0].value != made[1][0].value
 
@@ -107,8 +157,13 @@ def test_a_watermark_is_announced_once_for_each_step_of_the_window_grid() -> Non
     query = registered("max(a) AS a")
     end = T0 + 60_000
     moved = list(emit.watermarks([query], Batch(revision=4, top_before=end, top=end + 30_000)))
-    assert [orjson.loads(output.value) for output in moved] == [{"query": "q", "watermark": end, "revision": 4}]
-    assert list(emit.watermarks([query], Batch(revision=5, top_before=end + 30_000, top=end + 40_000))) == []
+    assert [orjson.loads(output.value) for output in moved] == [
+        {"query": "q", "watermark": end, "revision": 4}
+    ]
+    assert (
+        list(emit.watermarks([query], Batch(revision=5, top_before=end + 30_000, top=end + 40_000)))
+        == []
+    )
 
 
 def test_a_final_window_is_opened_again_for_as_long_as_the_query_says() -> None:
@@ -124,11 +179,17 @@ def test_a_final_window_is_opened_again_for_as_long_as_the_query_says() -> None:
 def test_late_readings_are_counted_by_query_and_told_by_window() -> None:
     queries = [registered("max(a) AS a"), Registered(_slow(), 8)]
     batch = Batch(revision=6, top_before=T0 + 90_000, top=T0 + 99_000)
-    windows = [LateWindow(0, T0, T0 + 60_000, 4, ('{"device":"d1"}',)), LateWindow(0, None, None, 5), LateWindow(1, T0, T0 + 60_000, 1)]
+    windows = [
+        LateWindow(0, T0, T0 + 60_000, 4, ('{"device":"d1"}',)),
+        LateWindow(0, None, None, 5),
+        LateWindow(1, T0, T0 + 60_000, 1),
+    ]
     assert emit.late_readings(windows, queries) == {"q@7": 9, "slow@8": 1}
     outputs = list(emit.late_outputs(windows, queries, batch))
     assert [output.key for output in outputs] == [b"q", b"q", b"slow"]
-    first, rest = (next(iter(record.readings(record.decode(output.value)))) for output in outputs[:2])
+    first, rest = (
+        next(iter(record.readings(record.decode(output.value)))) for output in outputs[:2]
+    )
     assert (first["late_query"], first["late_stream"], first["t"]) == ("q", "s", T0 + 99_000)
     assert (first["window_begins"], first["window_ends"], first["readings"]) == (T0, T0 + 60_000, 4)
     assert first["examples"] == '[{"device":"d1"}]'
@@ -136,7 +197,9 @@ def test_late_readings_are_counted_by_query_and_told_by_window() -> None:
 
 
 def _slow() -> Query:
-    return parse(TEXT.format("max(a) AS a").replace("name: q", "name: slow").replace("30 seconds", "1 hour"))
+    return parse(
+        TEXT.format("max(a) AS a").replace("name: q", "name: slow").replace("30 seconds", "1 hour")
+    )
 
 
 def test_a_query_whose_results_cannot_be_made_harms_no_other() -> None:
@@ -151,7 +214,14 @@ def test_a_query_whose_results_cannot_be_made_harms_no_other() -> None:
 
 def test_what_is_no_finite_number_is_null() -> None:
     query = registered("max(a) AS high, min(a) AS low, sum(a) AS total, avg(b) AS mean")
-    infinite = row(query, max_0=float("inf"), min_0=float("nan"), sum_0=float("nan"), sum_1=float("-inf"), count_1=1)
+    infinite = row(
+        query,
+        max_0=float("inf"),
+        min_0=float("nan"),
+        sum_0=float("nan"),
+        sum_1=float("-inf"),
+        count_1=1,
+    )
     (found,) = values(query, [infinite])
     assert [found[name] for name in ("high", "low", "total", "mean")] == [None] * 4
 
@@ -172,34 +242,57 @@ def test_more_rows_than_a_slice_come_out_in_order(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(finish, "SLICE_ROWS", 3)
     query = registered("max(a) AS a, max(b) AS b, max(c) AS c")
     rows = [
-        row(query, part=part, start=T0 + 60_000 * i, max_0=float(i)) for part in (0, 1) for i in (range(8) if part else range(7, -1, -1))
+        row(query, part=part, start=T0 + 60_000 * i, max_0=float(i))
+        for part in (0, 1)
+        for i in (range(8) if part else range(7, -1, -1))
     ]
-    assert [(one["a"], one["c"]) for one in values(query, rows)] == [(float(i), float(i)) for i in range(8)]
+    assert [(one["a"], one["c"]) for one in values(query, rows)] == [
+        (float(i), float(i)) for i in range(8)
+    ]
 
 
 def test_a_record_that_is_too_large_becomes_a_dead_letter() -> None:
-    small, large = (emit.Output("ew.q.q.7", b"k", b"x" * size) for size in (emit.OUTPUT_BYTES_MAX - 1, emit.OUTPUT_BYTES_MAX))
+    small, large = (
+        emit.Output("ew.q.q.7", b"k", b"x" * size)
+        for size in (emit.OUTPUT_BYTES_MAX - 1, emit.OUTPUT_BYTES_MAX)
+    )
     assert emit.bounded(small, now_ms=5) is small
     letter = emit.bounded(large, now_ms=5)
     assert (letter.topic, letter.key, len(letter.value)) == ("ew.dead", b"k", emit.DEAD_BYTES_MAX)
-    assert (letter.headers["reason"], letter.headers["topic"], letter.headers["received_at"]) == (b"oversize", b"ew.q.q.7", b"5")
+    assert (letter.headers["reason"], letter.headers["topic"], letter.headers["received_at"]) == (
+        b"oversize",
+        b"ew.q.q.7",
+        b"5",
+    )
 
 
 FIRST = (
-    "-- name: q\nSELECT device, max(a) AS top, max(a) - min(a) AS spread FROM s GROUP BY window(event_time, '1 minute'), device"
+    "-- name: q\nSELECT device, max(a) AS top, max(a) - min(a) AS spread FROM s GROUP BY "
+    "window(event_time, '1 minute'), device"
     " ORDER BY top DESC LIMIT 1"
 )
 
 
 def test_after_a_restart_the_first_of_a_window_say_that_others_may_be_missing() -> None:
     query = Registered(parse(FIRST), 7)
-    rows = [row(query, max_0=3.0, min_0=1.0), row(query, max_0=5.0, min_0=1.0) | {"key": '{"device":"d2"}'}]
+    rows = [
+        row(query, max_0=3.0, min_0=1.0),
+        row(query, max_0=5.0, min_0=1.0) | {"key": '{"device":"d2"}'},
+    ]
     fresh, after = (
         Batch(revision=3, top_before=None, top=None),
         Batch(revision=3, top_before=None, top=None, unknown_to={query.label: T0 + 1}),
     )
-    first, second = ([orjson.loads(output.value) for output in outputs(rows, [query], step)] for step in (fresh, after))
-    assert [(each["device"], each["top"], each["spread"], "complete" in each) for each in first] == [("d2", 5.0, 4.0, False)]
+    first, second = (
+        [orjson.loads(output.value) for output in outputs(rows, [query], step)]
+        for step in (fresh, after)
+    )
+    assert [
+        (each["device"], each["top"], each["spread"], "complete" in each) for each in first
+    ] == [("d2", 5.0, 4.0, False)]
     assert [(each["device"], each["complete"]) for each in second] == [("d2", False)]
-    later = [orjson.loads(output.value) for output in outputs(rows[:1], [query], replace(fresh, revision=4))]
+    later = [
+        orjson.loads(output.value)
+        for output in outputs(rows[:1], [query], replace(fresh, revision=4))
+    ]
     assert later == [], "d1 is still not the first"

@@ -1,4 +1,6 @@
-"""What is remembered of results that may have to be withdrawn: aborted batches, bounds, and a process before this one."""
+"""What is remembered of results that may have to be withdrawn: aborted batches, bounds, and a
+process before this one.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_what_another_process_may_have_told_is_withdrawn_once() -> None:
     assert memory.stands((60, 120, "{}"), "", 1)
 
 
-def test_beyond_its_bound_everything_counts_as_perhaps_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_its_bound_everything_counts_as_perhaps_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(emitted_rows, "ROWS_MAX", 1)
     memory = Told()
     memory.tell(PLACE, "x", 1)
@@ -49,7 +53,9 @@ def test_beyond_its_bound_everything_counts_as_perhaps_told(monkeypatch: pytest.
     assert memory.stands((120, 180, "{}"), "", 2)
 
 
-STEPS = st.tuples(st.sampled_from(["tell", "put", "leave", "forget"]), st.integers(0, 4), st.sampled_from("abc"))
+STEPS = st.tuples(
+    st.sampled_from(["tell", "put", "leave", "forget"]), st.integers(0, 4), st.sampled_from("abc")
+)
 
 
 @given(st.lists(STEPS, max_size=60), st.integers(1, 8))

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.analysis.results.event_progress import BEHIND_MS, SPARK_STEP_MS, behind, for_spark, held, progress, progress_in_silence
+from edgewake.cloud.analysis.results.event_progress import (
+    BEHIND_MS,
+    SPARK_STEP_MS,
+    behind,
+    for_spark,
+    held,
+    progress,
+    progress_in_silence,
+)
 from edgewake.cloud.queries.query_file import parse
 
 T0 = 1_790_000_040_000
-MINUTE = parse("-- name: q\n-- lateness: 30 seconds\nSELECT count(*) AS n FROM s GROUP BY window(event_time, '1 minute')")
-HOUR = parse("-- name: h\n-- lateness: 10 minutes\nSELECT count(*) AS n FROM s GROUP BY window(event_time, '1 hour')")
+MINUTE = parse(
+    "-- name: q\n-- lateness: 30 seconds\nSELECT count(*) AS n FROM s GROUP BY window(event_time, "
+    "'1 minute')"
+)
+HOUR = parse(
+    "-- name: h\n-- lateness: 10 minutes\nSELECT count(*) AS n FROM s GROUP BY window(event_time, "
+    "'1 hour')"
+)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +49,9 @@ def test_the_furthest_back_of_the_partitions_that_are_behind_holds_event_time(
 def test_behind_is_what_has_unread_records_and_was_read_only_up_to_a_while_ago() -> None:
     received_at = {0: T0 - BEHIND_MS, 1: T0 - BEHIND_MS - 1, 2: T0 - 3_600_000}
     assert behind({0: 5, 1: 5, 2: 0}, received_at, {0, 1, 2}, T0) == {1}
-    assert behind({3: 5, 4: 5, 5: 0}, received_at, {4}, T0) == {3}, "of 3 nothing was read yet, 4 brings no readings"
+    assert behind({3: 5, 4: 5, 5: 0}, received_at, {4}, T0) == {3}, (
+        "of 3 nothing was read yet, 4 brings no readings"
+    )
 
 
 def test_in_silence_event_time_goes_on_with_the_clock_until_the_last_windows_are_final() -> None:
@@ -54,14 +70,24 @@ def test_silence_moves_nothing_back_and_nothing_without_queries() -> None:
 def test_a_stream_that_was_silent_from_its_first_readings_on_is_finished_too():
     """Something held event time when they came, so that it was never known."""
     assert progress_in_silence(None, {0: T0, 1: T0 + 5_000}, 1_000, [MINUTE]) == T0 + 6_000
-    assert progress_in_silence(None, {0: T0, 1: T0 + 5_000}, 10**9, [MINUTE]) == T0 + 60_000 + 30_000
+    assert (
+        progress_in_silence(None, {0: T0, 1: T0 + 5_000}, 10**9, [MINUTE]) == T0 + 60_000 + 30_000
+    )
     assert progress_in_silence(None, {0: T0}, 10**9, []) == T0
     assert progress_in_silence(None, {}, 10**9, [MINUTE]) is None
 
 
 @pytest.mark.parametrize(
     ("before", "reached", "hold", "expected"),
-    [(5, 9, None, 9), (5, 9, 7, 7), (5, 9, 12, 9), (5, 9, 3, 5), (None, 9, 7, None), (None, None, 7, None), (5, 5, 3, 5)],
+    [
+        (5, 9, None, 9),
+        (5, 9, 7, 7),
+        (5, 9, 12, 9),
+        (5, 9, 3, 5),
+        (None, 9, 7, None),
+        (None, None, 7, None),
+        (5, 5, 3, 5),
+    ],
 )
 def test_event_time_passes_no_hold_and_never_goes_back(
     before: int | None, reached: int | None, hold: int | None, expected: int | None

@@ -1,4 +1,6 @@
-"""Event time waits for what is unread and for what is on its way, for so long by the clock and no longer; live streams never wait."""
+"""Event time waits for what is unread and for what is on its way, for so long by the clock and no
+longer; live streams never wait.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ DAY_MS = 86_400_000
 
 @dataclass
 class Stream:
-    """Partitions of readings (received, event time, ms each), and a lane that reads them by numbers, a second a batch."""
+    """Partitions of readings (received, event time, ms each), and a lane that reads them by
+    numbers, a second a batch.
+    """
 
     wait_ms: int = WAIT_MS
     logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -35,8 +39,12 @@ class Stream:
     def put(self, partition: int, t: int) -> None:
         self.logs.setdefault(partition, []).append((self.now_ms, t))
 
-    def read(self, most: int, took_ms: int = 1_000, arriving: Mapping[int, list[int]] | None = None) -> int | None:
-        """A batch of `most` records at most, shared out by how much each partition has; `arriving` while it is computed."""
+    def read(
+        self, most: int, took_ms: int = 1_000, arriving: Mapping[int, list[int]] | None = None
+    ) -> int | None:
+        """A batch of `most` records at most, shared out by how much each partition has; `arriving`
+        while it is computed.
+        """
         unread = {p: len(log) - self.reached.get(p, 0) for p, log in self.logs.items()}
         total, oldest = sum(unread.values()), None
         start = dict(self.reached)
@@ -46,7 +54,9 @@ class Stream:
             for received, t in self.logs[partition][at : at + take]:
                 self.late += self.top is not None and t < self.top - self.lateness_ms
                 self.tops[partition] = max(t, self.tops.get(partition, t))
-                self.received_at[partition] = max(received, self.received_at.get(partition, received))
+                self.received_at[partition] = max(
+                    received, self.received_at.get(partition, received)
+                )
                 oldest = t if oldest is None else min(oldest, t)
             self.reached[partition] = at + take
         self.now_ms += took_ms
@@ -55,7 +65,8 @@ class Stream:
                 self.put(partition, t)
         left = {p: len(log) - self.reached[p] for p, log in self.logs.items() if p in self.reached}
         self.top = self.event_time.after(
-            self.top, tops=self.tops, received_at=self.received_at, start=start, reached=self.reached, left=left, oldest=oldest,
+            self.top, tops=self.tops, received_at=self.received_at, start=start,
+            reached=self.reached, left=left, oldest=oldest,
             now_ms=self.now_ms,
         )  # fmt: skip
         return self.top
@@ -64,25 +75,38 @@ class Stream:
 @pytest.mark.parametrize("wait_ms", [WAIT_MS, pytest.param(0, id="control")])
 @pytest.mark.parametrize("most", [20, 150, 4_000])
 def test_a_recorded_day_that_is_sent_at_once_has_nothing_late(wait_ms: int, most: int) -> None:
-    """Three devices, one of them only of the last hour: in time order over all, read by numbers, and unevenly passed on."""
+    """Three devices, one of them only of the last hour: in time order over all, read by numbers,
+    and unevenly passed on.
+    """
     stream, rng = Stream(wait_ms), random.Random(7)
     begin = NOW - 300 * DAY_MS
-    day = {p: [begin + s * 1000 for s in range(82_800 if p == 2 else 0, 86_400, 60 if p == 2 else 600)] for p in range(3)}
+    day = {
+        p: [begin + s * 1000 for s in range(82_800 if p == 2 else 0, 86_400, 60 if p == 2 else 600)]
+        for p in range(3)
+    }
     sent = dict.fromkeys(day, 0)
     for second in range(400):
         for p, times in day.items():
-            upto = begin + (second + 1) * DAY_MS // 8 - rng.randrange(DAY_MS // 8)  # a sequencer is up to a second behind the other
+            upto = (
+                begin + (second + 1) * DAY_MS // 8 - rng.randrange(DAY_MS // 8)
+            )  # a sequencer is up to a second behind the other
             while sent[p] < len(times) and times[sent[p]] < upto:
                 stream.put(p, times[sent[p]])
                 sent[p] += 1
         stream.read(most)
     assert stream.reached == {p: len(times) for p, times in day.items()}
-    assert stream.top == max(max(times) for times in day.values()), "in the end event time has come as far as the readings"
+    assert stream.top == max(max(times) for times in day.values()), (
+        "in the end event time has come as far as the readings"
+    )
     assert (stream.late == 0) is (wait_ms > 0)
 
 
-def test_a_week_that_one_device_sends_for_a_minute_holds_the_others_up_for_as_long_as_was_said() -> None:
-    """It has a partition for itself, of which there is always something left over, received seconds ago."""
+def test_a_week_that_one_device_sends_for_a_minute_holds_the_others_up_for_as_long_as_was_said() -> (
+    None
+):
+    """It has a partition for itself, of which there is always something left over, received seconds
+    ago.
+    """
     stream = Stream()
     for _ in range(20):
         stream.put(0, stream.now_ms)
@@ -99,7 +123,9 @@ def test_a_week_that_one_device_sends_for_a_minute_holds_the_others_up_for_as_lo
         assert stream.reached[1] < sent
     assert 0 < stood_ms <= WAIT_MS
     assert stream.top is not None
-    assert stream.top >= stream.now_ms - 3_000, "and then it goes on as ever, though the week is not read yet"
+    assert stream.top >= stream.now_ms - 3_000, (
+        "and then it goes on as ever, though the week is not read yet"
+    )
 
 
 def test_a_live_stream_that_always_has_some_unread_never_waits() -> None:

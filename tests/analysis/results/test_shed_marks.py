@@ -1,4 +1,6 @@
-"""Corrected counts and sums against the exact ones: no bias, margins that hold, and what a row says of itself."""
+"""Corrected counts and sums against the exact ones: no bias, margins that hold, and what a row says
+of itself.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,15 @@ from tests.analysis.support import T0, records
 HEAD = "-- name: q\n-- shed: {}\nSELECT device, {} FROM s GROUP BY {}"
 SUMS = "count(*) AS n, sum(speed) AS total"
 MINUTE = "window(event_time, '1 minute'), device"
-STREAMS = {"s": Stream(name="s", fields={"speed": FieldInfo(type=FieldType.NUMBER), "street": FieldInfo(type=FieldType.STRING)})}
+STREAMS = {
+    "s": Stream(
+        name="s",
+        fields={
+            "speed": FieldInfo(type=FieldType.NUMBER),
+            "street": FieldInfo(type=FieldType.STRING),
+        },
+    )
+}
 
 
 def thinned(select: str, shed: str = "random above 60 seconds", group: str = MINUTE) -> Query:
@@ -36,7 +46,9 @@ def thinned(select: str, shed: str = "random above 60 seconds", group: str = MIN
 
 
 def partials(values: list[float], weights: list[int], rng: random.Random) -> dict[str, Any] | None:
-    """One row of partials (partials.aggregate) of readings of which each is taken with the chance 1 / weight; None where none is."""
+    """One row of partials (partials.aggregate) of readings of which each is taken with the chance 1
+    / weight; None where none is.
+    """
     taken = [(x, w) for x, w in zip(values, weights, strict=True) if rng.random() < 1 / w]
     if not taken:
         return None
@@ -74,9 +86,17 @@ VALUES: dict[str, Callable[[random.Random, int], float]] = {
 
 
 @pytest.mark.parametrize("values", VALUES)
-@pytest.mark.parametrize("weigh", [always(2), always(4), always(16), rising, some_always], ids=["2", "4", "16", "rising", "some"])
-def test_corrected_counts_and_sums_have_no_bias_and_their_margins_hold(values: str, weigh: Callable[[int, int], list[int]]) -> None:
-    """Groups of 1 to 400 readings, each thinned anew and again; a group of which none was taken has no row, and counts as nothing."""
+@pytest.mark.parametrize(
+    "weigh",
+    [always(2), always(4), always(16), rising, some_always],
+    ids=["2", "4", "16", "rising", "some"],
+)
+def test_corrected_counts_and_sums_have_no_bias_and_their_margins_hold(
+    values: str, weigh: Callable[[int, int], list[int]]
+) -> None:
+    """Groups of 1 to 400 readings, each thinned anew and again; a group of which none was taken has
+    no row, and counts as nothing.
+    """
     rng, query = random.Random(values), thinned("count(*) AS count, sum(speed) AS sum")
     off, variance = {"count": 0.0, "sum": 0.0}, {"count": 0.0, "sum": 0.0}
     held: dict[str, list[bool]] = {"count": [], "sum": []}
@@ -85,7 +105,11 @@ def test_corrected_counts_and_sums_have_no_bias_and_their_margins_hold(values: s
             xs, weights = [VALUES[values](rng, j) for j in range(n)], weigh(n, i)
             row = partials(xs, weights, rng)
             exact = {"count": float(n), "sum": sum(xs)}
-            found = {"count": 0.0, "sum": 0.0} if row is None else {"count": row["count_0"], "sum": row["sum_0"]}
+            found = (
+                {"count": 0.0, "sum": 0.0}
+                if row is None
+                else {"count": row["count_0"], "sum": row["sum_0"]}
+            )
             variance["count"] += sum(w - 1 for w in weights)
             variance["sum"] += sum((w - 1) * x * x for x, w in zip(xs, weights, strict=True))
             margins = None if row is None or row["weight"] == 1 else said(query, row)["margins"]
@@ -94,7 +118,9 @@ def test_corrected_counts_and_sums_have_no_bias_and_their_margins_hold(values: s
                 if margins is not None:
                     held[name].append(abs(found[name] - exact[name]) <= margins[name])
     for name in off:
-        assert abs(off[name]) <= 3 * variance[name] ** 0.5, "the differences of all groups together are those of chance"
+        assert abs(off[name]) <= 3 * variance[name] ** 0.5, (
+            "the differences of all groups together are those of chance"
+        )
         assert fmean(held[name]) >= 0.95, (name, fmean(held[name]))
 
 
@@ -104,18 +130,35 @@ def said(query: Query, row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-ROW = {"readings": 64, "taken": 16, "weight": 4, "count_0": 64, "sum_0": 640.0, "min_0": 9.0, "max_0": 11.0}
+ROW = {
+    "readings": 64,
+    "taken": 16,
+    "weight": 4,
+    "count_0": 64,
+    "sum_0": 640.0,
+    "min_0": 9.0,
+    "max_0": 11.0,
+}
 
 
 def test_a_row_says_what_is_corrected_and_what_is_of_the_readings_that_are_kept() -> None:
-    query = thinned("count(*) AS n, sum(speed) AS total, avg(speed) AS mean, max(speed) AS most, max(speed) - avg(speed) AS above")
+    query = thinned(
+        "count(*) AS n, sum(speed) AS total, avg(speed) AS mean, max(speed) AS most, max(speed) - "
+        "avg(speed) AS above"
+    )
     found = said(query, ROW)
-    assert (found["kept"], found["of_kept"], set(found["margins"])) == (0.25, ["most", "above"], {"n", "total"})
+    assert (found["kept"], found["of_kept"], set(found["margins"])) == (
+        0.25,
+        ["most", "above"],
+        {"n", "total"},
+    )
     assert 20 < found["margins"]["n"] < 50
     assert 200 < found["margins"]["total"] < 500
 
 
-def test_a_row_of_which_nothing_was_left_out_says_nothing_and_one_without_values_has_no_margin() -> None:
+def test_a_row_of_which_nothing_was_left_out_says_nothing_and_one_without_values_has_no_margin() -> (
+    None
+):
     query = thinned("count(*) AS n, sum(speed) AS total")
     assert marks(query, [pa.Table.from_pylist([ROW | {"weight": 1}])]) == [""]
     assert marks(query, [pa.Table.from_pylist([ROW | {"weight": 1, "readings": 16}, ROW])])[0] == ""
@@ -125,11 +168,18 @@ def test_a_row_of_which_nothing_was_left_out_says_nothing_and_one_without_values
 
 def test_the_header_is_read_with_its_condition() -> None:
     assert thinned("count(*) AS n").shed == Shed(60_000)
-    query = thinned("count(*) AS n", "random above 2 minutes except where speed > 100 OR street = 'a'")
+    query = thinned(
+        "count(*) AS n", "random above 2 minutes except where speed > 100 OR street = 'a'"
+    )
     assert query.shed is not None
     assert query.shed.above_ms == 120_000
     assert query.fields == {"speed", "street"}
-    assert parse("-- name: q\nSELECT count(*) AS n FROM s GROUP BY window(event_time, '1 minute')").shed is None
+    assert (
+        parse(
+            "-- name: q\nSELECT count(*) AS n FROM s GROUP BY window(event_time, '1 minute')"
+        ).shed
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,15 +194,32 @@ def test_the_header_is_read_with_its_condition() -> None:
             MINUTE,
             "line 2:47: header shed: unknown field 'sped': did you mean 'speed'?",
         ),
-        ("count(*) AS n", "random above 60 seconds except where speed", MINUTE, "expected a condition, found a number"),
+        (
+            "count(*) AS n",
+            "random above 60 seconds except where speed",
+            MINUTE,
+            "expected a condition, found a number",
+        ),
         ("count(*) AS n", "random above 60 seconds except where speed >", MINUTE, "line 2:53"),
         ("count(*) AS n", "random above 60 seconds", "device", "without a window"),
-        ("count(*) AS n", "random above 60 seconds", "session_window(event_time, '1 minute'), device", "need every reading"),
-        ("avg(trend(speed, '1 minute')) AS n", "random above 60 seconds", MINUTE, "what came before"),
+        (
+            "count(*) AS n",
+            "random above 60 seconds",
+            "session_window(event_time, '1 minute'), device",
+            "need every reading",
+        ),
+        (
+            "avg(trend(speed, '1 minute')) AS n",
+            "random above 60 seconds",
+            MINUTE,
+            "what came before",
+        ),
         ("count(*) AS kept", "random above 60 seconds", MINUTE, "give 'kept' another name"),
     ],
 )
-def test_what_cannot_be_thinned_is_refused_in_words(select: str, shed: str, group: str, expected: str) -> None:
+def test_what_cannot_be_thinned_is_refused_in_words(
+    select: str, shed: str, group: str, expected: str
+) -> None:
     with pytest.raises(QueryError) as refused:
         thinned(select, shed, group)
     assert expected in str(refused.value)
@@ -163,12 +230,24 @@ def test_a_query_of_readings_as_they_are_is_refused() -> None:
         parse("-- name: q\n-- shed: random above 60 seconds\nSELECT device, speed FROM s", STREAMS)
 
 
-def test_readings_taken_by_a_hash_of_their_places_give_every_group_without_bias(spark: SparkSession) -> None:
-    """By Spark, one of four, of 60 groups of 20 to 200 readings; what is left out and what is taken is everything, by window."""
+def test_readings_taken_by_a_hash_of_their_places_give_every_group_without_bias(
+    spark: SparkSession,
+) -> None:
+    """By Spark, one of four, of 60 groups of 20 to 200 readings; what is left out and what is taken
+    is everything, by window.
+    """
     rng = random.Random(5)
-    query = Registered(thinned(f"{SUMS}, max(speed) AS most", "random above 60 seconds except where speed > 99"), 1)
+    query = Registered(
+        thinned(f"{SUMS}, max(speed) AS most", "random above 60 seconds except where speed > 99"), 1
+    )
     frames = [
-        frame_of([(T0 + minute * 60_000 + j, 99.5 if j == device else rng.uniform(0, 99), None) for j in range(20 * part)], f"d{device}")
+        frame_of(
+            [
+                (T0 + minute * 60_000 + j, 99.5 if j == device else rng.uniform(0, 99), None)
+                for j in range(20 * part)
+            ],
+            f"d{device}",
+        )
         for minute in range(3)
         for device in range(20)
         for part in (1, 9)[: 1 + device % 2]
@@ -182,21 +261,34 @@ def test_readings_taken_by_a_hash_of_their_places_give_every_group_without_bias(
     whole = job.graph(records(spark, *frames)).toArrow()
     found, exact = (
         {(row["window_start"], row["device"]): row for row in map(orjson.loads, told)}
-        for told in ([output.value for output in each(finish.results(rows, [query], (), step, {}))] for rows in (thin, whole))
+        for told in (
+            [output.value for output in each(finish.results(rows, [query], (), step, {}))]
+            for rows in (thin, whole)
+        )
     )
 
     assert all("kept" not in row for row in exact.values())
     assert {place: row["n"] for place, row in exact.items()} == {
-        (T0 + minute * 60_000, f"d{device}"): (20, 200)[device % 2] for minute in range(3) for device in range(20)
+        (T0 + minute * 60_000, f"d{device}"): (20, 200)[device % 2]
+        for minute in range(3)
+        for device in range(20)
     }
     assert found.keys() == exact.keys(), "of each group there is one that is never left out"
     assert {row["most"] for row in found.values()} == {99.5}
     off = sum(row["n"] - exact[place]["n"] for place, row in found.items())
     assert abs(off) <= 3 * (3 * sum(row["n"] for row in exact.values())) ** 0.5
     for name in ("n", "total"):
-        assert fmean(abs(row[name] - exact[place][name]) <= row["margins"][name] for place, row in found.items()) >= 0.95
+        assert (
+            fmean(
+                abs(row[name] - exact[place][name]) <= row["margins"][name]
+                for place, row in found.items()
+            )
+            >= 0.95
+        )
     for start in {start for start, _ in exact}:
-        taken = sum(round(row["n"] * row["kept"]) for place, row in found.items() if place[0] == start)
+        taken = sum(
+            round(row["n"] * row["kept"]) for place, row in found.items() if place[0] == start
+        )
         (lacking,) = [one.readings for one in left_out(thin, query, step) if one.start == start]
         assert taken + lacking == sum(row["n"] for place, row in exact.items() if place[0] == start)
     assert left_out(whole, query, step) == []

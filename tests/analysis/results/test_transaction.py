@@ -1,4 +1,6 @@
-"""Transactions of batches that take longer than Kafka lets one be open, and of a process that was fenced, on a real Kafka."""
+"""Transactions of batches that take longer than Kafka lets one be open, and of a process that was
+fenced, on a real Kafka.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +33,28 @@ def topic(kafka_config: KafkaConfig, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def slowly(topic: str, until_s: float) -> Iterator[Output]:
-    """Results that take until then to make; Kafka looks for transactions that are open too long every ten seconds."""
+    """Results that take until then to make; Kafka looks for transactions that are open too long
+    every ten seconds.
+    """
     while time.monotonic() < until_s:
         yield Output(topic, b"k", b'{"is":"unfinished"}')
         time.sleep(0.02)
 
 
-def test_a_batch_that_takes_too_long_has_more_time_when_it_comes_again(kafka_config: KafkaConfig, topic: str) -> None:
+def test_a_batch_that_takes_too_long_has_more_time_when_it_comes_again(
+    kafka_config: KafkaConfig, topic: str
+) -> None:
     """It failed for ever: each time after the same time, with the same readings."""
     lane = unique("lane")
     transactions = Transactions(kafka_config, lane)
-    with pytest.raises(Overlong, match="ends a transaction after 1 s, and the results of one batch took longer") as error:
+    with pytest.raises(
+        Overlong, match="ends a transaction after 1 s, and the results of one batch took longer"
+    ) as error:
         transactions.write(slowly(topic, time.monotonic() + PATIENCE_S))
     transactions.close()
-    assert fault_of(error.value) is Fault.SURROUNDINGS, "no query is blamed, and the lane starts anew"
+    assert fault_of(error.value) is Fault.SURROUNDINGS, (
+        "no query is blamed, and the lane starts anew"
+    )
     assert transaction._open_ms == {lane: GROWTH * OPEN_MS}
     again = Transactions(kafka_config, lane)
     again.write([Output(topic, b"k", b'{"is":"whole"}')])

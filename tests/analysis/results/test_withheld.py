@@ -1,4 +1,6 @@
-"""Rows that are told once, when their window is final: nothing lost, nothing twice, whoever goes on and whatever comes late."""
+"""Rows that are told once, when their window is final: nothing lost, nothing twice, whoever goes on
+and whatever comes late.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,39 @@ from edgewake.protocol.errors import QueryError
 
 T0 = 1_790_000_040_000
 MINUTE = 60_000
-TEXT = "-- name: {}\n-- lateness: 30 seconds\n{}SELECT device, count(*) AS n FROM s GROUP BY window(event_time, '1 minute'), device"
+TEXT = (
+    "-- name: {}\n-- lateness: 30 seconds\n{}SELECT device, count(*) AS n FROM s GROUP BY "
+    "window(event_time, '1 minute'), device"
+)
 
 
 def query(name: str = "q", headers: str = "-- emit: final\n") -> Registered:
     return Registered(parse(TEXT.format(name, headers)), 7)
 
 
-def row(of: Registered, minute: int, n: int, revision: int, *, device: str = "d", more: str = "", is_final: bool = False) -> Output:
+def row(
+    of: Registered,
+    minute: int,
+    n: int,
+    revision: int,
+    *,
+    device: str = "d",
+    more: str = "",
+    is_final: bool = False,
+) -> Output:
     """A result as finish.py makes it."""
     start, end = T0 + minute * MINUTE, T0 + (minute + 1) * MINUTE
     values = more or f'"n":{n}'
-    text = f'{{"query":"{of.query.name}","window_start":{start},"window_end":{end},"device":{orjson.dumps(device).decode()},{values}'
+    text = (
+        f'{{"query":"{of.query.name}","window_start":{start},"window_end":{end},'
+        f'"device":{orjson.dumps(device).decode()},{values}'
+    )
     value = f'{text},"revision":{revision},"final":{str(is_final).lower()}}}'
-    return Output(of.topic, result.result_key(start, end, orjson.dumps({"device": device}).decode()), value.encode())
+    return Output(
+        of.topic,
+        result.result_key(start, end, orjson.dumps({"device": device}).decode()),
+        value.encode(),
+    )
 
 
 def batch(revision: int, top: int | None, before: int | None = None) -> Batch:
@@ -51,7 +72,9 @@ class Log:
         self.broken: Broken = {}
 
     def step(self, held: Withheld, outputs: Iterable[Output | Outputs], of_batch: Batch) -> None:
-        for one in emit.each(held.through([*outputs, *emit.watermarks([self.of], of_batch)], of_batch, self.broken)):
+        for one in emit.each(
+            held.through([*outputs, *emit.watermarks([self.of], of_batch)], of_batch, self.broken)
+        ):
             if one.topic == topics.WINDOWS:
                 if one.value is None:
                     del self.rows[one.key.decode()]
@@ -62,7 +85,9 @@ class Log:
             else:
                 found = orjson.loads(one.value or b"")
                 is_opened_again = self.of.query.reopen_ms > 0
-                assert is_opened_again or found["window_end"] > max(self.watermarks, default=0), "rows come before their watermark"
+                assert is_opened_again or found["window_end"] > max(self.watermarks, default=0), (
+                    "rows come before their watermark"
+                )
                 self.told.append(found)
 
     def again(self) -> Withheld:
@@ -79,16 +104,22 @@ def test_a_row_is_told_once_when_its_window_is_final_and_before_the_watermark() 
     assert log.told == []
     assert len(log.rows) == 2
     log.step(held, [], batch(2, T0 + MINUTE + 30_000, T0 + MINUTE + 29_000))
-    assert [(one["window_start"], one["n"], one["revision"], one["final"]) for one in log.told] == [(T0, 2, 2, True)]
+    assert [(one["window_start"], one["n"], one["revision"], one["final"]) for one in log.told] == [
+        (T0, 2, 2, True)
+    ]
     assert log.watermarks[-1] == T0 + MINUTE
     assert len(log.rows) == 1
 
 
-def test_a_row_that_comes_when_its_window_becomes_final_is_told_and_replaces_what_was_held_back() -> None:
+def test_a_row_that_comes_when_its_window_becomes_final_is_told_and_replaces_what_was_held_back() -> (
+    None
+):
     of = query()
     log, held = Log(of), Withheld([of])
     log.step(held, [row(of, 0, 1, 0)], batch(0, T0))
-    log.step(held, [row(of, 0, 5, 1, is_final=True), row(of, 9, 1, 1)], batch(1, T0 + 9 * MINUTE, T0))
+    log.step(
+        held, [row(of, 0, 5, 1, is_final=True), row(of, 9, 1, 1)], batch(1, T0 + 9 * MINUTE, T0)
+    )
     assert [(one["n"], one["revision"]) for one in log.told] == [(5, 1)]
     assert len(log.rows) == 1
 
@@ -98,23 +129,37 @@ def test_what_is_withdrawn_before_it_was_told_is_never_told() -> None:
     log, held = Log(of), Withheld([of])
     log.step(held, [row(of, 0, 1, 0)], batch(0, T0))
     log.step(held, [row(of, 0, 0, 1, more='"withdrawn":true')], batch(1, T0, T0))
-    log.step(held, [row(of, 1, 0, 2, more='"withdrawn":true', is_final=True)], batch(2, T0 + 9 * MINUTE, T0))
+    log.step(
+        held,
+        [row(of, 1, 0, 2, more='"withdrawn":true', is_final=True)],
+        batch(2, T0 + 9 * MINUTE, T0),
+    )
     assert (log.told, log.rows) == ([], {})
 
 
-def test_a_correction_of_a_window_that_was_opened_again_is_told_again_also_where_it_takes_the_row_back() -> None:
+def test_a_correction_of_a_window_that_was_opened_again_is_told_again_also_where_it_takes_the_row_back() -> (
+    None
+):
     of = query(headers="-- emit: final\n-- reopen: 1 day\n")
     log, held = Log(of), Withheld([of])
     log.step(held, [row(of, 0, 1, 0)], batch(0, T0))
     log.step(held, [], batch(1, T0 + 9 * MINUTE, T0))
     log.step(held, [row(of, 0, 2, 2, is_final=True)], batch(2, T0 + 9 * MINUTE, T0 + 9 * MINUTE))
-    log.step(held, [row(of, 0, 0, 3, more='"withdrawn":true', is_final=True)], batch(3, T0 + 9 * MINUTE, T0 + 9 * MINUTE))
+    log.step(
+        held,
+        [row(of, 0, 0, 3, more='"withdrawn":true', is_final=True)],
+        batch(3, T0 + 9 * MINUTE, T0 + 9 * MINUTE),
+    )
     assert [(one.get("n"), one["revision"]) for one in log.told] == [(1, 1), (2, 2), (None, 3)]
 
 
 def test_queries_that_tell_each_change_are_left_as_they_are() -> None:
     final, each = query("f"), query("e", "")
-    outputs: list[Output | Outputs] = [Outputs(each.topic, [b"k"], [b"v"]), row(each, 0, 1, 0), row(final, 0, 1, 0)]
+    outputs: list[Output | Outputs] = [
+        Outputs(each.topic, [b"k"], [b"v"]),
+        row(each, 0, 1, 0),
+        row(final, 0, 1, 0),
+    ]
     found = list(Withheld([final, each]).through(outputs, batch(0, T0), {}))
     assert found[:2] == outputs[:2]
     assert [one.topic for one in found[2:] if isinstance(one, Output)] == [topics.WINDOWS]
@@ -127,14 +172,22 @@ def test_a_text_that_looks_like_the_end_of_a_row_is_none() -> None:
     log.step(held, [row(of, 0, 1, 0, device=device)], batch(0, T0))
     assert log.told == []
     log.step(held, [], batch(1, T0 + 9 * MINUTE, T0))
-    assert [(one["device"], one["final"]) for one in log.told] == [(',"revision":1,"final":true', True)]
+    assert [(one["device"], one["final"]) for one in log.told] == [
+        (',"revision":1,"final":true', True)
+    ]
 
 
-def test_more_than_may_be_held_back_ends_the_query_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_may_be_held_back_ends_the_query_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(withheld, "BYTES_MAX", 1_000)
     of = query()
     broken: Broken = {}
-    list(Withheld([of]).through([row(of, minute, 1, 0) for minute in range(20)], batch(0, T0), broken))
+    list(
+        Withheld([of]).through(
+            [row(of, minute, 1, 0) for minute in range(20)], batch(0, T0), broken
+        )
+    )
     assert "shorten windows or lateness" in broken[of.label]
 
 
@@ -146,7 +199,12 @@ def test_what_a_rebuild_computed_is_told_or_takes_its_place_among_what_is_held_b
     assert parted(query(headers=""), [row(of, 3, 1, 5)])[1] == {}
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab"), st.integers(0, 40_000), st.booleans()), max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from("ab"), st.integers(0, 40_000), st.booleans()),
+        max_size=60,
+    )
+)
 def test_every_window_with_a_row_is_told_exactly_once_with_its_last_value_whoever_goes_on(
     steps: list[tuple[int, str, int, bool]],
 ) -> None:
@@ -159,7 +217,16 @@ def test_every_window_with_a_row_is_told_exactly_once_with_its_last_value_whoeve
         changed = []
         if T0 + (minute + 1) * MINUTE > passed:
             end = emit.watermark(of.query, top) or 0
-            changed = [row(of, minute, revision, revision, device=device, is_final=T0 + (minute + 1) * MINUTE <= end)]
+            changed = [
+                row(
+                    of,
+                    minute,
+                    revision,
+                    revision,
+                    device=device,
+                    is_final=T0 + (minute + 1) * MINUTE <= end,
+                )
+            ]
             last[minute, device] = revision
         log.step(held, changed, batch(revision, top, before))
         held = log.again() if dies else held
@@ -174,11 +241,18 @@ def test_every_window_with_a_row_is_told_exactly_once_with_its_last_value_whoeve
     ("text", "said"),
     [
         (
-            "-- name: q\n-- emit: sometimes\nSELECT count(*) AS n FROM s GROUP BY window(event_time, '1 minute')",
+            "-- name: q\n-- emit: sometimes\nSELECT count(*) AS n FROM s GROUP BY "
+            "window(event_time, '1 minute')",
             "expected changes or final",
         ),
-        ("-- name: q\n-- emit: final\nSELECT device, count(*) AS n FROM s GROUP BY device", "without a window a row never is"),
-        ("-- name: q\n-- table: device\n-- emit: final\nSELECT device, speed FROM s", "not with table"),
+        (
+            "-- name: q\n-- emit: final\nSELECT device, count(*) AS n FROM s GROUP BY device",
+            "without a window a row never is",
+        ),
+        (
+            "-- name: q\n-- table: device\n-- emit: final\nSELECT device, speed FROM s",
+            "not with table",
+        ),
     ],
 )
 def test_the_header_is_refused_where_nothing_would_ever_be_final(text: str, said: str) -> None:

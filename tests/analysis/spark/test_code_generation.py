@@ -7,18 +7,28 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.spark import code_generation
-from edgewake.cloud.analysis.spark.code_generation import COMPILED, INTERPRETED, READINGS_MAX, is_interpreted
+from edgewake.cloud.analysis.spark.code_generation import (
+    COMPILED,
+    INTERPRETED,
+    READINGS_MAX,
+    is_interpreted,
+)
 from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, sql, truth
 
 MINUTE = "window(event_time, '1 minute'), device"
 SELECTS = {
     "plain": "count(*) AS n, sum(speed) AS total, max(speed) AS high",
     "distinct": "count(*) AS n, approx_count_distinct(street) AS streets",
-    "sketch": "count(*) AS n, approx_percentile(speed, 0.5) AS middle, approx_top_k(street, 2) AS top, max_by(street, speed) AS fastest",
+    "sketch": (
+        "count(*) AS n, approx_percentile(speed, 0.5) AS middle, approx_top_k(street, 2) AS top, "
+        "max_by(street, speed) AS fastest"
+    ),
 }
 
 
-@pytest.mark.parametrize(("readings", "expected"), [(0, True), (READINGS_MAX, True), (READINGS_MAX + 1, False)])
+@pytest.mark.parametrize(
+    ("readings", "expected"), [(0, True), (READINGS_MAX, True), (READINGS_MAX + 1, False)]
+)
 def test_a_batch_of_few_readings_is_interpreted(*, readings: int, expected: bool) -> None:
     assert is_interpreted(readings) is expected
 
@@ -41,7 +51,12 @@ def test_batches_are_compiled_and_interpreted_in_turn_and_counted_as_ever(
     monkeypatch.setattr(code_generation, "READINGS_MAX", 9)
     queries = registered(
         sql(feed.name, f"device, {SELECTS[kind]}", MINUTE),
-        sql(feed.name, f"device, {SELECTS[kind]}", "window(event_time, '1 minute', '20 seconds'), device", where="WHERE speed > 1"),
+        sql(
+            feed.name,
+            f"device, {SELECTS[kind]}",
+            "window(event_time, '1 minute', '20 seconds'), device",
+            where="WHERE speed > 1",
+        ),
         streams=[feed.stream],
     )
     sizes = (3, 3, 30, 3, 3)
@@ -50,14 +65,25 @@ def test_batches_are_compiled_and_interpreted_in_turn_and_counted_as_ever(
     with analysis.running(queries, feed) as lane:
         for number, size in enumerate(sizes):
             times = [T0 + number * 1_000 + i for i in range(size)]
-            feed.send(times, device="d1", speed=[float(number * 30 + i) for i in range(size)], street=[f"s{i % 3}" for i in range(size)])
+            feed.send(
+                times,
+                device="d1",
+                speed=[float(number * 30 + i) for i in range(size)],
+                street=[f"s{i % 3}" for i in range(size)],
+            )
             catch_up(lane, feed)
             compiled.append(is_compiled(lane))
 
     assert compiled == [True, False, False, True, False]
     speeds = sorted(reading["speed"] for reading in feed.sent)
-    rows = [next(iter(truth(results(feed.config, one.query.name), "device").values())) for one in queries]
-    assert [row["n"] for row in rows] == [len(speeds), len([speed for speed in speeds if speed > 1])]
+    rows = [
+        next(iter(truth(results(feed.config, one.query.name), "device").values()))
+        for one in queries
+    ]
+    assert [row["n"] for row in rows] == [
+        len(speeds),
+        len([speed for speed in speeds if speed > 1]),
+    ]
     row = rows[0]
     if kind == "plain":
         assert (row["total"], row["high"]) == (sum(speeds), speeds[-1])

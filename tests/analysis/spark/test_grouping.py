@@ -17,5 +17,7 @@ from edgewake.cloud.analysis.spark.grouping import GROUPS_MIN, READINGS_PER_GROU
         (GROUPS_MIN, READINGS_PER_GROUP * GROUPS_MIN, False),
     ],
 )
-def test_many_groups_of_few_readings_are_sorted(*, groups: int, readings: int, expected: bool) -> None:
+def test_many_groups_of_few_readings_are_sorted(
+    *, groups: int, readings: int, expected: bool
+) -> None:
     assert is_sorted(groups, readings) is expected

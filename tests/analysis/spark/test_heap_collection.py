@@ -9,7 +9,14 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.lanes.schedule import SECOND_LOOK_MS, SETTLE_MS_MAX
 from edgewake.cloud.analysis.spark import java_classes
-from edgewake.cloud.analysis.spark.heap_collection import AT_MS, EVERY_MS, LATE_MS, Garbage, interval_of, is_due
+from edgewake.cloud.analysis.spark.heap_collection import (
+    AT_MS,
+    EVERY_MS,
+    LATE_MS,
+    Garbage,
+    interval_of,
+    is_due,
+)
 from edgewake.protocol.clock import FakeClock
 
 END = 1_790_000_040_000
@@ -35,7 +42,9 @@ def test_it_is_due_where_as_much_again_would_not_fit() -> None:
     assert not is_due(100, 0, 100)
 
 
-def test_what_would_not_last_is_collected_at_its_time_and_what_would_is_left_alone(spark: SparkSession) -> None:
+def test_what_would_not_last_is_collected_at_its_time_and_what_would_is_left_alone(
+    spark: SparkSession,
+) -> None:
     java: Any = spark.sparkContext._jvm
     heap = java_classes.new(spark, "Heap")
     clock = FakeClock(END + AT_MS)

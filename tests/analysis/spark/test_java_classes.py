@@ -44,7 +44,9 @@ def count(runs: Path) -> int:
     return len(runs.read_text().splitlines())
 
 
-def test_all_sources_are_compiled_by_the_first_start_and_nothing_by_the_second(tmp_path: Path, spark_jars: Path, runs: Path) -> None:
+def test_all_sources_are_compiled_by_the_first_start_and_nothing_by_the_second(
+    tmp_path: Path, spark_jars: Path, runs: Path
+) -> None:
     kept = tmp_path / "kept"
     jar = java_classes.jar_of(kept, spark_jars)
     assert count(runs) == 1
@@ -70,7 +72,9 @@ def test_other_sources_or_another_java_make_another_jar_and_the_old_one_goes(
     assert list(kept.iterdir()) == jars[-1:]
 
 
-def test_a_jar_of_which_a_part_is_missing_is_made_again(tmp_path: Path, spark_jars: Path, runs: Path) -> None:
+def test_a_jar_of_which_a_part_is_missing_is_made_again(
+    tmp_path: Path, spark_jars: Path, runs: Path
+) -> None:
     jar = java_classes.jar_of(tmp_path / "kept", spark_jars)
     whole = jar.read_bytes()
     for rest in (b"", whole[: len(whole) // 2]):
@@ -81,7 +85,9 @@ def test_a_jar_of_which_a_part_is_missing_is_made_again(tmp_path: Path, spark_ja
     assert count(runs) == 3
 
 
-def test_sources_that_do_not_compile_are_named_and_leave_nothing(tmp_path: Path, spark_jars: Path, sources: Path) -> None:
+def test_sources_that_do_not_compile_are_named_and_leave_nothing(
+    tmp_path: Path, spark_jars: Path, sources: Path
+) -> None:
     kept = tmp_path / "kept"
     (sources / "Heap.java").write_text("package edgewake; final class Heap { int x = ; }")
     with pytest.raises(LocalError, match=r"our Java classes do not compile with .*ecj.*Heap\.java"):
@@ -89,18 +95,25 @@ def test_sources_that_do_not_compile_are_named_and_leave_nothing(tmp_path: Path,
     assert list(kept.iterdir()) == []
 
 
-def test_a_compiler_that_hangs_is_ended(tmp_path: Path, spark_jars: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_hangs_is_ended(
+    tmp_path: Path, spark_jars: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(java_classes, "COMPILE_S_MAX", 0.05)
     (tmp_path / "java" / "bin" / "java").write_text("#!/bin/sh\nexec sleep 600\n")
     with pytest.raises(LocalError, match="were not compiled within 0 s"):
         java_classes.jar_of(tmp_path / "kept", spark_jars)
 
 
-def test_jars_without_the_compiler_are_refused_with_what_to_do(tmp_path: Path, spark_jars: Path) -> None:
+def test_jars_without_the_compiler_are_refused_with_what_to_do(
+    tmp_path: Path, spark_jars: Path
+) -> None:
     for path in spark_jars.glob("*.jar"):
         if not path.match(java_classes.COMPILER):
             (tmp_path / path.name).symlink_to(path)
-    with pytest.raises(ConfigError, match=r"jars_dir = .*: no ecj-\*\.jar in it; `edgewake jars fetch spark` fetches"):
+    with pytest.raises(
+        ConfigError,
+        match=r"jars_dir = .*: no ecj-\*\.jar in it; `edgewake jars fetch spark` fetches",
+    ):
         java_classes.jar_of(tmp_path / "kept", tmp_path)
 
 

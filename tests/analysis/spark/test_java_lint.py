@@ -46,5 +46,7 @@ def test_a_line_has_a_hundred_characters_at_most(tmp_path: Path) -> None:
 
 
 def test_without_a_jdk_it_says_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(LocalError, match=r"javac of a JDK 17 or newer is missing; .* openjdk-17-jdk-headless"):
+    with pytest.raises(
+        LocalError, match=r"javac of a JDK 17 or newer is missing; .* openjdk-17-jdk-headless"
+    ):
         java_lint.ensured({"PATH": str(tmp_path)}, may_install=False)

@@ -1,4 +1,6 @@
-"""Unchecked accesses of our Java classes to memory: in the JVM of the tests each is checked (Raw.java)."""
+"""Unchecked accesses of our Java classes to memory: in the JVM of the tests each is checked
+(Raw.java).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ PLACE: Final = 48
 """Bytes of a place that was asked for with 40: sizes are 16 bytes apart."""
 BLOCK: Final = 64
 _ACCESS: Final = re.compile(
-    r"\bPlatform\.(get|put)(?!DirectBufferAddress)|\bPlatform\.(copyMemory|setMemory)|\b(XXH64\.hashUnsafe|ByteArrayMethods\.)"
+    r"\bPlatform\.(get|put)(?!DirectBufferAddress)|\bPlatform\.(copyMemory|setMemory)|"
+    r"\b(XXH64\.hashUnsafe|ByteArrayMethods\.)"
 )
 
 
@@ -34,7 +37,9 @@ def test_unchecked_accesses_are_in_one_class() -> None:
 
 
 def test_each_unchecked_access_of_that_class_is_asserted() -> None:
-    methods = re.findall(r"  public static [^{;]+\{\n(.*?)\n  \}", (SOURCES / "Raw.java").read_text(), re.DOTALL)
+    methods = re.findall(
+        r"  public static [^{;]+\{\n(.*?)\n  \}", (SOURCES / "Raw.java").read_text(), re.DOTALL
+    )
     accesses = [method for method in methods if _ACCESS.search(method)]
     assert len(accesses) >= 10
     assert all(method.lstrip().startswith("assert ") for method in accesses)
@@ -61,13 +66,24 @@ def refused(access: Any, *arguments: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("access", "size", "more"), [("getByte", 1, ()), ("getInt", 4, ()), ("getLong", 8, ()), ("putInt", 4, (7,)), ("putLong", 8, (7,))]
+    ("access", "size", "more"),
+    [
+        ("getByte", 1, ()),
+        ("getInt", 4, ()),
+        ("getLong", 8, ()),
+        ("putInt", 4, (7,)),
+        ("putLong", 8, (7,)),
+    ],
 )
-def test_an_access_one_byte_beyond_its_place_fails(spark: SparkSession, memory: Any, access: str, size: int, more: tuple[int, ...]) -> None:
+def test_an_access_one_byte_beyond_its_place_fails(
+    spark: SparkSession, memory: Any, access: str, size: int, more: tuple[int, ...]
+) -> None:
     """Control: the access that ends with the place's last byte does not."""
     raw: Any = spark.sparkContext._jvm.edgewake.Raw
     place = memory.take(40)
-    assert memory.reserved() > PLACE + 8, "what lies behind it is memory, too: nothing but the assertion would notice"
+    assert memory.reserved() > PLACE + 8, (
+        "what lies behind it is memory, too: nothing but the assertion would notice"
+    )
     long = spark.sparkContext._jvm.java.lang.Long
     values = [long(value) if access == "putLong" else value for value in more]
     assert not refused(getattr(raw, access), place + PLACE - size, *values)
@@ -131,7 +147,9 @@ def test_an_access_beyond_an_array_fails(spark: SparkSession, memory: Any) -> No
 
 
 def test_a_packed_row_that_is_cut_is_noticed(spark: SparkSession, memory: Any) -> None:
-    """A row says how many words it has: where it says more than there are, reading goes beyond its place."""
+    """A row says how many words it has: where it says more than there are, reading goes beyond its
+    place.
+    """
     jvm: Any = spark.sparkContext._jvm
     place = memory.take(40)
     whole = bytes([3, 0b111, *range(1, 25)])

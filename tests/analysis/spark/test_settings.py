@@ -1,4 +1,6 @@
-"""Where the analysis keeps what it keeps, and what it asks of a cluster: refused at the start rather than lost with a worker."""
+"""Where the analysis keeps what it keeps, and what it asks of a cluster: refused at the start
+rather than lost with a worker.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,25 @@ def test_a_folder_is_a_path_or_its_url(text: str, path: str) -> None:
     assert parse(LakeConfig, {"data_dir": text}, "lake.toml").data_dir == Path(path)
 
 
-@pytest.mark.parametrize("text", ["hdfs://name/x", "s3a://bucket/x", "file://other-host/x", "file:relative", "file:///x?y", "file:///x#y"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hdfs://name/x",
+        "s3a://bucket/x",
+        "file://other-host/x",
+        "file:relative",
+        "file:///x?y",
+        "file:///x#y",
+    ],
+)
 def test_other_urls_are_refused_with_what_to_write_instead(text: str) -> None:
     with pytest.raises(ConfigError, match=r"shared_dir.*expected .*file:///"):
         parse(AnalysisConfig, {"shared_dir": text}, "analysis.toml")
 
 
-@pytest.mark.parametrize("master", ["spark://host:7077", "spark://a:7077,b:7077", "yarn", "local-cluster[2,1,512]"])
+@pytest.mark.parametrize(
+    "master", ["spark://host:7077", "spark://a:7077,b:7077", "yarn", "local-cluster[2,1,512]"]
+)
 def test_a_cluster_needs_a_shared_folder(master: str) -> None:
     with pytest.raises(ConfigError, match="expected shared_dir"):
         parse(AnalysisConfig, {"master": master}, "analysis.toml")
@@ -44,15 +58,26 @@ def test_a_cluster_needs_a_shared_folder(master: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["executor.memory", "spark.jars", "spark.sql.ansi.enabled", "spark.sql.streaming.stateStore.providerClass", "spark.sql.caseSensitive"],
+    [
+        "executor.memory",
+        "spark.jars",
+        "spark.sql.ansi.enabled",
+        "spark.sql.streaming.stateStore.providerClass",
+        "spark.sql.caseSensitive",
+    ],
 )
 def test_settings_that_the_analysis_depends_on_are_not_to_be_had(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: expected names that begin with spark"):
-        parse(AnalysisConfig, {"spark": {name: "x", "spark.executor.memory": "2g"}}, "analysis.toml")
+        parse(
+            AnalysisConfig, {"spark": {name: "x", "spark.executor.memory": "2g"}}, "analysis.toml"
+        )
 
 
 def test_a_state_that_a_worker_wrote_elsewhere_is_noticed(tmp_path: Path) -> None:
-    for partition, files in (("0", ["7.changelog", "8_unique.changelog"]), ("1", ["7.changelog", "8.zip"])):
+    for partition, files in (
+        ("0", ["7.changelog", "8_unique.changelog"]),
+        ("1", ["7.changelog", "8.zip"]),
+    ):
         folder = tmp_path / "state" / "0" / partition
         folder.mkdir(parents=True)
         for name in files:

@@ -1,4 +1,6 @@
-"""The state's table (java/edgewake/Table.java), its files and the store that Spark sees, against a dictionary."""
+"""The state's table (java/edgewake/Table.java), its files and the store that Spark sees, against a
+dictionary.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ def words(*numbers: int) -> bytes:
 
 
 KEYS = st.binary(max_size=40).map(lambda text: text + bytes(-len(text) % 8))
-SHORT = st.lists(st.sampled_from([0, 1, 2**63, 7 << 32]), max_size=30).map(lambda numbers: words(*numbers))
+SHORT = st.lists(st.sampled_from([0, 1, 2**63, 7 << 32]), max_size=30).map(
+    lambda numbers: words(*numbers)
+)
 LONG = st.integers(1, 9_000).map(lambda count: words(*range(count)))
 VALUES = st.one_of(SHORT, SHORT, SHORT, LONG)
 STEPS = st.lists(
@@ -135,9 +139,17 @@ STEPS = st.lists(
 
 
 @settings(max_examples=examples(60))
-@given(keys=st.lists(KEYS, min_size=12, max_size=12, unique=True), steps=STEPS, most=st.sampled_from([PLENTY, 0, 100_000]))
+@given(
+    keys=st.lists(KEYS, min_size=12, max_size=12, unique=True),
+    steps=STEPS,
+    most=st.sampled_from([PLENTY, 0, 100_000]),
+)
 def test_it_is_a_dictionary_whose_versions_come_back(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, keys: list[bytes], steps: list[tuple[Any, ...]], most: int
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    keys: list[bytes],
+    steps: list[tuple[Any, ...]],
+    most: int,
 ) -> None:
     versions: list[Rows] = [{}]
     with kept(spark, tmp_path_factory.mktemp("state"), most) as one:
@@ -166,7 +178,9 @@ def test_it_is_a_dictionary_whose_versions_come_back(
         assert one.rows() == versions[-1]
 
 
-def test_what_is_more_than_its_memory_lies_in_a_file_that_is_gone_at_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_more_than_its_memory_lies_in_a_file_that_is_gone_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with kept(spark, tmp_path, most=200_000) as one:
         for i in range(60):
             one.put(words(i), words(*range(i, i + 1000)))
@@ -175,17 +189,25 @@ def test_what_is_more_than_its_memory_lies_in_a_file_that_is_gone_at_once(spark:
         assert one.rows() == {words(i): words(*range(i, i + 1000)) for i in range(60)}
 
 
-def test_where_no_file_can_be_made_it_says_so_and_has_all_that_it_had(spark: SparkSession, tmp_path: Path) -> None:
+def test_where_no_file_can_be_made_it_says_so_and_has_all_that_it_had(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with kept(spark, tmp_path, most=200_000) as one:
         one.put(words(1), words(2))
         (tmp_path / "scratch").rmdir()
-        with pytest.raises(Py4JJavaError, match=r"UncheckedIOException: no file in .*scratch for \d+ bytes of the state: .*No such file"):
+        with pytest.raises(
+            Py4JJavaError,
+            match=r"UncheckedIOException: no file in .*scratch for \d+ bytes of the state: .*No "
+            r"such file",
+        ):
             one.put(words(3), words(*range(1, 30_000)))
         one.put(words(4), words(5))
         assert one.rows() == {words(1): words(2), words(4): words(5)}
 
 
-def test_a_small_table_takes_little_of_a_file_and_is_not_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_small_table_takes_little_of_a_file_and_is_not_made_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Where other lanes have all the memory that there is."""
     with kept(spark, tmp_path, most=0) as one:
         one.put(words(1), words(2))
@@ -193,7 +215,9 @@ def test_a_small_table_takes_little_of_a_file_and_is_not_made_anew(spark: SparkS
         assert one.table.reserved() < 100_000
 
 
-def test_where_no_file_can_be_had_for_its_index_it_has_all_that_it_had(spark: SparkSession, tmp_path: Path) -> None:
+def test_where_no_file_can_be_had_for_its_index_it_has_all_that_it_had(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with kept(spark, tmp_path, most=120_000) as one:
         (tmp_path / "scratch").rmdir()
         put = 0
@@ -213,7 +237,9 @@ def test_a_walk_may_begin_before_the_first_row(spark: SparkSession, tmp_path: Pa
         assert not walk.next()
 
 
-def test_a_task_that_was_given_up_cannot_write_once_its_query_runs_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_task_that_was_given_up_cannot_write_once_its_query_runs_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Its state is another object then, of the same folder."""
     with kept(spark, tmp_path / "one") as old:
         old.put(words(1), words(2))
@@ -252,7 +278,9 @@ def test_many_rows_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
         assert one.table.reserved() < 200_000
 
 
-def test_rows_may_be_removed_while_all_are_walked_through(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_may_be_removed_while_all_are_walked_through(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with kept(spark, tmp_path) as one:
         for i in range(100):
             one.put(words(i), words(1))
@@ -266,7 +294,9 @@ def test_rows_may_be_removed_while_all_are_walked_through(spark: SparkSession, t
         assert one.rows() == {words(i): words(1) for i in range(0, 100, 2)}
 
 
-def test_each_version_is_the_smaller_of_all_rows_and_what_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_version_is_the_smaller_of_all_rows_and_what_changed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with kept(spark, tmp_path) as one:
         for i in range(100):
             one.put(words(i), words(i))
@@ -277,9 +307,21 @@ def test_each_version_is_the_smaller_of_all_rows_and_what_changed(spark: SparkSe
         for i in range(100):
             one.put(words(i), words(9))
         one.commit()
-        assert one.names() == ["1.snapshot", "2.changelog", "3.changelog", "4.changelog", "5.snapshot"]
+        assert one.names() == [
+            "1.snapshot",
+            "2.changelog",
+            "3.changelog",
+            "4.changelog",
+            "5.snapshot",
+        ]
         one.files.removeOld(5, 1)
-        assert one.names() == ["1.snapshot", "2.changelog", "3.changelog", "4.changelog", "5.snapshot"], "4 needs all of them"
+        assert one.names() == [
+            "1.snapshot",
+            "2.changelog",
+            "3.changelog",
+            "4.changelog",
+            "5.snapshot",
+        ], "4 needs all of them"
         one.files.removeOld(9, 0)
         assert one.names() == ["5.snapshot"]
         one.load(5)
@@ -292,11 +334,16 @@ def test_a_restart_reads_a_hundred_small_files_at_most(spark: SparkSession, tmp_
             one.put(words(i), words(i))
         for _ in range(103):
             one.commit()
-        assert [name for name in one.names() if name.endswith("snapshot")] == ["1.snapshot", "102.snapshot"]
+        assert [name for name in one.names() if name.endswith("snapshot")] == [
+            "1.snapshot",
+            "102.snapshot",
+        ]
 
 
 def test_a_version_that_is_planned_anew_has_one_file(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a snapshot and a changelog of the same number a reader would take the snapshot, which may be the older one."""
+    """Of a snapshot and a changelog of the same number a reader would take the snapshot, which may
+    be the older one.
+    """
     with kept(spark, tmp_path) as one:
         for i in range(100):
             one.put(words(i), words(i))
@@ -370,7 +417,8 @@ def stores(session: SparkSession, folder: Path) -> Iterator[Any]:
     provider = jvm.edgewake.TableStores()
     provider.init(
         state.StateStoreId(str(folder), 0, 0, "default"), schema, schema, None, False,
-        state.StateStoreConf(conf, getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()),
+        state.StateStoreConf(conf,
+            getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()),
         settings_of(session), False, jvm.scala.Option.empty(),
     )  # fmt: skip
     try:
@@ -387,7 +435,9 @@ def opened(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[int], Any]
         yield lambda version: provider.getStore(version, jvm.scala.Option.empty(), False, False)
 
 
-def test_what_a_task_gave_up_is_not_seen_by_the_next_one(spark: SparkSession, opened: Callable[[int], Any]) -> None:
+def test_what_a_task_gave_up_is_not_seen_by_the_next_one(
+    spark: SparkSession, opened: Callable[[int], Any]
+) -> None:
     first = opened(0)
     first.put(row(spark, words(0, 1)), row(spark, words(0, 2)), "default")
     first.abort()
@@ -399,7 +449,9 @@ def test_what_a_task_gave_up_is_not_seen_by_the_next_one(spark: SparkSession, op
     assert third.get(row(spark, words(0, 1)), "default") is None
 
 
-def test_a_task_that_still_runs_cannot_touch_the_state_of_the_next_one(spark: SparkSession, opened: Callable[[int], Any]) -> None:
+def test_a_task_that_still_runs_cannot_touch_the_state_of_the_next_one(
+    spark: SparkSession, opened: Callable[[int], Any]
+) -> None:
     first = opened(0)
     second = opened(0)
     second.put(row(spark, words(0, 1)), row(spark, words(0, 2)), "default")
@@ -416,7 +468,9 @@ def test_a_task_that_still_runs_cannot_touch_the_state_of_the_next_one(spark: Sp
     assert bytes(second.get(row(spark, words(0, 1)), "default").getBytes()) == words(0, 2)
 
 
-def test_who_reads_a_state_takes_it_from_nobody(spark: SparkSession, tmp_path: Path, opened: Callable[[int], Any]) -> None:
+def test_who_reads_a_state_takes_it_from_nobody(
+    spark: SparkSession, tmp_path: Path, opened: Callable[[int], Any]
+) -> None:
     """As Spark's source `statestore` does while the query runs."""
     nothing = spark.sparkContext._jvm.scala.Option.empty()
     key, value = row(spark, words(0, 1)), row(spark, words(0, 2))
@@ -431,7 +485,9 @@ def test_who_reads_a_state_takes_it_from_nobody(spark: SparkSession, tmp_path: P
     assert bytes(opened(2).get(key, "default").getBytes()) == words(0, 3)
 
 
-def test_a_damaged_file_is_said_as_a_state_that_cannot_be_loaded(spark: SparkSession, tmp_path: Path, opened: Callable[[int], Any]) -> None:
+def test_a_damaged_file_is_said_as_a_state_that_cannot_be_loaded(
+    spark: SparkSession, tmp_path: Path, opened: Callable[[int], Any]
+) -> None:
     folder = tmp_path / "0" / "0"
     (folder / "3.snapshot").write_bytes(b"no LZ4")
     with pytest.raises(Py4JJavaError, match=r"\[CANNOT_LOAD_STATE_STORE\].*version 3.*3\.snapshot"):

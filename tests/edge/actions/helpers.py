@@ -19,7 +19,12 @@ from edgewake.protocol.clock import Clock, SystemClock
 from tests.services import PATIENCE_S
 
 CONFIG: TypeAdapter[AnyAction] = TypeAdapter(AnyAction)
-ALERT = Alert("truck-12", "alerts", 7, (1_790_000_000_000, {"rule": "too hot", "active": True, "note": "it's; $(reboot)\n"}))
+ALERT = Alert(
+    "truck-12",
+    "alerts",
+    7,
+    (1_790_000_000_000, {"rule": "too hot", "active": True, "note": "it's; $(reboot)\n"}),
+)
 
 
 def config(**keys: Any) -> AnyAction:
@@ -29,10 +34,16 @@ def config(**keys: Any) -> AnyAction:
 
 @asynccontextmanager
 async def runs(
-    events: EventLog, one: AnyAction, *, clock: Clock | None = None, failpoint: Callable[[str], None] = no_failpoint
+    events: EventLog,
+    one: AnyAction,
+    *,
+    clock: Clock | None = None,
+    failpoint: Callable[[str], None] = no_failpoint,
 ) -> AsyncIterator[ActionRunner]:
     """The action at work."""
-    runner = ActionRunner(one, "truck-12", events, clock or SystemClock(), random.Random(1), failpoint)
+    runner = ActionRunner(
+        one, "truck-12", events, clock or SystemClock(), random.Random(1), failpoint
+    )
     await runner.open()
     task = asyncio.create_task(runner.run())
     try:

@@ -1,4 +1,6 @@
-"""When an action is taken: by clocks that jump, at the edges of its time, with pauses, and over a way that comes and goes."""
+"""When an action is taken: by clocks that jump, at the edges of its time, with pauses, and over a
+way that comes and goes.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,13 @@ class Acting:
 
 
 @contextlib.asynccontextmanager
-async def at_work(directory: Path, action: Acting, clock: HeldClock, **keys: Any) -> AsyncIterator[tuple[EventLog, ActionRunner]]:
+async def at_work(
+    directory: Path, action: Acting, clock: HeldClock, **keys: Any
+) -> AsyncIterator[tuple[EventLog, ActionRunner]]:
     with opened(directory) as events:
-        async with runs(events, config(type="command", command=["/bin/true"], **keys), clock=clock) as runner:
+        async with runs(
+            events, config(type="command", command=["/bin/true"], **keys), clock=clock
+        ) as runner:
             runner._action = action
             yield events, runner
 
@@ -68,10 +74,24 @@ async def ended(runner: ActionRunner, **counts: int) -> None:
 
 @pytest.mark.parametrize(
     ("age_ms", "outcome"),
-    [(0, "done"), (60_000, "done"), (60_001, "expired"), (-3_600_000, "done"), (NOW_MS - 1000, "expired")],
-    ids=["just now", "at the end of its time", "a moment after", "from the future: the clock was set back", "from 1970"],
+    [
+        (0, "done"),
+        (60_000, "done"),
+        (60_001, "expired"),
+        (-3_600_000, "done"),
+        (NOW_MS - 1000, "expired"),
+    ],
+    ids=[
+        "just now",
+        "at the end of its time",
+        "a moment after",
+        "from the future: the clock was set back",
+        "from 1970",
+    ],
 )
-async def test_an_alert_is_acted_on_within_its_time(tmp_path: Path, age_ms: int, outcome: str) -> None:
+async def test_an_alert_is_acted_on_within_its_time(
+    tmp_path: Path, age_ms: int, outcome: str
+) -> None:
     action = Acting()
     async with at_work(tmp_path, action, HeldClock(NOW_MS), expire_s=60) as (events, runner):
         await alert(events, 1, at_ms=NOW_MS - age_ms)
@@ -79,8 +99,12 @@ async def test_an_alert_is_acted_on_within_its_time(tmp_path: Path, age_ms: int,
     assert action.done == ([1] if outcome == "done" else [])
 
 
-@pytest.mark.parametrize("jump_s", [-3600.0, 0.0, 3600.0], ids=["set back an hour", "not set", "set forward an hour"])
-async def test_while_there_is_no_way_an_alert_grows_old_whatever_is_done_to_the_clock(tmp_path: Path, jump_s: float) -> None:
+@pytest.mark.parametrize(
+    "jump_s", [-3600.0, 0.0, 3600.0], ids=["set back an hour", "not set", "set forward an hour"]
+)
+async def test_while_there_is_no_way_an_alert_grows_old_whatever_is_done_to_the_clock(
+    tmp_path: Path, jump_s: float
+) -> None:
     clock, action = HeldClock(NOW_MS), Acting()
     action.error = OSError("nobody there")
     async with at_work(tmp_path, action, clock, expire_s=60) as (events, runner):
@@ -112,14 +136,18 @@ async def test_a_clock_that_is_set_back_between_two_alerts_holds_up_neither(tmp_
 
 
 @pytest.mark.parametrize("now_ms", [5_000, CLOCK_FLOOR_MS], ids=["in 1970", "in 2026"])
-async def test_a_device_whose_clock_was_never_set_acts_on_what_it_sees(tmp_path: Path, now_ms: int) -> None:
+async def test_a_device_whose_clock_was_never_set_acts_on_what_it_sees(
+    tmp_path: Path, now_ms: int
+) -> None:
     action = Acting()
     async with at_work(tmp_path, action, HeldClock(now_ms), expire_s=60) as (events, runner):
         await alert(events, 1, at_ms=now_ms)
         await ended(runner, done=1)
 
 
-async def test_between_two_is_the_pause_and_who_waits_too_long_in_it_is_too_old(tmp_path: Path) -> None:
+async def test_between_two_is_the_pause_and_who_waits_too_long_in_it_is_too_old(
+    tmp_path: Path,
+) -> None:
     clock, action = HeldClock(NOW_MS), Acting()
     async with at_work(tmp_path, action, clock, expire_s=15, pause_s=10) as (events, runner):
         for number in (1, 2, 3):
@@ -146,7 +174,9 @@ async def test_the_way_is_tried_later_each_time_and_left_after_the_deed(tmp_path
             clock.advance(waits[-1])
         await ended(runner, done=1)
         assert runner.counts()["error"] is None, "what was in the way is past"
-    assert [low / 2 <= wait <= low for wait, low in zip(waits, (0.5, 1, 2, 4, 8, 15, 15), strict=True)] == [True] * 7
+    assert [
+        low / 2 <= wait <= low for wait, low in zip(waits, (0.5, 1, 2, 4, 8, 15, 15), strict=True)
+    ] == [True] * 7
     assert (action.tries, action.left) == (8, 1)
 
 
@@ -160,7 +190,9 @@ async def test_the_way_is_tried_later_each_time_and_left_after_the_deed(tmp_path
     ],
     ids=["it says no", "it is too slow", "its error is not UTF-8", "several at once"],
 )
-async def test_what_went_wrong_is_counted_once_said_and_never_done_again(tmp_path: Path, error: Exception, says: str) -> None:
+async def test_what_went_wrong_is_counted_once_said_and_never_done_again(
+    tmp_path: Path, error: Exception, says: str
+) -> None:
     async def fails(_alert: Alert) -> None:
         raise error
 
@@ -176,7 +208,9 @@ async def test_what_went_wrong_is_counted_once_said_and_never_done_again(tmp_pat
     assert (action.done, again.done, action.left) == ([1], [2], 1)
 
 
-async def test_a_stop_amid_the_deed_is_unknown_after_the_next_start_and_not_done_again(tmp_path: Path) -> None:
+async def test_a_stop_amid_the_deed_is_unknown_after_the_next_start_and_not_done_again(
+    tmp_path: Path,
+) -> None:
     begun = asyncio.Event()
 
     async def hangs(_alert: Alert) -> None:
@@ -219,5 +253,7 @@ def test_a_kept_state_is_read_or_nothing(kept: bytes, found: Progress) -> None:
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_an_end_ends_what_was_begun_and_counts_it(outcome: Outcome) -> None:
     state = Progress(7, {"done": 1}).ended(outcome, 3)
-    assert state == Progress(None, {"done": 4} if outcome is Outcome.DONE else {"done": 1, outcome.value: 3})
+    assert state == Progress(
+        None, {"done": 4} if outcome is Outcome.DONE else {"done": 1, outcome.value: 3}
+    )
     assert Progress(None, {"done": 1}).begin(9) == Progress(9, {"done": 1})

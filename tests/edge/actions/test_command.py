@@ -48,14 +48,34 @@ def has_text(path: Path) -> bool:
 
 
 async def test_the_alert_is_on_standard_input_and_never_among_the_words(directory: Path) -> None:
-    program = script(directory, f'cat > {directory}/in; env > {directory}/env; echo "$# $1" > {directory}/words; id > {directory}/id')
+    program = script(
+        directory,
+        f'cat > {directory}/in; env > {directory}/env; echo "$# $1" > {directory}/words; id > '
+        f"{directory}/id",
+    )
     await run(program, "$HOME; *")
     t, fields = ALERT.reading
-    assert json.loads((directory / "in").read_text()) == {"device": "truck-12", "stream": "alerts", "t": t, **fields}
+    assert json.loads((directory / "in").read_text()) == {
+        "device": "truck-12",
+        "stream": "alerts",
+        "t": t,
+        **fields,
+    }
     assert (directory / "words").read_text() == "1 $HOME; *\n", "no shell is between"
     env = dict(line.partition("=")[::2] for line in (directory / "env").read_text().splitlines())
-    assert (env["EDGEWAKE_RULE"], env["EDGEWAKE_ACTIVE"], env["EDGEWAKE_ID"]) == ("too hot", "true", ALERT.id)
-    assert {name for name in env if not name.startswith("EDGEWAKE_")} <= {"PATH", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
+    assert (env["EDGEWAKE_RULE"], env["EDGEWAKE_ACTIVE"], env["EDGEWAKE_ID"]) == (
+        "too hot",
+        "true",
+        ALERT.id,
+    )
+    assert {name for name in env if not name.startswith("EDGEWAKE_")} <= {
+        "PATH",
+        "LANG",
+        "PWD",
+        "SHLVL",
+        "_",
+        "OLDPWD",
+    }
     assert stat.S_IMODE((directory / "in").stat().st_mode) == 0o600
 
 
@@ -84,7 +104,9 @@ async def test_a_program_need_not_read_the_alert() -> None:
 
 
 async def test_what_takes_too_long_is_killed_with_what_it_started(directory: Path) -> None:
-    program = script(directory, f"sleep 600 & echo $! > {directory}/child; echo $$ > {directory}/self; wait")
+    program = script(
+        directory, f"sleep 600 & echo $! > {directory}/child; echo $$ > {directory}/self; wait"
+    )
     waiting = asyncio.ensure_future(run(program, timeout_s=3600))
     await until(lambda: waiting.done() or has_text(directory / "self"))
     assert not waiting.done(), waiting
@@ -103,7 +125,11 @@ async def test_what_a_program_leaves_behind_ends_with_it(directory: Path) -> Non
 
 
 async def test_a_program_that_left_its_session_holds_nobody_up(directory: Path) -> None:
-    program = script(directory, f"setsid sh -c 'echo $$ > {directory}/child; exec sleep 600' & until [ -s {directory}/child ]; do :; done")
+    program = script(
+        directory,
+        f"setsid sh -c 'echo $$ > {directory}/child; exec sleep 600' & until [ -s "
+        f"{directory}/child ]; do :; done",
+    )
     await run(program)
     pid = int((directory / "child").read_text())
     assert is_alive(pid), "the fault fired"

@@ -48,7 +48,10 @@ def absence(**keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"action": [COMMAND | {"name": "a", "stream": "unknown"}]}, "'unknown' is not a stream of"),
+        (
+            {"action": [COMMAND | {"name": "a", "stream": "unknown"}]},
+            "'unknown' is not a stream of",
+        ),
         ({"action": [COMMAND | {"name": "a", "stream": "loose"}]}, "'loose' is not a stream of"),
         ({"action": [COMMAND | {"name": "a", "stream": "speed"}] * 2}, "action: two have one name"),
         ({"absence": [absence(), absence()]}, "absence: two have one name"),
@@ -59,7 +62,10 @@ def absence(**keys: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_watched_is_logged_and_has_one_maker(keys: dict[str, Any], said: str) -> None:
-    sources = [{"type": "json_lines", "stream": "speed"}, {"type": "host_metrics", "stream": "loose", "mode": "one_way"}]
+    sources = [
+        {"type": "json_lines", "stream": "speed"},
+        {"type": "host_metrics", "stream": "loose", "mode": "one_way"},
+    ]
     with pytest.raises(ValueError, match=re.escape(said)):
         AgentConfig.checked({"device": "d", "data_dir": "d", "source": sources} | keys)
 
@@ -81,7 +87,9 @@ SUMMED = {"stream": "speed", "fields": ["x"]}
         (SPOKEN, {"absence": [absence(into="device_sketches")]}, "is the stream of sketches"),
     ],
 )
-def test_what_is_sketched_stays_here(source: dict[str, Any], keys: dict[str, Any], said: str) -> None:
+def test_what_is_sketched_stays_here(
+    source: dict[str, Any], keys: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         AgentConfig.checked({"device": "d", "data_dir": "d", "source": [source]} | keys)
 

@@ -12,7 +12,9 @@ OUTCOMES = st.sampled_from(list(Outcome))
 
 
 @given(st.lists(OUTCOMES), st.integers(1, 10**9))
-def test_what_was_begun_and_did_not_end_is_counted_once_and_never_begun_again(ended: list[Outcome], position: int) -> None:
+def test_what_was_begun_and_did_not_end_is_counted_once_and_never_begun_again(
+    ended: list[Outcome], position: int
+) -> None:
     state = Progress()
     for outcome in ended:
         state = state.ended(outcome)
@@ -28,7 +30,16 @@ def test_nothing_is_unknown_where_nothing_was_begun() -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", [None, b"", b"null", b"[]", b"{}", b'{"begun": 1, "counts": {"foreign": 1}}', b'{"begun": 1, "counts": 3}']
+    "kept",
+    [
+        None,
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"begun": 1, "counts": {"foreign": 1}}',
+        b'{"begun": 1, "counts": 3}',
+    ],
 )
 def test_a_state_that_cannot_be_read_is_none(kept: bytes | None) -> None:
     assert decode(kept) == Progress()

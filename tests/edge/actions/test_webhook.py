@@ -70,7 +70,10 @@ async def test_the_alert_is_posted_as_json(tmp_path: Path) -> None:
         await post(f"{url}/hook?for=truck", token_file=token)
     ((path, headers, body),) = server.requests
     t, fields = ALERT.reading
-    assert (path, json.loads(body)) == ("/hook?for=truck", {"device": "truck-12", "stream": "alerts", "t": t, **fields})
+    assert (path, json.loads(body)) == (
+        "/hook?for=truck",
+        {"device": "truck-12", "stream": "alerts", "t": t, **fields},
+    )
     assert (headers["Idempotency-Key"], headers["Authorization"], headers["Content-Type"]) == (
         ALERT.id,
         "Bearer s3cret",

@@ -1,4 +1,6 @@
-"""What the doctor says of a broker: one that works, one that is none, TLS where there is none, a certificate that is not wanted."""
+"""What the doctor says of a broker: one that works, one that is none, TLS where there is none, a
+certificate that is not wanted.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_a_port_that_answers_by_an_alert_of_tls_wants_tls() -> None:
         assert "speaks TLS: set ca_file" in said(broker)
 
 
-def test_one_that_closes_says_nothing_against_it_and_one_that_is_silent_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_closes_says_nothing_against_it_and_one_that_is_silent_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with answering(lambda one: one.close()) as broker:
         assert look(broker) == f"127.0.0.1:{broker.port} takes connections, without TLS"
     monkeypatch.setattr(broker_look, "BROKER_S", 0.2)
@@ -68,7 +72,9 @@ def test_one_that_closes_says_nothing_against_it_and_one_that_is_silent_does(mon
         gone.set()
 
 
-def test_a_broker_that_works_is_told_by_its_answer_and_a_running_agent_keeps_its_connection(mosquitto: Mosquitto) -> None:
+def test_a_broker_that_works_is_told_by_its_answer_and_a_running_agent_keeps_its_connection(
+    mosquitto: Mosquitto,
+) -> None:
     assert look(BrokerConfig(port=mosquitto.port)).endswith("without TLS, and speaks MQTT")
 
 
@@ -83,7 +89,11 @@ async def test_over_tls_the_wrong_port_and_the_wrong_certificate_are_named(tmp_p
         async with Peer(port) as _:
             assert ", TLSv1.3" in look(BrokerConfig(port=tls_port, **mine))  # type: ignore[arg-type]
             assert "is this its port for TLS?" in said(BrokerConfig(port=port, **mine))  # type: ignore[arg-type]
-            assert "cert_file and key_file those that it asks for" in said(BrokerConfig(port=tls_port, **ours))  # type: ignore[arg-type]
+            assert "cert_file and key_file those that it asks for" in said(
+                BrokerConfig(port=tls_port, **ours)
+            )  # type: ignore[arg-type]
             theirs = mine | {"cert_file": other / "device.pem", "key_file": other / "device.key"}
             assert "the broker refused us" in said(BrokerConfig(port=tls_port, **theirs))  # type: ignore[arg-type]
-            assert "is ca_file its authority" in said(BrokerConfig(port=tls_port, **(mine | {"ca_file": other / "ca.pem"})))  # type: ignore[arg-type]
+            assert "is ca_file its authority" in said(
+                BrokerConfig(port=tls_port, **(mine | {"ca_file": other / "ca.pem"}))
+            )  # type: ignore[arg-type]

@@ -48,17 +48,33 @@ def test_what_may_be_a_broker_is_good(said: bytes, words: str) -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (b"\x15\x03\x01\x00\x02\x02\x46", "b:1: speaks TLS: set ca_file, or use its port without TLS"),
+        (
+            b"\x15\x03\x01\x00\x02\x02\x46",
+            "b:1: speaks TLS: set ca_file, or use its port without TLS",
+        ),
         (b"\x16\x03\x01", "b:1: speaks TLS"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "b:1: answers, but no MQTT (b'HTTP/1.1 400 Bad Request"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "b:1: answers, but no MQTT (b'HTTP/1.1 400 Bad Request",
+        ),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "answers, but no MQTT (b'SSH-2.0-OpenSSH_9.2"),
         (b"\x1b]0;evil\x07", "answers, but no MQTT (b'\\x1b]0;evil\\x07')"),
         (b"\x30\x00", "answers, but no MQTT"),
         (b"x" * 5000, "answers, but no MQTT (b'" + "x" * 24 + "'): is this the broker's port?"),
     ],
-    ids=["an alert of TLS", "a handshake of TLS", "a web server", "a shell", "what would move a terminal", "a publish", "a flood"],
+    ids=[
+        "an alert of TLS",
+        "a handshake of TLS",
+        "a web server",
+        "a shell",
+        "what would move a terminal",
+        "a publish",
+        "a flood",
+    ],
 )
-def test_what_is_no_broker_is_said_and_none_of_its_bytes_reach_the_terminal(said: bytes, words: str) -> None:
+def test_what_is_no_broker_is_said_and_none_of_its_bytes_reach_the_terminal(
+    said: bytes, words: str
+) -> None:
     with connected(said) as channel, pytest.raises(LocalError) as caught:
         _answer("b:1", channel)
     assert words in str(caught.value)
@@ -68,7 +84,9 @@ def test_what_is_no_broker_is_said_and_none_of_its_bytes_reach_the_terminal(said
 def test_one_that_says_nothing_is_said_to() -> None:
     with connected(closes=False) as channel:
         channel.settimeout(0.01)
-        with pytest.raises(LocalError, match="takes a connection and says nothing: is a broker behind it"):
+        with pytest.raises(
+            LocalError, match="takes a connection and says nothing: is a broker behind it"
+        ):
             _answer("b:1", channel)
 
 
@@ -76,14 +94,26 @@ def test_one_that_says_nothing_is_said_to() -> None:
     ("error", "hint"),
     [
         (ConnectionRefusedError(), "is the address right, and does the broker run?"),
-        (socket.gaierror(-2, "Name or service not known"), "is the address right, and does the broker run?"),
+        (
+            socket.gaierror(-2, "Name or service not known"),
+            "is the address right, and does the broker run?",
+        ),
         (TimeoutError(), "is the address right, and does the broker run?"),
         (ssl.SSLEOFError("EOF"), "is this its port for TLS?"),
-        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "is this its port for TLS?"),
+        (
+            ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"),
+            "is this its port for TLS?",
+        ),
         (ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca"), REFUSED),
         (ssl.SSLError(1, "[SSL: SSLV3_ALERT_BAD_CERTIFICATE] alert bad certificate"), REFUSED),
-        (ssl.SSLCertVerificationError(1, "certificate has expired"), "is ca_file its authority's, and the clock right?"),
-        (ssl.SSLCertVerificationError(1, "self-signed certificate"), "is ca_file its authority's, and the clock right?"),
+        (
+            ssl.SSLCertVerificationError(1, "certificate has expired"),
+            "is ca_file its authority's, and the clock right?",
+        ),
+        (
+            ssl.SSLCertVerificationError(1, "self-signed certificate"),
+            "is ca_file its authority's, and the clock right?",
+        ),
     ],
     ids=lambda found: type(found).__name__ if isinstance(found, Exception) else "",
 )
@@ -93,17 +123,26 @@ def test_each_error_leads_to_what_to_look_at(error: OSError, hint: str) -> None:
 
 def test_an_address_where_nobody_is_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     (port,) = free_ports(1)
-    with pytest.raises(LocalError, match=f"127.0.0.1:{port}: .*refused: is the address right, and does the broker run"):
+    with pytest.raises(
+        LocalError,
+        match=f"127.0.0.1:{port}: .*refused: is the address right, and does the broker run",
+    ):
         look(BrokerConfig(port=port))
     monkeypatch.setattr(
-        socket, "create_connection", lambda *_, **__: (_ for _ in ()).throw(socket.gaierror(-2, "Name or service not known"))
+        socket,
+        "create_connection",
+        lambda *_, **__: (_ for _ in ()).throw(socket.gaierror(-2, "Name or service not known")),
     )
-    with pytest.raises(LocalError, match=r"nowhere.example:1883: .*Name or service not known: is the address right"):
+    with pytest.raises(
+        LocalError, match=r"nowhere.example:1883: .*Name or service not known: is the address right"
+    ):
         look(BrokerConfig(host="nowhere.example"))
 
 
 @pytest.mark.parametrize("key", ["password_file", "ca_file"])
-def test_a_file_that_cannot_be_used_is_named_before_anybody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+def test_a_file_that_cannot_be_used_is_named_before_anybody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
     asked: list[object] = []
     monkeypatch.setattr(socket, "create_connection", lambda *found, **__: asked.append(found))
     with pytest.raises(ConfigError, match=f"mqtt.{key} = {tmp_path}/none"):
@@ -125,7 +164,9 @@ def test_we_say_what_every_broker_must_refuse_and_log_in_nowhere() -> None:
     assert found[-2:] == b"\0\0", "no client id"
 
 
-def test_a_port_that_speaks_no_tls_is_asked_for_its_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_speaks_no_tls_is_asked_for_its_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Over a real socket: the handshake is answered by MQTT."""
     monkeypatch.setattr(broker_look, "tls_of", lambda _broker: ssl.create_default_context())
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -1,4 +1,6 @@
-"""`init`: whatever somebody answers, there is a configuration that works, or a sentence and no file."""
+"""`init`: whatever somebody answers, there is a configuration that works, or a sentence and no
+file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ def init(path: Path, **given: str) -> Result:
     said = {"device": "shed", "broker": "broker.example:1883", "data-dir": "/var/lib/x"} | {
         k.replace("_", "-"): v for k, v in given.items()
     }
-    return CliRunner().invoke(agent, ["init", str(path), *(word for name, value in said.items() for word in (f"--{name}", value))])
+    return CliRunner().invoke(
+        agent,
+        [
+            "init",
+            str(path),
+            *(word for name, value in said.items() for word in (f"--{name}", value)),
+        ],
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,16 +59,38 @@ def test_a_broker_is_a_host_and_a_port(tmp_path: Path, broker: str, host: str, p
         pytest.param({"broker": "b:" + "9" * 5000}, "expected host:port", id="thousands of digits"),
         pytest.param({"broker": "b:0"}, "mqtt.port = 0", id="port nought"),
         pytest.param({"broker": "a b:1"}, "mqtt.host = 'a b'", id="a host with a blank"),
-        pytest.param({"broker": "b\x7f:1"}, "expected characters that can be seen", id="a host with a character of control"),
+        pytest.param(
+            {"broker": "b\x7f:1"},
+            "expected characters that can be seen",
+            id="a host with a character of control",
+        ),
         pytest.param({"data_dir": ""}, "data-dir: expected a directory", id="no folder"),
-        pytest.param({"data_dir": "/x\x7fy"}, "expected characters that can be seen", id="a folder that TOML cannot say"),
-        pytest.param({"data_dir": "/x\udcffy"}, "expected characters that can be seen", id="a folder whose name is not UTF-8"),
-        pytest.param({"device": "d\x1b[2J"}, "expected characters that can be seen", id="a device that clears the screen"),
+        pytest.param(
+            {"data_dir": "/x\x7fy"},
+            "expected characters that can be seen",
+            id="a folder that TOML cannot say",
+        ),
+        pytest.param(
+            {"data_dir": "/x\udcffy"},
+            "expected characters that can be seen",
+            id="a folder whose name is not UTF-8",
+        ),
+        pytest.param(
+            {"device": "d\x1b[2J"},
+            "expected characters that can be seen",
+            id="a device that clears the screen",
+        ),
         pytest.param({"device": ""}, "device = ''", id="no device"),
-        pytest.param({"source": "gps"}, "expected one of host_metrics, json_lines", id="a kind of source that is none"),
+        pytest.param(
+            {"source": "gps"},
+            "expected one of host_metrics, json_lines",
+            id="a kind of source that is none",
+        ),
     ],
 )
-def test_an_answer_that_cannot_be_used_is_said_and_nothing_is_written(tmp_path: Path, given: dict[str, str], says: str) -> None:
+def test_an_answer_that_cannot_be_used_is_said_and_nothing_is_written(
+    tmp_path: Path, given: dict[str, str], says: str
+) -> None:
     done = init(tmp_path / "agent.toml", **given)
     assert done.exit_code in (1, 2)
     assert isinstance(done.exception, SystemExit)
@@ -68,9 +99,15 @@ def test_an_answer_that_cannot_be_used_is_said_and_nothing_is_written(tmp_path: 
 
 
 @given(st.text(max_size=12), st.text(max_size=12), st.text(max_size=12))
-def test_whatever_is_answered_it_is_a_configuration_or_a_sentence(device: str, broker: str, data_dir: str) -> None:
+def test_whatever_is_answered_it_is_a_configuration_or_a_sentence(
+    device: str, broker: str, data_dir: str
+) -> None:
     try:
-        found = parse(AgentConfig, values_of(configuration_text(device, broker + ":1", data_dir, []), "new"), "new")
+        found = parse(
+            AgentConfig,
+            values_of(configuration_text(device, broker + ":1", data_dir, []), "new"),
+            "new",
+        )
     except LocalError:
         return
     assert (found.device, found.data_dir, found.mqtt.port) == (device, Path(data_dir), 1)
@@ -86,7 +123,11 @@ def test_a_configuration_that_is_there_stays_unless_told_otherwise(tmp_path: Pat
     path = tmp_path / "agent.toml"
     path.write_text("mine")
     done = init(path)
-    assert (done.exit_code, "is there already; --force writes over it" in done.output, path.read_text()) == (1, True, "mine")
+    assert (
+        done.exit_code,
+        "is there already; --force writes over it" in done.output,
+        path.read_text(),
+    ) == (1, True, "mine")
 
 
 def test_a_link_that_leads_nowhere_is_there_too(tmp_path: Path) -> None:
@@ -96,7 +137,9 @@ def test_a_link_that_leads_nowhere_is_there_too(tmp_path: Path) -> None:
     assert path.is_symlink()
 
 
-def test_what_replaces_a_file_is_for_its_owner_alone_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_what_replaces_a_file_is_for_its_owner_alone_and_leaves_nothing_beside_it(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "agent.toml"
     path.write_text("mine")
     path.chmod(0o644)
@@ -113,7 +156,11 @@ def test_a_text_that_cannot_be_used_replaces_nothing(tmp_path: Path) -> None:
     assert (path.read_text(), list(tmp_path.iterdir())) == ("mine", [path])
 
 
-@pytest.mark.parametrize("where", ["no/agent.toml", "file/agent.toml"], ids=["a folder that is not there", "a folder that is a file"])
+@pytest.mark.parametrize(
+    "where",
+    ["no/agent.toml", "file/agent.toml"],
+    ids=["a folder that is not there", "a folder that is a file"],
+)
 def test_where_nothing_can_be_written_that_is_said(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").touch()
     done = init(tmp_path / where)

@@ -1,10 +1,12 @@
-"""One life of a device's inbox: `python -m tests.edge.downlink.inbox_crash DIR [--kill PLACE NTH] [--hasty | --forgetful | --apart]`.
+"""One life of a device's inbox: `python -m tests.edge.downlink.inbox_crash DIR [--kill PLACE NTH]
+[--hasty | --forgetful | --apart]`.
 
-The cloud sends what was not confirmed to the broker, as often as it takes. Each command adds its id to the file `effects`; the one called
-`die` kills the agent after that. The life ends by kill -9 at the n-th passage of a place in the log's writer or in that command, or, when
-all that is here is done, with all answers and all replies as JSON on standard output.
-`--hasty` is a control: the broker is told before the log has it. `--forgetful` is another one: what is begun is not noted. The third is
-`--apart`: a reply is kept by itself, not together with the note that it is.
+The cloud sends what was not confirmed to the broker, as often as it takes. Each command adds its id
+to the file `effects`; the one called `die` kills the agent after that. The life ends by kill -9 at
+the n-th passage of a place in the log's writer or in that command, or, when all that is here is
+done, with all answers and all replies as JSON on standard output. `--hasty` is a control: the
+broker is told before the log has it. `--forgetful` is another one: what is begun is not noted. The
+third is `--apart`: a reply is kept by itself, not together with the note that it is.
 """
 
 from __future__ import annotations
@@ -43,12 +45,15 @@ class Life:
         self._place, self._left = place, nth
         clock = SystemClock()
         self.events = EventLog(
-            directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=clock, rng=random.Random(1), failpoint=self._pass
+            directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=clock,
+            rng=random.Random(1), failpoint=self._pass
         )  # fmt: skip
         script = f'echo "$0" >> {directory}/effects'
         commands = {
             "note": CommandConfig(argv=("/bin/sh", "-c", script), args_max=1),
-            "die": CommandConfig(argv=("/bin/sh", "-c", f"{script}; kill -9 {os.getpid()}; sleep 100"), args_max=1),
+            "die": CommandConfig(
+                argv=("/bin/sh", "-c", f"{script}; kill -9 {os.getpid()}; sleep 100"), args_max=1
+            ),
         }
         self.inbox = Inbox(self.events, clock, boot="boot")
         self.downlink = Downlink(DownlinkConfig(command=commands, requests=True), self.inbox)
@@ -91,10 +96,17 @@ class Life:
                 file.write(key + "\n")
 
         if key.startswith("reply-"):
-            self.inbox.take("reply", orjson.dumps({"id": key, "state": "answered", "body": key}), 3600, acknowledge)
+            self.inbox.take(
+                "reply",
+                orjson.dumps({"id": key, "state": "answered", "body": key}),
+                3600,
+                acknowledge,
+            )
             return
         name = "die" if key == DIES else "note"
-        self.inbox.take("command", orjson.dumps({"id": key, "name": name, "args": [key]}), 3600, acknowledge)
+        self.inbox.take(
+            "command", orjson.dumps({"id": key, "name": name, "args": [key]}), 3600, acknowledge
+        )
 
     def _is_done(self) -> bool:
         store = self.events._writer.store
@@ -106,7 +118,13 @@ TAKE = Inbox.take
 DO = Downlink._do
 
 
-def take_hastily(inbox: Inbox, kind: str, payload: bytes, expires_s: int | None, acknowledge: Callable[[int], None]) -> None:
+def take_hastily(
+    inbox: Inbox,
+    kind: str,
+    payload: bytes,
+    expires_s: int | None,
+    acknowledge: Callable[[int], None],
+) -> None:
     """The control: confirmed as soon as it is here."""
     acknowledge(0)
     TAKE(inbox, kind, payload, expires_s, lambda _reason: None)
@@ -138,7 +156,9 @@ def main() -> None:
         Downlink._do = do_apart  # type: ignore[method-assign]
     if given.forgetful:
         encode = Ledger.encode
-        Ledger.encode = lambda self: encode(Ledger({k: s for k, s in self._steps.items() if s is Step.DONE}))  # type: ignore[method-assign]
+        Ledger.encode = lambda self: encode(
+            Ledger({k: s for k, s in self._steps.items() if s is Step.DONE})
+        )  # type: ignore[method-assign]
     place, nth = given.kill
 
     async def live() -> list[dict[str, object]]:

@@ -36,7 +36,9 @@ def command(name: str, *args: str) -> Command:
         (command("other"), True, AnswerState.REFUSED, "allowed"),
     ],
 )
-def test_what_is_not_run_is_answered_with_its_reason(asked: Command, was_begun: bool, state: AnswerState, says: str) -> None:
+def test_what_is_not_run_is_answered_with_its_reason(
+    asked: Command, was_begun: bool, state: AnswerState, says: str
+) -> None:
     answer = commands.refusal(asked, ALLOWED, was_begun=was_begun)
     assert answer is not None
     assert (answer.id, answer.state, says in answer.detail) == ("a", state, True), answer
@@ -53,10 +55,19 @@ async def test_arguments_come_as_they_are_and_no_shell_reads_them() -> None:
 
 
 async def test_an_exit_code_a_signal_and_a_missing_program_are_failures_that_say_so() -> None:
-    failing = CommandConfig(argv=(*PYTHON, "import sys; print('why', file=sys.stderr); sys.exit(3)"))
+    failing = CommandConfig(
+        argv=(*PYTHON, "import sys; print('why', file=sys.stderr); sys.exit(3)")
+    )
     answer = await commands.run(command("x"), failing)
-    assert (answer.state, answer.exit_code, answer.output, answer.detail) == (AnswerState.FAILED, 3, "why\n", "exit code 3")
-    killed = await commands.run(command("x"), CommandConfig(argv=(*PYTHON, "import os; os.kill(os.getpid(), 9)")))
+    assert (answer.state, answer.exit_code, answer.output, answer.detail) == (
+        AnswerState.FAILED,
+        3,
+        "why\n",
+        "exit code 3",
+    )
+    killed = await commands.run(
+        command("x"), CommandConfig(argv=(*PYTHON, "import os; os.kill(os.getpid(), 9)"))
+    )
     assert (killed.state, killed.exit_code) == (AnswerState.FAILED, -9)
     missing = await commands.run(command("x"), CommandConfig(argv=("/no/such",)))
     assert missing.state is AnswerState.FAILED
@@ -64,7 +75,9 @@ async def test_an_exit_code_a_signal_and_a_missing_program_are_failures_that_say
 
 
 async def test_output_is_bounded_and_read_to_its_end() -> None:
-    endless = CommandConfig(argv=(*PYTHON, "import sys; sys.stdout.write('\\0a' * 500_000)"), output_bytes_max=10)
+    endless = CommandConfig(
+        argv=(*PYTHON, "import sys; sys.stdout.write('\\0a' * 500_000)"), output_bytes_max=10
+    )
     answer = await commands.run(command("x"), endless)
     assert (answer.state, answer.output) == (AnswerState.DONE, "\N{REPLACEMENT CHARACTER}a" * 5)
 
@@ -73,7 +86,11 @@ async def test_one_that_takes_too_long_is_killed_with_all_that_it_started(tmp_pa
     script = f"/bin/sleep 1000 & echo $! > {tmp_path}/pid; wait"
     slow = CommandConfig(argv=("/bin/sh", "-c", script), timeout_s=2)
     answer = await commands.run(command("x"), slow)
-    assert (answer.state, answer.detail, answer.exit_code) == (AnswerState.FAILED, "killed after 2 s", None)
+    assert (answer.state, answer.detail, answer.exit_code) == (
+        AnswerState.FAILED,
+        "killed after 2 s",
+        None,
+    )
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not is_alive(pid), "the child's child is gone")
 

@@ -1,4 +1,6 @@
-"""Questions for feeds and the chunks that answer them: asked again where they are lost, confirmed once, never mixed up."""
+"""Questions for feeds and the chunks that answer them: asked again where they are lost, confirmed
+once, never mixed up.
+"""
 
 from __future__ import annotations
 
@@ -73,11 +75,17 @@ async def test_a_chunk_that_comes_twice_is_given_once() -> None:
     one.take(chunk())
     await asked
     one.take(chunk())
-    assert one.told == [SUCCESS, SUCCESS], "the second and the third; the first is confirmed by who asked"
+    assert one.told == [SUCCESS, SUCCESS], (
+        "the second and the third; the first is confirmed by who asked"
+    )
 
 
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"\xff", b'{"feed": 5}', b'{"feed": "others"}', b"[" * 5000])
-async def test_what_is_no_chunk_is_refused_and_the_right_one_is_still_awaited(payload: bytes) -> None:
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"[]", b"\xff", b'{"feed": 5}', b'{"feed": "others"}', b"[" * 5000]
+)
+async def test_what_is_no_chunk_is_refused_and_the_right_one_is_still_awaited(
+    payload: bytes,
+) -> None:
     one = Asking()
     asked = await one.ask()
     one.take(payload)
@@ -94,9 +102,13 @@ def test_no_bytes_do_harm(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("connected", "constant"), [(True, "ANSWER_S"), (False, "OFFLINE_S")], ids=["the answer was lost", "there is no connection"]
+    ("connected", "constant"),
+    [(True, "ANSWER_S"), (False, "OFFLINE_S")],
+    ids=["the answer was lost", "there is no connection"],
 )
-async def test_a_question_without_an_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch, connected: bool, constant: str) -> None:
+async def test_a_question_without_an_answer_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, connected: bool, constant: str
+) -> None:
     monkeypatch.setattr(module, "ANSWER_S", 3600.0)
     monkeypatch.setattr(module, "OFFLINE_S", 3600.0)
     monkeypatch.setattr(module, constant, 0.0)

@@ -1,4 +1,6 @@
-"""What a hostile or confused cloud may send: each message is confirmed or refused once, and nothing is done that is not allowed."""
+"""What a hostile or confused cloud may send: each message is confirmed or refused once, and nothing
+is done that is not allowed.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,29 @@ from hypothesis import strategies as st
 from edgewake.edge.downlink import commands
 from edgewake.edge.downlink.config import CommandConfig, DownlinkConfig
 from edgewake.edge.downlink.downlink import Downlink
-from edgewake.edge.downlink.inbox import BAD_PAYLOAD, INBOX, QUOTA_EXCEEDED, SUCCESS, WAITING_BYTES_MAX, WAITING_MAX, Inbox
+from edgewake.edge.downlink.inbox import (
+    BAD_PAYLOAD,
+    INBOX,
+    QUOTA_EXCEEDED,
+    SUCCESS,
+    WAITING_BYTES_MAX,
+    WAITING_MAX,
+    Inbox,
+)
 from edgewake.edge.downlink.kept import Kept, Now
 from edgewake.edge.log.event_log import EventLog, LogBusyError
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.down_message import Command
-from edgewake.protocol.downlink import ANSWERS, ARGS_MAX, EXPIRES_S_MAX, MESSAGE_BYTES_MAX, REPLIES, Answer, AnswerState, DownKind
+from edgewake.protocol.downlink import (
+    ANSWERS,
+    ARGS_MAX,
+    EXPIRES_S_MAX,
+    MESSAGE_BYTES_MAX,
+    REPLIES,
+    Answer,
+    AnswerState,
+    DownKind,
+)
 from tests.edge.actions.helpers import until
 from tests.edge.helpers import opened
 from tests.examples import examples
@@ -59,12 +78,18 @@ GO = {"id": "a", "name": "go"}
 
 
 @asynccontextmanager
-async def device(directory: Path, *, works: bool = True, config: DownlinkConfig = CONFIG) -> AsyncIterator[Device]:
+async def device(
+    directory: Path, *, works: bool = True, config: DownlinkConfig = CONFIG
+) -> AsyncIterator[Device]:
     with opened(directory, local=frozenset({INBOX})) as events:
         one = Device(events, config)
         await one.inbox.open()
         await events.consumer("test of answers", [ANSWERS])
-        task = asyncio.create_task(one.downlink.run()) if works else asyncio.create_task(asyncio.Event().wait())
+        task = (
+            asyncio.create_task(one.downlink.run())
+            if works
+            else asyncio.create_task(asyncio.Event().wait())
+        )
         try:
             yield one
         finally:
@@ -87,7 +112,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     async def run(command: Command, _config: CommandConfig) -> Answer:
         found.append(command.id)
-        return Answer(id=command.id, kind=DownKind.COMMAND, state=AnswerState.DONE, name=command.name)
+        return Answer(
+            id=command.id, kind=DownKind.COMMAND, state=AnswerState.DONE, name=command.name
+        )
 
     monkeypatch.setattr(commands, "run", run)
     return found
@@ -101,7 +128,12 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         pytest.param(b'{"id":"a","name":"g\xe9"}', "command", 60, id="Latin-1 in the middle"),
         pytest.param(b"\xef\xbb\xbf" + orjson.dumps(GO), "command", 60, id="the mark of an editor"),
         pytest.param(b"[" * 60_000, "command", 60, id="nested without end"),
-        pytest.param(b'{"id":"a","name":"go","x":' + b"[" * 60_000, "command", 60, id="nested in a key that is not known"),
+        pytest.param(
+            b'{"id":"a","name":"go","x":' + b"[" * 60_000,
+            "command",
+            60,
+            id="nested in a key that is not known",
+        ),
         pytest.param(orjson.dumps(GO) + b" " * MESSAGE_BYTES_MAX, "command", 60, id="huge"),
         pytest.param(GO, "firmware", 60, id="a kind that is not known"),
         pytest.param(GO, "", 60, id="no kind"),
@@ -123,19 +155,43 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         pytest.param(GO | {"args": ["a\0b"]}, "command", 60, id="an argument with NUL"),
         pytest.param(GO | {"args": ["x" * 1025]}, "command", 60, id="a long argument"),
         pytest.param({"id": "a", "version": 0, "text": ""}, "settings", 60, id="version nought"),
-        pytest.param({"id": "a", "version": -7, "text": ""}, "settings", 60, id="a version below nought"),
-        pytest.param({"id": "a", "version": 1.0, "text": ""}, "settings", 60, id="a version that is no integer"),
-        pytest.param({"id": "a", "version": True, "text": ""}, "settings", 60, id="a version that is true"),
-        pytest.param({"id": "a", "version": "7", "text": ""}, "settings", 60, id="a version as text"),
-        pytest.param({"id": "a", "version": 2**63, "text": ""}, "settings", 60, id="a version beyond all"),
-        pytest.param(b'{"id":"a","version":1e400,"text":""}', "settings", 60, id="a version without end"),
+        pytest.param(
+            {"id": "a", "version": -7, "text": ""}, "settings", 60, id="a version below nought"
+        ),
+        pytest.param(
+            {"id": "a", "version": 1.0, "text": ""},
+            "settings",
+            60,
+            id="a version that is no integer",
+        ),
+        pytest.param(
+            {"id": "a", "version": True, "text": ""}, "settings", 60, id="a version that is true"
+        ),
+        pytest.param(
+            {"id": "a", "version": "7", "text": ""}, "settings", 60, id="a version as text"
+        ),
+        pytest.param(
+            {"id": "a", "version": 2**63, "text": ""}, "settings", 60, id="a version beyond all"
+        ),
+        pytest.param(
+            b'{"id":"a","version":1e400,"text":""}', "settings", 60, id="a version without end"
+        ),
         pytest.param({"id": "a", "version": 1, "text": {}}, "settings", 60, id="a table as text"),
         pytest.param({"id": "a", "state": "answered"}, "reply", 60, id="a reply whose id is none"),
-        pytest.param({"id": "reply-a", "state": "done"}, "reply", 60, id="a reply of a state that is none"),
-        pytest.param({"id": "reply-a", "state": "answered", "body": "x" * 9000}, "reply", 60, id="a reply too long"),
+        pytest.param(
+            {"id": "reply-a", "state": "done"}, "reply", 60, id="a reply of a state that is none"
+        ),
+        pytest.param(
+            {"id": "reply-a", "state": "answered", "body": "x" * 9000},
+            "reply",
+            60,
+            id="a reply too long",
+        ),
     ],
 )
-def test_what_is_no_message_is_refused_once(events: EventLog, message: Any, kind: str, expires_s: int | None) -> None:
+def test_what_is_no_message_is_refused_once(
+    events: EventLog, message: Any, kind: str, expires_s: int | None
+) -> None:
     one = Device(events, CONFIG)
     one.take(message, kind, expires_s)
     assert (one.told, dict(one.inbox.counts)) == ([BAD_PAYLOAD], {"refused": 1})
@@ -154,15 +210,57 @@ async def test_after_what_was_refused_the_next_one_is_done(tmp_path: Path, ran: 
     ("message", "kind", "state", "says"),
     [
         pytest.param(
-            {"id": "a", "name": "rm"}, "command", "refused", "no command 'rm' is allowed on this device; allowed: go", id="unknown"
+            {"id": "a", "name": "rm"},
+            "command",
+            "refused",
+            "no command 'rm' is allowed on this device; allowed: go",
+            id="unknown",
         ),
-        pytest.param(GO | {"args": ["1", "2"]}, "command", "refused", "2 arguments: expected at most 1", id="an argument too many"),
-        pytest.param(GO | {"args": ["--force"]}, "command", "refused", "an argument begins with a hyphen", id="an option"),
-        pytest.param({"id": "a", "version": 1, "text": ""}, "settings", "refused", "takes no settings from afar", id="settings"),
-        pytest.param({"id": "reply-a", "state": "answered"}, "reply", "refused", "this device asks for nothing", id="a reply"),
-        pytest.param(GO | {"later": {"key": [1]}}, "command", "done", "", id="with a key of a later version"),
-        pytest.param(b'{"id":"b","name":"rm","id":"a","name":"go"}', "command", "done", "", id="with keys twice: the last ones count"),
-        pytest.param(GO | {"args": ["; rm -rf /"]}, "command", "done", "", id="with an argument that is a shell's text"),
+        pytest.param(
+            GO | {"args": ["1", "2"]},
+            "command",
+            "refused",
+            "2 arguments: expected at most 1",
+            id="an argument too many",
+        ),
+        pytest.param(
+            GO | {"args": ["--force"]},
+            "command",
+            "refused",
+            "an argument begins with a hyphen",
+            id="an option",
+        ),
+        pytest.param(
+            {"id": "a", "version": 1, "text": ""},
+            "settings",
+            "refused",
+            "takes no settings from afar",
+            id="settings",
+        ),
+        pytest.param(
+            {"id": "reply-a", "state": "answered"},
+            "reply",
+            "refused",
+            "this device asks for nothing",
+            id="a reply",
+        ),
+        pytest.param(
+            GO | {"later": {"key": [1]}}, "command", "done", "", id="with a key of a later version"
+        ),
+        pytest.param(
+            b'{"id":"b","name":"rm","id":"a","name":"go"}',
+            "command",
+            "done",
+            "",
+            id="with keys twice: the last ones count",
+        ),
+        pytest.param(
+            GO | {"args": ["; rm -rf /"]},
+            "command",
+            "done",
+            "",
+            id="with an argument that is a shell's text",
+        ),
     ],
 )
 async def test_what_is_not_allowed_is_answered_and_not_done(
@@ -171,11 +269,17 @@ async def test_what_is_not_allowed_is_answered_and_not_done(
     async with device(tmp_path) as one:
         one.take(message, kind)
         (answer,) = await one.answers(1)
-        assert (answer["state"], says in answer.get("detail", ""), one.told) == (state, True, [SUCCESS])
+        assert (answer["state"], says in answer.get("detail", ""), one.told) == (
+            state,
+            True,
+            [SUCCESS],
+        )
         assert bool(ran) == (state == "done")
 
 
-async def test_a_message_that_comes_ten_times_is_done_once_and_confirmed_each_time(tmp_path: Path, ran: list[str]) -> None:
+async def test_a_message_that_comes_ten_times_is_done_once_and_confirmed_each_time(
+    tmp_path: Path, ran: list[str]
+) -> None:
     async with device(tmp_path) as one:
         for _ in range(5):
             one.take(GO)
@@ -206,7 +310,9 @@ def test_a_clock_that_stands_before_1970_is_one_of_1970(events: EventLog) -> Non
     assert one.inbox.now() == Now(0, 0.0, "boot")
 
 
-async def test_the_same_id_for_another_deed_is_the_same_message(tmp_path: Path, ran: list[str]) -> None:
+async def test_the_same_id_for_another_deed_is_the_same_message(
+    tmp_path: Path, ran: list[str]
+) -> None:
     async with device(tmp_path) as one:
         one.take(GO | {"args": ["first"]})
         one.take(GO | {"args": ["second"]})
@@ -217,7 +323,9 @@ async def test_the_same_id_for_another_deed_is_the_same_message(tmp_path: Path, 
     assert ran == ["a", "end"]
 
 
-async def test_they_are_done_in_the_order_in_which_they_came(tmp_path: Path, ran: list[str]) -> None:
+async def test_they_are_done_in_the_order_in_which_they_came(
+    tmp_path: Path, ran: list[str]
+) -> None:
     async with device(tmp_path) as one:
         for number in range(20):
             one.take({"id": f"c{19 - number}", "name": "go"})
@@ -225,8 +333,14 @@ async def test_they_are_done_in_the_order_in_which_they_came(tmp_path: Path, ran
     assert ran == [f"c{19 - number}" for number in range(20)]
 
 
-@pytest.mark.parametrize(("waits_s", "state"), [(60.0, "done"), (60.1, "expired")], ids=["at the end of its life", "a moment after"])
-async def test_what_is_over_when_its_turn_comes_is_answered_as_that(tmp_path: Path, ran: list[str], waits_s: float, state: str) -> None:
+@pytest.mark.parametrize(
+    ("waits_s", "state"),
+    [(60.0, "done"), (60.1, "expired")],
+    ids=["at the end of its life", "a moment after"],
+)
+async def test_what_is_over_when_its_turn_comes_is_answered_as_that(
+    tmp_path: Path, ran: list[str], waits_s: float, state: str
+) -> None:
     async with device(tmp_path, works=False) as one:
         one.take(GO)
         await until(lambda: one.told)
@@ -264,7 +378,9 @@ async def test_bytes_are_bounded_like_messages_and_the_last_byte_fits(tmp_path: 
         assert one.inbox.counts["put_off"] == 1
 
 
-async def test_before_the_log_is_open_and_while_it_is_full_all_are_put_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_before_the_log_is_open_and_while_it_is_full_all_are_put_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with opened(tmp_path, local=frozenset({INBOX})) as events:
         one = Device(events, CONFIG)
         one.take(GO)
@@ -297,18 +413,31 @@ async def test_a_log_that_closes_before_it_is_durable_confirms_nothing(tmp_path:
 # what the log holds
 
 
-async def test_rows_of_a_later_version_and_odd_ones_are_counted_and_what_follows_is_done(tmp_path: Path, ran: list[str]) -> None:
+async def test_rows_of_a_later_version_and_odd_ones_are_counted_and_what_follows_is_done(
+    tmp_path: Path, ran: list[str]
+) -> None:
     good = Kept("a", "command", orjson.dumps(GO).decode(), 60, Now(NOW_MS, 0.0, "boot"))
     t, fields = good.reading()
     with opened(tmp_path, local=frozenset({INBOX})) as events:
         await events.consumer("downlink", [INBOX])
         log = events.stream(INBOX)
-        odd = [{"kind": "firmware"}, {"kind": None}, {"expires_s": "soon"}, {"monotonic_s": "x"}, {"id": "older", "body": "{"}]
-        await log.accepted(log.append_all([*((t, {**fields, **more}) for more in odd), (t, {"n": 1}), (t, fields)]))
+        odd = [
+            {"kind": "firmware"},
+            {"kind": None},
+            {"expires_s": "soon"},
+            {"monotonic_s": "x"},
+            {"id": "older", "body": "{"},
+        ]
+        await log.accepted(
+            log.append_all([*((t, {**fields, **more}) for more in odd), (t, {"n": 1}), (t, fields)])
+        )
     async with device(tmp_path) as one:
         found = await one.answers(2)
         assert one.inbox.counts["lost"] == 5
-    assert [(answer["id"], answer["state"]) for answer in found] == [("older", "refused"), ("a", "done")]
+    assert [(answer["id"], answer["state"]) for answer in found] == [
+        ("older", "refused"),
+        ("a", "done"),
+    ]
     assert ran == ["a"]
 
 
@@ -329,7 +458,9 @@ IDS = st.sampled_from(["a", "b", "c"])
 
 @settings(max_examples=examples(10))
 @given(st.lists(IDS, max_size=12))
-def test_however_often_and_in_whichever_order_each_is_done_once(tmp_path_factory: pytest.TempPathFactory, ids: list[str]) -> None:
+def test_however_often_and_in_whichever_order_each_is_done_once(
+    tmp_path_factory: pytest.TempPathFactory, ids: list[str]
+) -> None:
     async def live() -> None:
         async with device(tmp_path_factory.mktemp("log")) as one:
             for key in ids:

@@ -1,4 +1,6 @@
-"""The inbox: kept before it is confirmed, done once, whatever ends the agent; through a real broker."""
+"""The inbox: kept before it is confirmed, done once, whatever ends the agent; through a real
+broker.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ import pytest
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.config import CommandConfig, DownlinkConfig
 from edgewake.edge.downlink.downlink import Downlink
-from edgewake.edge.downlink.inbox import BAD_PAYLOAD, INBOX, QUOTA_EXCEEDED, SUCCESS, WAITING_MAX, Inbox
+from edgewake.edge.downlink.inbox import (
+    BAD_PAYLOAD,
+    INBOX,
+    QUOTA_EXCEEDED,
+    SUCCESS,
+    WAITING_MAX,
+    Inbox,
+)
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.mode import LogMode
@@ -59,7 +68,14 @@ class Device:
         self.inbox = Inbox(self.events, clock, boot="boot")
         self.downlink = Downlink(config.downlink, self.inbox)
         status = DeviceStatus(device=config.device, state=DeviceState.ONLINE)
-        self.uplink = Uplink(config, self.events, clock=clock, rng=random.Random(1), status=lambda: status, inbox=self.inbox)
+        self.uplink = Uplink(
+            config,
+            self.events,
+            clock=clock,
+            rng=random.Random(1),
+            status=lambda: status,
+            inbox=self.inbox,
+        )
 
     async def until(self, count: str, least: int) -> None:
         """Wait for one of the inbox's counts."""
@@ -102,18 +118,32 @@ async def device(
         await asyncio.to_thread(one.events.close)
 
 
-async def test_a_command_is_kept_done_and_answered_once_however_often_it_comes(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_a_command_is_kept_done_and_answered_once_however_often_it_comes(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     async with Peer(mosquitto.port) as peer:
         async with device(tmp_path, mosquitto.port, "down-1") as one:
             for _ in range(3):
                 publish(peer, "down-1", "command", COMMAND)
-            done = [{"id": "a", "kind": "command", "state": "done", "name": "echo", "exit_code": 0, "output": "hi\n"}]
+            done = [
+                {
+                    "id": "a",
+                    "kind": "command",
+                    "state": "done",
+                    "name": "echo",
+                    "exit_code": 0,
+                    "output": "hi\n",
+                }
+            ]
             assert await answered(peer, "down-1", 1) == done
             await one.until("repeated", 2)
             publish(peer, "down-1", "command", COMMAND)
             await one.until("repeated", 3)
             publish(peer, "down-1", "command", {"id": "b", "name": "reboot"})
-            assert [answer["state"] for answer in await answered(peer, "down-1", 2)] == ["done", "refused"]
+            assert [answer["state"] for answer in await answered(peer, "down-1", 2)] == [
+                "done",
+                "refused",
+            ]
         async with device(tmp_path, mosquitto.port, "down-1"):  # the next life knows it, too
             publish(peer, "down-1", "command", COMMAND)
             publish(peer, "down-1", "command", {"id": "c", "name": "echo"})
@@ -130,7 +160,9 @@ async def test_a_command_is_done_and_answered_in_the_modes_that_log_later_or_not
         assert [answer["state"] for answer in await answered(peer, name, 1)] == ["done"]
 
 
-async def test_hostile_messages_are_refused_and_the_next_one_is_done(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_hostile_messages_are_refused_and_the_next_one_is_done(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     async with Peer(mosquitto.port) as peer, device(tmp_path, mosquitto.port, "down-2") as one:
         for payload in (b"", b"\xff" * 70_000, b'{"id":"../x","name":"echo"}'):
             publish(peer, "down-2", "command", payload)
@@ -141,13 +173,21 @@ async def test_hostile_messages_are_refused_and_the_next_one_is_done(tmp_path: P
         assert one.inbox.counts["refused"] == 5
 
 
-async def test_what_waited_behind_a_long_command_for_too_long_is_not_done(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_what_waited_behind_a_long_command_for_too_long_is_not_done(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     slow = {"slow": CommandConfig(argv=("/bin/sleep", "2"))}
-    async with Peer(mosquitto.port) as peer, device(tmp_path, mosquitto.port, "down-3", ECHO | slow):
+    async with (
+        Peer(mosquitto.port) as peer,
+        device(tmp_path, mosquitto.port, "down-3", ECHO | slow),
+    ):
         publish(peer, "down-3", "command", {"id": "first", "name": "slow"})
         publish(peer, "down-3", "command", COMMAND, expires_s=1)
         found = await answered(peer, "down-3", 2)
-        assert [(answer["id"], answer["state"]) for answer in found] == [("first", "done"), ("a", "expired")]
+        assert [(answer["id"], answer["state"]) for answer in found] == [
+            ("first", "done"),
+            ("a", "expired"),
+        ]
 
 
 async def test_at_the_bound_the_broker_is_told_and_nothing_is_kept(tmp_path: Path) -> None:
@@ -171,15 +211,24 @@ async def test_it_is_confirmed_when_it_is_durable_and_not_before(tmp_path: Path)
         inbox = Inbox(events, SystemClock(), boot="boot")
         await inbox.open()
         reached.clear()
-        inbox.take("command", orjson.dumps(COMMAND), 60, lambda _reason: confirmed_after.append(list(reached)))
+        inbox.take(
+            "command",
+            orjson.dumps(COMMAND),
+            60,
+            lambda _reason: confirmed_after.append(list(reached)),
+        )
         async with asyncio.timeout(PATIENCE_S):
             while not confirmed_after:
                 await asyncio.sleep(0.001)
     assert "committed" in confirmed_after[0]
 
 
-async def test_the_broker_gets_its_puback_when_the_message_is_durable_and_not_before(tmp_path: Path) -> None:
-    """The disk is held up while the message is written; a hostile one behind it is refused meanwhile, so the connection was not held up."""
+async def test_the_broker_gets_its_puback_when_the_message_is_durable_and_not_before(
+    tmp_path: Path,
+) -> None:
+    """The disk is held up while the message is written; a hostile one behind it is refused
+    meanwhile, so the connection was not held up.
+    """
     is_slow, goes_on = threading.Event(), threading.Event()
 
     def hold(place: str) -> None:
@@ -216,7 +265,14 @@ def test_the_inbox_stays_on_the_device_and_goes_when_it_is_done(tmp_path: Path) 
 
 # kill -9
 
-KILLS = [("received", 2), ("inserted", 3), ("committed", 4), ("", 0), ("accepted", 3), ("inserted", 6)]
+KILLS = [
+    ("received", 2),
+    ("inserted", 3),
+    ("committed", 4),
+    ("", 0),
+    ("accepted", 3),
+    ("inserted", 6),
+]
 """Place and passage; without a place the command `die` ends the life."""
 
 
@@ -228,7 +284,9 @@ def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def told(output: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """All answers, and all replies that were kept."""
     found = orjson.loads(output)
-    return [one for one in found if one["stream"] == ANSWERS], [one for one in found if one["stream"] == REPLIES]
+    return [one for one in found if one["stream"] == ANSWERS], [
+        one for one in found if one["stream"] == REPLIES
+    ]
 
 
 def effects(directory: Path) -> Counter[str]:
@@ -236,7 +294,9 @@ def effects(directory: Path) -> Counter[str]:
 
 
 @pytest.mark.services
-def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(tmp_path: Path) -> None:
+def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(
+    tmp_path: Path,
+) -> None:
     for place, nth in KILLS:
         ended = life(tmp_path, *(["--kill", place, str(nth)] if place else []))
         assert ended.returncode == -signal.SIGKILL, (place, nth, ended.stderr[-2000:])
@@ -244,11 +304,15 @@ def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(t
     assert last.returncode == 0, last.stderr[-2000:]
     answers, replies = told(last.stdout)
     found = [answer for answer in answers if answer["kind"] == "command"]
-    assert Counter(answer["id"] for answer in found) == Counter(f"id-{n}" for n in range(inbox_crash.N))
-    assert Counter(answer["id"] for answer in answers) - Counter(answer["id"] for answer in found) == Counter(
-        f"reply-{n}" for n in range(inbox_crash.REPLIES_N)
+    assert Counter(answer["id"] for answer in found) == Counter(
+        f"id-{n}" for n in range(inbox_crash.N)
     )
-    assert sorted((reply["id"], reply["body"]) for reply in replies) == [(str(n), f"reply-{n}") for n in range(inbox_crash.REPLIES_N)]
+    assert Counter(answer["id"] for answer in answers) - Counter(
+        answer["id"] for answer in found
+    ) == Counter(f"reply-{n}" for n in range(inbox_crash.REPLIES_N))
+    assert sorted((reply["id"], reply["body"]) for reply in replies) == [
+        (str(n), f"reply-{n}") for n in range(inbox_crash.REPLIES_N)
+    ]
     states = {answer["id"]: answer["state"] for answer in found}
     assert states[inbox_crash.DIES] == "interrupted"
     assert set(states.values()) <= {"done", "interrupted"}
@@ -277,7 +341,9 @@ def test_without_the_note_that_it_was_begun_it_is_done_again(tmp_path: Path) -> 
 
 
 @pytest.mark.services
-def test_a_reply_that_is_not_kept_together_with_the_note_of_it_is_kept_twice(tmp_path: Path) -> None:
+def test_a_reply_that_is_not_kept_together_with_the_note_of_it_is_kept_twice(
+    tmp_path: Path,
+) -> None:
     """The third control."""
     assert life(tmp_path, "--apart", "--kill", "apart", "1").returncode == -signal.SIGKILL
     assert life(tmp_path).returncode == -signal.SIGKILL, "the command `die`"

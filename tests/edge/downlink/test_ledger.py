@@ -16,7 +16,12 @@ KEPT = Kept("a", "command", "{}", 10, AT)
 def test_a_kept_message_comes_back_from_the_log_as_it_was() -> None:
     assert Kept.from_reading(KEPT.reading()) == KEPT
     t, fields = KEPT.reading()
-    assert Kept.from_reading((t, {name: value for name, value in fields.items() if name != "boot"})).at.boot == ""
+    assert (
+        Kept.from_reading(
+            (t, {name: value for name, value in fields.items() if name != "boot"})
+        ).at.boot
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -24,10 +29,16 @@ def test_a_kept_message_comes_back_from_the_log_as_it_was() -> None:
     [
         (AT, False),
         (Now(AT.wall_ms + 10_000, 60.0, "boot-1"), False),
-        (Now(AT.wall_ms + 10_001, 50.0, "boot-1"), True),  # the machine slept: only the wall clock counted
+        (
+            Now(AT.wall_ms + 10_001, 50.0, "boot-1"),
+            True,
+        ),  # the machine slept: only the wall clock counted
         (Now(AT.wall_ms, 60.1, "boot-1"), True),  # the wall clock was set back
         (Now(AT.wall_ms - 5000, 55.0, "boot-1"), False),  # set back, and the other one tells
-        (Now(AT.wall_ms + 5000, 1.0, "boot-2"), False),  # another start: nothing is known of the other clock
+        (
+            Now(AT.wall_ms + 5000, 1.0, "boot-2"),
+            False,
+        ),  # another start: nothing is known of the other clock
         (Now(AT.wall_ms - 1, 1.0, "boot-2"), True),  # 1970 after a start: neither can tell
     ],
 )
@@ -47,7 +58,13 @@ def test_steps_survive_their_encoding_and_the_oldest_done_ones_are_forgotten() -
         ledger.begin(f"d{n}")
         ledger.end(f"d{n}")
     found = Ledger.decode(ledger.encode())
-    assert [found.step(key) for key in ("open", "d2", "d3", f"d{DONE_MAX + 2}", "new")] == [Step.BEGUN, None, Step.DONE, Step.DONE, None]
+    assert [found.step(key) for key in ("open", "d2", "d3", f"d{DONE_MAX + 2}", "new")] == [
+        Step.BEGUN,
+        None,
+        Step.DONE,
+        Step.DONE,
+        None,
+    ]
     assert Ledger.decode(None).step("open") is None
 
 

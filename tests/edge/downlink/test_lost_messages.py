@@ -32,11 +32,15 @@ def command(number: int) -> bytes:
 def lose_all(directory: Path) -> None:
     """The disk lost what came."""
     with closing(sqlite3.connect(directory / LOG_NAME, timeout=PATIENCE_S)) as db, db:
-        found = db.execute("DELETE FROM batches WHERE stream = (SELECT id FROM streams WHERE name = ?)", (INBOX,))
+        found = db.execute(
+            "DELETE FROM batches WHERE stream = (SELECT id FROM streams WHERE name = ?)", (INBOX,)
+        )
         assert found.rowcount > 0
 
 
-async def test_what_was_lost_is_taken_when_it_comes_again_and_takes_no_room_for_ever(tmp_path: Path) -> None:
+async def test_what_was_lost_is_taken_when_it_comes_again_and_takes_no_room_for_ever(
+    tmp_path: Path,
+) -> None:
     done: list[str] = []
 
     async def do(kept: Kept) -> Done:

@@ -1,4 +1,6 @@
-"""What comes down is checked by what the agent has: a device does not pay for a message until its next restart."""
+"""What comes down is checked by what the agent has: a device does not pay for a message until its
+next restart.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,17 @@ argv = ["/bin/true"]
 """
 
 
-async def test_after_a_message_of_every_kind_the_agent_is_as_small_as_before(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_after_a_message_of_every_kind_the_agent_is_as_small_as_before(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     (tmp_path / "requests").write_text('{"id":"r1","name":"route"}\n')
     path = config(tmp_path, mosquitto.port, DEVICE, SOURCES.format(directory=tmp_path))
     async with Peer(mosquitto.port) as peer:
 
         def answers() -> list[tuple[object, object]]:
-            return [(answer["kind"], answer["state"]) for answer in peer.kept.readings(DEVICE, ANSWERS)]
+            return [
+                (answer["kind"], answer["state"]) for answer in peer.kept.readings(DEVICE, ANSWERS)
+            ]
 
         with part("agent", path, tmp_path / "out") as agent:
             agent.wait_for(READY)
@@ -42,9 +48,21 @@ async def test_after_a_message_of_every_kind_the_agent_is_as_small_as_before(tmp
             await peer.until(lambda: peer.kept.readings(DEVICE, "device_requests"))
             publish(peer, DEVICE, "command", b"{")
             publish(peer, DEVICE, "command", {"id": "a", "name": "note"})
-            publish(peer, DEVICE, "settings", {"id": "b", "version": 1, "text": "log.linger_ms = 'x'"})
+            publish(
+                peer, DEVICE, "settings", {"id": "b", "version": 1, "text": "log.linger_ms = 'x'"}
+            )
             publish(peer, DEVICE, "reply", {"id": "reply-r1", "state": "answered", "body": "12 km"})
-            publish(peer, DEVICE, "feed", {"feed": "echo", "after": "", "cursor": "v2.x", "events": [{"speed": 5.5, "device": "lead"}]})
+            publish(
+                peer,
+                DEVICE,
+                "feed",
+                {
+                    "feed": "echo",
+                    "after": "",
+                    "cursor": "v2.x",
+                    "events": [{"speed": 5.5, "device": "lead"}],
+                },
+            )
             await peer.until(lambda: len(answers()) == 3)
             await peer.until(lambda: peer.kept.readings(DEVICE, "echo"))
             libraries = Path(f"/proc/{agent.pid}/maps").read_text("utf-8")

@@ -1,4 +1,6 @@
-"""The book of a device's requests at its bounds: what is remembered, what goes, and that it can always be read."""
+"""The book of a device's requests at its bounds: what is remembered, what goes, and that it can
+always be read.
+"""
 
 from __future__ import annotations
 
@@ -70,23 +72,38 @@ def test_the_same_request_asked_again_changes_nothing_and_a_reply_is_not_taken_b
 def test_a_reply_that_is_read_before_its_request_gets_the_rest_from_it() -> None:
     book = replied(Book(), "a", at=7)
     assert book.entries["a"] == Entry("a", "", 0, 0, "answered", "12 km", "", 7)
-    assert asked(book, "a", at=5).entries["a"] == Entry("a", "route", 5, 60, "answered", "12 km", "", 7)
+    assert asked(book, "a", at=5).entries["a"] == Entry(
+        "a", "route", 5, 60, "answered", "12 km", "", 7
+    )
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"id": ""}, {"id": "a b"}, {"id": "a" * 57}, {"id": None}, {"name": ""}, {"name": 5}, {"expires_s": -1}, {"expires_s": "soon"}],
+    [
+        {"id": ""},
+        {"id": "a b"},
+        {"id": "a" * 57},
+        {"id": None},
+        {"name": ""},
+        {"name": 5},
+        {"expires_s": -1},
+        {"expires_s": "soon"},
+    ],
     ids=str,
 )
 def test_a_request_that_the_cloud_would_refuse_is_not_in_the_book(wrong: Mapping[str, Any]) -> None:
     assert Book().asked(1, ASKED | {"id": "a"} | dict(wrong)).entries == {}
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["asked", "replied"]), st.sampled_from("abcde")), max_size=30)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["asked", "replied"]), st.sampled_from("abcde")), max_size=30
+)
 
 
 @given(STEPS)
-def test_whatever_happens_it_comes_back_from_the_log_as_it_was(steps: list[tuple[str, str]]) -> None:
+def test_whatever_happens_it_comes_back_from_the_log_as_it_was(
+    steps: list[tuple[str, str]],
+) -> None:
     book = Book()
     for what, key in steps:
         book = asked(book, key) if what == "asked" else replied(book, key)
@@ -96,7 +113,10 @@ def test_whatever_happens_it_comes_back_from_the_log_as_it_was(steps: list[tuple
     assert set(book.entries) == {key for _, key in steps}
 
 
-@pytest.mark.parametrize("kept", [b"\xff", b"5", b"{}", b'[{"id": "a", "later": 1}]', b"[5]", b'[{"name": "x"}]', b'{"a": 1}'])
+@pytest.mark.parametrize(
+    "kept",
+    [b"\xff", b"5", b"{}", b'[{"id": "a", "later": 1}]', b"[5]", b'[{"name": "x"}]', b'{"a": 1}'],
+)
 async def test_a_book_that_cannot_be_read_is_a_new_one(tmp_path: Path, kept: bytes) -> None:
     with opened(tmp_path) as events:
         consumer = await events.consumer(module.CONSUMER, [REQUESTS, REPLIES])
@@ -113,7 +133,9 @@ def test_where_there_is_no_log_there_is_no_book(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefg")), max_size=40))
-def test_what_is_done_stays_done_and_the_book_keeping_survives_each_step(steps: list[tuple[bool, str]]) -> None:
+def test_what_is_done_stays_done_and_the_book_keeping_survives_each_step(
+    steps: list[tuple[bool, str]],
+) -> None:
     ledger, done = Ledger(), set()
     for is_end, key in steps:
         if key in done:
@@ -131,16 +153,22 @@ def test_what_is_done_stays_done_and_the_book_keeping_survives_each_step(steps: 
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from(list(Step))),
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from(list(Step))),
 )
-def test_two_ledgers_joined_know_what_either_knows(one: dict[str, Step], other: dict[str, Step]) -> None:
+def test_two_ledgers_joined_know_what_either_knows(
+    one: dict[str, Step], other: dict[str, Step]
+) -> None:
     joined = Ledger(one).joined(Ledger(other))
     for key in "abcd":
         known = {one.get(key), other.get(key)} - {None}
-        assert joined.step(key) == (Step.DONE if Step.DONE in known else Step.BEGUN if known else None)
+        assert joined.step(key) == (
+            Step.DONE if Step.DONE in known else Step.BEGUN if known else None
+        )
     assert Ledger(one).encode() == Ledger(one).joined(Ledger()).encode(), "and neither changes"
 
 
 @pytest.mark.parametrize(("done", "first"), [(DONE_MAX, "d0"), (DONE_MAX + 1, "d1")])
-def test_as_many_as_the_bound_are_remembered_and_what_is_begun_beside_them(done: int, first: str) -> None:
+def test_as_many_as_the_bound_are_remembered_and_what_is_begun_beside_them(
+    done: int, first: str
+) -> None:
     ledger = Ledger()
     ledger.begin("begun")
     for number in range(done):

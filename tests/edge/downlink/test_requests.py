@@ -29,10 +29,14 @@ BOTH = Entry("a", "route", 1, 60, "answered", "12.4 km", "", 2)
 
 
 @given(st.permutations(["asked", "asked", "replied", "replied"]))
-def test_a_request_and_its_reply_are_one_entry_in_whichever_order_they_are_read(order: list[str]) -> None:
+def test_a_request_and_its_reply_are_one_entry_in_whichever_order_they_are_read(
+    order: list[str],
+) -> None:
     book = Book()
     for what in order:
-        book = Book.decode((book.asked(1, ASKED) if what == "asked" else book.replied(2, REPLY)).encode())
+        book = Book.decode(
+            (book.asked(1, ASKED) if what == "asked" else book.replied(2, REPLY)).encode()
+        )
     assert book.entries == {"a": BOTH}
 
 
@@ -56,7 +60,9 @@ def test_the_book_is_bounded_and_the_oldest_go() -> None:
 
 def configured(tmp_path: Path, *, requests: bool = True, **source: object) -> AgentConfig:
     given = {"type": "http_intake", "stream": REQUESTS, "port": 8099} | source
-    return AgentConfig.checked({"device": "d", "data_dir": tmp_path, "source": [given], "downlink": {"requests": requests}})
+    return AgentConfig.checked(
+        {"device": "d", "data_dir": tmp_path, "source": [given], "downlink": {"requests": requests}}
+    )
 
 
 def test_only_a_device_that_says_so_asks(tmp_path: Path) -> None:
@@ -72,11 +78,18 @@ async def test_the_command_shows_what_waits_and_what_came(tmp_path: Path) -> Non
     with opened(tmp_path) as events:
         consumer = await events.consumer(CONSUMER, [REQUESTS, REPLIES])
         now_ms = SystemClock().now_ms()
-        await consumer.commit({}, state=Book({"a": BOTH, "b": Entry("b", "route", now_ms, 3600), "c": Entry("c", "route", 3, 60)}).encode())
+        await consumer.commit(
+            {},
+            state=Book(
+                {"a": BOTH, "b": Entry("b", "route", now_ms, 3600), "c": Entry("c", "route", 3, 60)}
+            ).encode(),
+        )
 
         def shown(*arguments: str) -> tuple[int, list[str]]:
             found = CliRunner().invoke(agent, ["requests", "--config", str(config), *arguments])
-            return found.exit_code, [orjson.loads(line)["state"] for line in found.stdout.splitlines()]
+            return found.exit_code, [
+                orjson.loads(line)["state"] for line in found.stdout.splitlines()
+            ]
 
         assert shown() == (0, ["answered", "waiting", "expired"])
         assert shown("a", "--wait", "60") == (0, ["answered"])
@@ -90,7 +103,9 @@ def test_a_request_waits_no_longer_than_its_reply_is_worth_something() -> None:
     assert book.at(60_999).entries["a"].state == "waiting"
     late = book.at(61_000).entries["a"]
     assert (late.state, late.detail) == ("expired", "no reply came within 60 s")
-    assert book.replied(99_000, REPLY).at(99_000).entries["a"].state == "answered", "one that comes still is taken"
+    assert book.replied(99_000, REPLY).at(99_000).entries["a"].state == "answered", (
+        "one that comes still is taken"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,27 +118,42 @@ def test_a_request_waits_no_longer_than_its_reply_is_worth_something() -> None:
         ({"name": None}, "name: missing"),
     ],
 )
-def test_what_the_cloud_would_refuse_is_refused_on_the_device(more: dict[str, Any], why: str) -> None:
+def test_what_the_cloud_would_refuse_is_refused_on_the_device(
+    more: dict[str, Any], why: str
+) -> None:
     check_request(ASKED)
     with pytest.raises(Rejected, match=why):
         check_request(ASKED | more)
 
 
 def test_a_bad_request_takes_no_good_one_with_it(tmp_path: Path) -> None:
-    """Two in one POST, the first with an object as body: the agent names it and asks the other one, which does not wait for ever."""
+    """Two in one POST, the first with an object as body: the agent names it and asks the other one,
+    which does not wait for ever.
+    """
     (port, nobody) = free_ports(2)
     path = tmp_path / "agent.toml"
     path.write_text(
-        f'device = "d"\ndata_dir = "{tmp_path}/data"\n[mqtt]\nport = {nobody}\n[downlink]\nrequests = true\n'
+        f'device = "d"\ndata_dir = "{tmp_path}/data"\n[mqtt]\nport = '
+        f"{nobody}\n[downlink]\nrequests = true\n"
         f'[[source]]\ntype = "http_intake"\nstream = "{REQUESTS}"\nport = {port}\n'
     )
     with part("agent", path, tmp_path / "out") as running:
         running.wait_for('"event":"part.ready"')
         wait_until(lambda: port_is_open(port), "the port")
         bad = {"id": "r-1", "name": "route", "body": {"to": "the depot"}}
-        said = httpx.post(f"http://127.0.0.1:{port}/", json=[bad, bad | {"id": "r-2", "body": "to the depot", "expires_s": 1}])
+        said = httpx.post(
+            f"http://127.0.0.1:{port}/",
+            json=[bad, bad | {"id": "r-2", "body": "to the depot", "expires_s": 1}],
+        )
         assert (said.status_code, said.json()["taken"], said.json()["refused"]) == (200, 1, 1)
-        assert said.json()["refusals"][0] | {"detail": ""} == {"item": 0, "status": 422, "reason": "shape", "detail": ""}
-        shown = CliRunner().invoke(agent, ["requests", "r-2", "--wait", "60", "--config", str(path)])
+        assert said.json()["refusals"][0] | {"detail": ""} == {
+            "item": 0,
+            "status": 422,
+            "reason": "shape",
+            "detail": "",
+        }
+        shown = CliRunner().invoke(
+            agent, ["requests", "r-2", "--wait", "60", "--config", str(path)]
+        )
         assert (shown.exit_code, orjson.loads(shown.stdout)["state"]) == (0, "expired")
         assert CliRunner().invoke(agent, ["requests", "r-1", "--config", str(path)]).exit_code == 4

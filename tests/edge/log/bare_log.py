@@ -1,4 +1,7 @@
-"""A log without writer and thread: everything happens when it is said, and a crash is a call. For tests against a model."""
+"""A log without writer and thread: everything happens when it is said, and a crash is a call.
+
+For tests against a model.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,16 @@ from edgewake.protocol.frame import Frame
 from edgewake.protocol.frame_bytes import read
 
 FILES = (LOG_NAME, f"{LOG_NAME}-wal", SIDECAR_NAME)
-LIMITS = Limits(quota_bytes=1 << 20, readings_max=10, bytes_max=10_000, window_frames=6, window_bytes=1 << 20)
+LIMITS = Limits(
+    quota_bytes=1 << 20, readings_max=10, bytes_max=10_000, window_frames=6, window_bytes=1 << 20
+)
 
 
 @contextmanager
 def place() -> Iterator[Path]:
-    """Where a log may lie, in memory where the machine has such a folder: what an fsync is for is tested elsewhere."""
+    """Where a log may lie, in memory where the machine has such a folder: what an fsync is for is
+    tested elsewhere.
+    """
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder) / "log"
@@ -33,7 +40,10 @@ def place() -> Iterator[Path]:
 
 @dataclass
 class BareLog:
-    """One device's log, over its restarts. Numbers are given to readings in the order in which they come."""
+    """One device's log, over its restarts.
+
+    Numbers are given to readings in the order in which they come.
+    """
 
     directory: Path
     limits: Limits = LIMITS
@@ -47,7 +57,8 @@ class BareLog:
 
     def _open(self) -> LogStore:
         return LogStore(
-            self.directory, self.limits, self.clock, boot=f"boot {self.boot}", new_epoch=lambda previous, _now: previous + 1,
+            self.directory, self.limits, self.clock, boot=f"boot {self.boot}",
+            new_epoch=lambda previous, _now: previous + 1,
             failpoint=lambda place: self.failpoint(place),
         )  # fmt: skip
 
@@ -59,7 +70,11 @@ class BareLog:
 
     def crash(self, *, boots: bool = False) -> None:
         """What is in the files stays, nothing else; they are where they were."""
-        files = {name: (self.directory / name).read_bytes() for name in FILES if (self.directory / name).exists()}
+        files = {
+            name: (self.directory / name).read_bytes()
+            for name in FILES
+            if (self.directory / name).exists()
+        }
         self.store.close()
         for name, content in files.items():
             (self.directory / name).write_bytes(content)
@@ -73,7 +88,9 @@ class BareLog:
         """One commit."""
         return self.store.apply(Work(readings=readings, **work))  # type: ignore[arg-type]
 
-    def send(self, freed: Sequence[tuple[FrameKey, RejectReason | None]] = (), **work: object) -> Sequence[OutFrame]:
+    def send(
+        self, freed: Sequence[tuple[FrameKey, RejectReason | None]] = (), **work: object
+    ) -> Sequence[OutFrame]:
         """One commit that frees frames and forms what there is room for."""
         return self.store.apply(Work(freed=freed, sending=True, **work)).frames  # type: ignore[arg-type]
 
@@ -83,9 +100,17 @@ class BareLog:
             self.store.catch_up()
 
     def sums(self) -> tuple[int, int, int, int, int]:
-        """Bytes as the log counts them: in all, in frames, kept for consumers, waiting; and readings that are not acknowledged."""
+        """Bytes as the log counts them: in all, in frames, kept for consumers, waiting; and
+        readings that are not acknowledged.
+        """
         state = self.store._state
-        return state.stored_bytes, state.framed_bytes, state.retained_bytes, state.waiting_bytes, self.store.backlog()[0]
+        return (
+            state.stored_bytes,
+            state.framed_bytes,
+            state.retained_bytes,
+            state.waiting_bytes,
+            self.store.backlog()[0],
+        )
 
 
 @dataclass
@@ -98,7 +123,9 @@ class Cloud:
     payloads: dict[FrameKey, bytes] = field(default_factory=dict)
 
     def take(self, frames: Sequence[OutFrame]) -> None:
-        """Asserts that a frame has the same bytes at every attempt, as long as it holds its readings."""
+        """Asserts that a frame has the same bytes at every attempt, as long as it holds its
+        readings.
+        """
         for out in frames:
             before = self.payloads.setdefault(out.key, out.payload)
             assert out.gap is not None or out.payload == before
@@ -112,15 +139,24 @@ class Cloud:
         return [(key, None) for key in freed]
 
     def heard(self, stream: str) -> list[object]:
-        """Of each of a stream's positions, in order: the reading's `n`, or why it was lost. Asserts that numbers have no hole."""
+        """Of each of a stream's positions, in order: the reading's `n`, or why it was lost.
+
+        Asserts that numbers have no hole.
+        """
         found: list[object] = []
         for epoch in sorted({key.epoch for key in self.frames if key.stream == stream}):
-            numbers = sorted(key.frame for key in self.frames if (key.stream, key.epoch) == (stream, epoch))
-            assert numbers == list(range(1, len(numbers) + 1)), f"a frame of epoch {epoch} never came: {numbers}"
+            numbers = sorted(
+                key.frame for key in self.frames if (key.stream, key.epoch) == (stream, epoch)
+            )
+            assert numbers == list(range(1, len(numbers) + 1)), (
+                f"a frame of epoch {epoch} never came: {numbers}"
+            )
             seq = 1
             for frame in (self.frames[FrameKey(stream, epoch, number)] for number in numbers):
                 assert frame.seq == seq, "readings between two frames never came"
-                said = [frame.gap.reason] * frame.gap.count if frame.gap else list(frame.fields["n"])
+                said = (
+                    [frame.gap.reason] * frame.gap.count if frame.gap else list(frame.fields["n"])
+                )
                 found += said
                 seq += len(said)
         return found
@@ -138,10 +174,16 @@ def drained(log: BareLog, cloud: Cloud) -> None:
     raise AssertionError("it has no end")
 
 
-def readings_after(log: BareLog, stream: str, after: int, readings_max: int = 1_000) -> tuple[list[object], int]:
+def readings_after(
+    log: BareLog, stream: str, after: int, readings_max: int = 1_000
+) -> tuple[list[object], int]:
     """What a consumer at a position reads: `n`, or why it is missing; and where it stands then."""
     found, at = log.store.read(stream, after, readings_max=readings_max, bytes_max=1 << 20)
     heard: list[object] = []
     for one in found:
-        heard += [one.reason] * one.count if isinstance(one, Missed) else [fields["n"] for _, fields in one.received().readings]
+        heard += (
+            [one.reason] * one.count
+            if isinstance(one, Missed)
+            else [fields["n"] for _, fields in one.received().readings]
+        )
     return heard, at

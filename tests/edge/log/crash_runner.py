@@ -1,10 +1,13 @@
-"""Kills logs: `python -m tests.edge.log.crash_runner DIR --kills N [--mode M] [--accept-before-commit]` prints its findings as JSON.
+"""Kills logs: `python -m tests.edge.log.crash_runner DIR --kills N [--mode M]
+[--accept-before-commit]` prints its findings as JSON.
 
-A parent without threads forks one child after the other. Each child opens the log, appends to two streams, sends frames to the
-parent, and is killed with -9: by itself at the n-th passage of a named failpoint, or by the parent at a random moment. The parent is the
-cloud: it keeps what it is sent and acknowledges it. `live` numbers its readings by life; `tail` goes on from the position that the log
-remembers, as a file tail does, so each of its numbers must arrive exactly once. A consumer reads `tail` and derives `twice` of it, with a
-count as its state: both must be what they would be without any death. A last child is not killed and sends what is left.
+A parent without threads forks one child after the other. Each child opens the log, appends to two
+streams, sends frames to the parent, and is killed with -9: by itself at the n-th passage of a named
+failpoint, or by the parent at a random moment. The parent is the cloud: it keeps what it is sent
+and acknowledges it. `live` numbers its readings by life; `tail` goes on from the position that the
+log remembers, as a file tail does, so each of its numbers must arrive exactly once. A consumer
+reads `tail` and derives `twice` of it, with a count as its state: both must be what they would be
+without any death. A last child is not killed and sends what is left.
 """
 
 from __future__ import annotations
@@ -34,7 +37,18 @@ from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from tests.edge import foreign_frame
 
-FAILPOINTS = ("appended", "received", "inserted", "committed", "accepted", "delivered", "sent", "acked", "freed", "checkpointing")
+FAILPOINTS = (
+    "appended",
+    "received",
+    "inserted",
+    "committed",
+    "accepted",
+    "delivered",
+    "sent",
+    "acked",
+    "freed",
+    "checkpointing",
+)
 LIFE = 1_000_000
 UPLINK = UplinkConfig(inflight_frames_max=8, frame_readings_max=50)
 
@@ -66,7 +80,13 @@ class Child:
         self._life, self._control, self._rounds = life, control, rounds
         self._unacked = threading.Semaphore(0)
         self._events = EventLog(
-            directory, log_config(mode), UPLINK, clock=SystemClock(), rng=random.Random(life), on_frames=self._send, failpoint=self._pass
+            directory,
+            log_config(mode),
+            UPLINK,
+            clock=SystemClock(),
+            rng=random.Random(life),
+            on_frames=self._send,
+            failpoint=self._pass,
         )
 
     def _pass(self, place: str) -> None:
@@ -82,7 +102,14 @@ class Child:
         self._pass("delivered")
         for frame in sent:  # type: ignore[attr-defined]
             assert isinstance(frame, OutFrame)
-            self._say("F", frame.key.stream, frame.key.epoch, frame.key.frame, frame.content_type, frame.payload.hex())
+            self._say(
+                "F",
+                frame.key.stream,
+                frame.key.epoch,
+                frame.key.frame,
+                frame.content_type,
+                frame.payload.hex(),
+            )
         self._pass("sent")
 
     def _listen(self) -> None:
@@ -119,7 +146,10 @@ class Child:
                 assert tail.wait_accepted(tickets[1], timeout_s=20)
             self._say("A", "tail", at)
         deadline = time.monotonic() + 20
-        while consumer.cursor["tail"] < self._events._writer.store.last("tail") and time.monotonic() < deadline:
+        while (
+            consumer.cursor["tail"] < self._events._writer.store.last("tail")
+            and time.monotonic() < deadline
+        ):
             derived = self._consume(consumer, derived)
         self._say("C", "tail", derived)
         while self._events.status().backlog_readings and time.monotonic() < deadline:
@@ -132,10 +162,19 @@ class Child:
         for item in chunk.items:
             if isinstance(item, Received):
                 derived += len(item.readings)
-        readings = [(t, {"n": 2 * fields["n"]}) for item in chunk.items if isinstance(item, Received) for t, fields in item.readings]  # type: ignore[operator]
+        readings = [
+            (t, {"n": 2 * fields["n"]})
+            for item in chunk.items
+            if isinstance(item, Received)
+            for t, fields in item.readings
+        ]  # type: ignore[operator]
         while True:
             try:
-                consumer.submit(chunk.cursor, state=b"%d" % derived, derived={"twice": readings} if readings else {})
+                consumer.submit(
+                    chunk.cursor,
+                    state=b"%d" % derived,
+                    derived={"twice": readings} if readings else {},
+                )
             except LogBusyError:
                 time.sleep(0.001)
             else:
@@ -164,11 +203,18 @@ class Cloud:
             else:
                 self.counted = int(rest[0])
             return None
-        epoch, number, content_type, payload = int(rest[0]), int(rest[1]), rest[2], bytes.fromhex(rest[3])
+        epoch, number, content_type, payload = (
+            int(rest[0]),
+            int(rest[1]),
+            rest[2],
+            bytes.fromhex(rest[3]),
+        )
         plain = foreign_frame.inflate(payload, content_type)
         key = (stream, epoch, number)
         self.repeats += key in self.frames
-        is_gap = foreign_frame.parse(plain).gap is not None  # of a number that came before: it was lost after it had been sent
+        is_gap = (
+            foreign_frame.parse(plain).gap is not None
+        )  # of a number that came before: it was lost after it had been sent
         self.changed += self.frames.setdefault(key, plain) != plain and not is_gap
         return f"{stream} {epoch} {number}\n".encode()
 
@@ -211,11 +257,13 @@ def live_once(
     before: Callable[[int], None] = lambda _pid: None,
     cut_power: Callable[[], None] | None = None,
 ) -> bool:
-    """Fork a child, be its cloud until it ends; True where it was killed with -9, or its power was cut.
+    """Fork a child, be its cloud until it ends; True where it was killed with -9, or its power was
+    cut.
 
-    `before` gets its pid before it begins; `cut_power` is called before it is killed. What the child said before it was killed counts, also
-    what is read later; but what it says from `cut_power` on counts for nothing, for a device without power says nothing. The child still
-    runs for a moment, and Linux tells it things then that no power cut does (`power_loss.py`).
+    `before` gets its pid before it begins; `cut_power` is called before it is killed. What the
+    child said before it was killed counts, also what is read later; but what it says from
+    `cut_power` on counts for nothing, for a device without power says nothing. The child still runs
+    for a moment, and Linux tells it things then that no power cut does (`power_loss.py`).
     """
     from_child, out = os.pipe()
     acks, to_child = os.pipe()
@@ -285,9 +333,17 @@ def main() -> None:
         failpoint = rng.choice([*FAILPOINTS, None, None])
         nth = rng.randrange(1, 12) if failpoint != "checkpointing" else 1
 
-        def make(out: int, acks: int, *, life: int = life, failpoint: str | None = failpoint, nth: int = nth) -> Child:
+        def make(
+            out: int,
+            acks: int,
+            *,
+            life: int = life,
+            failpoint: str | None = failpoint,
+            nth: int = nth,
+        ) -> Child:
             return Child(
-                options.directory, out, acks, life=life, failpoint=failpoint, nth=nth, control=options.accept_before_commit, rounds=60,
+                options.directory, out, acks, life=life, failpoint=failpoint, nth=nth,
+                control=options.accept_before_commit, rounds=60,
                 mode=options.mode,
             )  # fmt: skip
 
@@ -298,10 +354,26 @@ def main() -> None:
             break
 
     def last(out: int, acks: int) -> Child:
-        return Child(options.directory, out, acks, life=life + 1, failpoint=None, nth=0, control=False, rounds=1, mode=options.mode)
+        return Child(
+            options.directory,
+            out,
+            acks,
+            life=life + 1,
+            failpoint=None,
+            nth=0,
+            control=False,
+            rounds=1,
+            mode=options.mode,
+        )
 
     live_once(cloud, last, None)
-    report = {"lives": life, "killed": killed, "by_place": by_place, "repeats": cloud.repeats, "frames": len(cloud.frames)}
+    report = {
+        "lives": life,
+        "killed": killed,
+        "by_place": by_place,
+        "repeats": cloud.repeats,
+        "frames": len(cloud.frames),
+    }
     print(json.dumps(report | {"violations": cloud.verdict()}))
 
 

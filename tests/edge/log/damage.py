@@ -1,4 +1,7 @@
-"""Damage to a closed log's file, and the judgement of what arrives after it. Every damage is a plain function of bytes."""
+"""Damage to a closed log's file, and the judgement of what arrives after it.
+
+Every damage is a plain function of bytes.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,12 @@ READINGS = 2000
 LATER = range(READINGS, READINGS + 100)
 """Readings of the life after the damage: they must be accepted whatever there is."""
 GIVEN_UP = 7
-"""Readings of each stream that never came, in the middle of it: the log holds a gap in their place."""
+"""Readings of each stream that never came, in the middle of it: the log holds a gap in their
+place."""
 REASON = "queue_full"
 GAP_BYTES_BEFORE = 10
-"""Bytes of a gap's record before its reason: sizes and types of its columns, stream, first, count."""
+"""Bytes of a gap's record before its reason: sizes and types of its columns, stream, first,
+count."""
 GAP_BITS = 8 * (GAP_BYTES_BEFORE + len(REASON) + 4)
 CONFIG = LogConfig(linger_ms=0, reserve_bytes=0)
 UPLINK = UplinkConfig(frame_readings_max=50, inflight_frames_max=8)
@@ -34,7 +39,9 @@ STREAMS = ("speed", "street")
 
 @dataclass
 class FirstLife:
-    """A log with batches and frames that wait, some acknowledged out of order, and what the cloud has of it."""
+    """A log with batches and frames that wait, some acknowledged out of order, and what the cloud
+    has of it.
+    """
 
     files: dict[str, bytes]
     cloud: Cloud
@@ -67,7 +74,9 @@ class Cloud:
             said = 0
             epochs = sorted({epoch for name, epoch, _ in self.frames if name == stream})
             for epoch in epochs:
-                numbers = sorted(number for name, of, number in self.frames if (name, of) == (stream, epoch))
+                numbers = sorted(
+                    number for name, of, number in self.frames if (name, of) == (stream, epoch)
+                )
                 found["holes"] += numbers != list(range(1, len(numbers) + 1))
                 seq = 1
                 for frame in (self.frames[stream, epoch, number] for number in numbers):
@@ -76,7 +85,10 @@ class Cloud:
                     said += frame.gap.count if frame.gap else 0
                     for i, n in enumerate(frame.fields.get("n", ())):
                         arrived[n] += 1  # type: ignore[index]
-                        found["wrong"] += (frame.t[i], frame.fields["text"][i]) != (reading(n)[0], text_of(n))  # type: ignore[arg-type]
+                        found["wrong"] += (frame.t[i], frame.fields["text"][i]) != (
+                            reading(n)[0],
+                            text_of(n),
+                        )  # type: ignore[arg-type]
             found["wrong"] += len(set(arrived) - expected)
             found["twice"] += sum(count - 1 for count in arrived.values())
             lost = len(expected) - len(arrived) + GIVEN_UP
@@ -86,7 +98,11 @@ class Cloud:
 
     def lost(self, expected: set[int]) -> int:
         """Readings that did not arrive."""
-        arrived = {(stream, n) for (stream, _, _), frame in self.frames.items() for n in frame.fields.get("n", ())}
+        arrived = {
+            (stream, n)
+            for (stream, _, _), frame in self.frames.items()
+            for n in frame.fields.get("n", ())
+        }
         return len(STREAMS) * len(expected) - len(arrived)
 
 
@@ -96,7 +112,9 @@ def text_of(n: int) -> str:
 
 
 def first_life(directory: Path) -> FirstLife:
-    """Two streams, each with a gap; eight frames of each at most were sent, three acknowledged, the others and 1500 readings wait."""
+    """Two streams, each with a gap; eight frames of each at most were sent, three acknowledged, the
+    others and 1500 readings wait.
+    """
     sent, cloud = Sent(), Cloud()
     with opened(directory, sent=sent, config=CONFIG, uplink=UPLINK) as events:
         for at in range(0, READINGS, 10):
@@ -119,7 +137,10 @@ def _give_up(events: EventLog) -> None:
     before = events.status().backlog_readings
     for stream in STREAMS:
         events.stream(stream).lose(GIVEN_UP, REASON)
-    wait_until(lambda: events.status().backlog_readings == before + GIVEN_UP * len(STREAMS), "the losses have their places")
+    wait_until(
+        lambda: events.status().backlog_readings == before + GIVEN_UP * len(STREAMS),
+        "the losses have their places",
+    )
 
 
 def lay(directory: Path, life: FirstLife, log: bytes) -> None:
@@ -129,19 +150,27 @@ def lay(directory: Path, life: FirstLife, log: bytes) -> None:
         (directory / name).write_bytes(log if name == LOG_NAME else content)
 
 
-def second_life(directory: Path, life: FirstLife, log: bytes, *, failpoint: Callable[[str], None] = no_failpoint) -> Cloud:
+def second_life(
+    directory: Path, life: FirstLife, log: bytes, *, failpoint: Callable[[str], None] = no_failpoint
+) -> Cloud:
     """Start on the damaged log, accept more, send everything; what the cloud has then."""
     lay(directory, life, log)
     return live_on(directory, life, failpoint=failpoint)
 
 
-def live_on(directory: Path, life: FirstLife, *, failpoint: Callable[[str], None] = no_failpoint) -> Cloud:
+def live_on(
+    directory: Path, life: FirstLife, *, failpoint: Callable[[str], None] = no_failpoint
+) -> Cloud:
     """A life on what lies there."""
     sent, cloud = Sent(), life.cloud.copy()
-    with opened(directory, sent=sent, config=CONFIG, uplink=UPLINK, seed=2, failpoint=failpoint) as events:
+    with opened(
+        directory, sent=sent, config=CONFIG, uplink=UPLINK, seed=2, failpoint=failpoint
+    ) as events:
         for stream in STREAMS:
             queue = events.stream(stream)
-            assert queue.wait_accepted(queue.append_all([reading(n, text=text_of(n)) for n in LATER]), timeout_s=PATIENCE_S)
+            assert queue.wait_accepted(
+                queue.append_all([reading(n, text=text_of(n)) for n in LATER]), timeout_s=PATIENCE_S
+            )
         events.start_sending()
         wait_until(lambda: _drained(events, sent), "drained")
         for out in sent:
@@ -152,7 +181,11 @@ def live_on(directory: Path, life: FirstLife, *, failpoint: Callable[[str], None
 
 def _drained(events: object, sent: Sent) -> bool:
     sent.acknowledge(events)  # type: ignore[arg-type]
-    return events.all_framed and events.status().backlog_readings == 0 and sent.acknowledged == len(sent)  # type: ignore[attr-defined]
+    return (
+        events.all_framed
+        and events.status().backlog_readings == 0
+        and sent.acknowledged == len(sent)
+    )  # type: ignore[attr-defined]
 
 
 Damage = Callable[[bytes], bytes]
@@ -164,7 +197,9 @@ def pages_in_use(log: bytes) -> list[int]:
 
 
 def zero_page(number: int) -> Damage:
-    """A page that a flash card lost: of those in use the one with this number, from 0, cyclically."""
+    """A page that a flash card lost: of those in use the one with this number, from 0,
+    cyclically.
+    """
 
     def change(log: bytes) -> bytes:
         used = pages_in_use(log)
@@ -179,7 +214,11 @@ def stale_page(number: int) -> Damage:
 
     def change(log: bytes) -> bytes:
         other = (number * 7 + 3) % (len(log) // PAGE)
-        return log[: number * PAGE] + log[other * PAGE : (other + 1) * PAGE] + log[(number + 1) * PAGE :]
+        return (
+            log[: number * PAGE]
+            + log[other * PAGE : (other + 1) * PAGE]
+            + log[(number + 1) * PAGE :]
+        )
 
     return change
 
@@ -190,7 +229,9 @@ def truncate(size: int) -> Damage:
 
 
 def flip_in_gap(number: int) -> Damage:
-    """One bit of the row of `gaps` that stands last: of its header, its numbers, its reason or its CRC."""
+    """One bit of the row of `gaps` that stands last: of its header, its numbers, its reason or its
+    CRC.
+    """
 
     def change(log: bytes) -> bytes:
         at, changed = log.rindex(REASON.encode()) - GAP_BYTES_BEFORE + number // 8, bytearray(log)

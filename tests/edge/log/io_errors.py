@@ -1,8 +1,10 @@
-"""A disk that answers with errors: `python -m tests.edge.log.io_errors DIR --times N [--accept-before-commit]` prints findings as JSON.
+"""A disk that answers with errors: `python -m tests.edge.log.io_errors DIR --times N
+[--accept-before-commit]` prints findings as JSON.
 
-The kernel's answer to a system call of the writing path is replaced by EIO (strace), which SQLite and our thread get like any error of a
-disk: once, after which the life goes on to its end; or from then on, until the life is killed. A log that cannot be opened ends its life,
-as the agent's does, and the next one tries again. The verdict is that of `crash_runner`.
+The kernel's answer to a system call of the writing path is replaced by EIO (strace), which SQLite
+and our thread get like any error of a disk: once, after which the life goes on to its end; or from
+then on, until the life is killed. A log that cannot be opened ends its life, as the agent's does,
+and the next one tries again. The verdict is that of `crash_runner`.
 """
 
 from __future__ import annotations
@@ -67,7 +69,12 @@ class Disk:
         self._notes.unlink(missing_ok=True)
         rounds = HASTY_ROUNDS if self._control else ROUNDS
         with faulty(call, f"error=EIO:when={first}{'+' if lasts else ''}", self._notes) as attach:
-            live_once(self.cloud, self._child(rounds, control=self._control), None, before=partial(self._begin, attach, lasts))
+            live_once(
+                self.cloud,
+                self._child(rounds, control=self._control),
+                None,
+                before=partial(self._begin, attach, lasts),
+            )
         self.injected[f"{call} {'lasting' if lasts else 'once'}"] += self._has_failed()
 
     def end(self) -> None:
@@ -77,7 +84,9 @@ class Disk:
     def _child(self, rounds: int, *, control: bool) -> Callable[[int, int], Child]:
         self._life += 1
         life = self._life
-        return lambda out, acks: Patient(self._log, out, acks, life=life, failpoint=None, nth=0, control=control, rounds=rounds)
+        return lambda out, acks: Patient(
+            self._log, out, acks, life=life, failpoint=None, nth=0, control=control, rounds=rounds
+        )
 
     def _begin(self, attach: Callable[[int], None], lasts: bool, pid: int) -> None:
         attach(pid)

@@ -1,9 +1,11 @@
-"""Logs that run out of memory: `python -m tests.edge.log.out_of_memory DIR --kills N [--accept-before-commit]` prints findings as JSON.
+"""Logs that run out of memory: `python -m tests.edge.log.out_of_memory DIR --kills N
+[--accept-before-commit]` prints findings as JSON.
 
-Each child lives in a memory group of the kernel (cgroup 2: memory.max; cgroup 1: memory.limit_in_bytes) and becomes hungry at its start or
-after some appends, so that the kernel kills it a little later, wherever its threads are. Where no group can be made, its address space is
-bounded (RLIMIT_AS), and it is killed when an allocation fails: the report says `by`. The parent is the cloud, as in `crash_runner`, whose
-children these are.
+Each child lives in a memory group of the kernel (cgroup 2: memory.max; cgroup 1:
+memory.limit_in_bytes) and becomes hungry at its start or after some appends, so that the kernel
+kills it a little later, wherever its threads are. Where no group can be made, its address space is
+bounded (RLIMIT_AS), and it is killed when an allocation fails: the report says `by`. The parent is
+the cloud, as in `crash_runner`, whose children these are.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ MEMORY_BYTES: Final = 48 << 20
 BITE_BYTES: Final = 16 << 20
 """Few, so that little else happens between them."""
 ROUNDS: Final = 1_500
-"""More than there is time for, so that also who waits for no commit is appending when it dies; and no more than the queue takes."""
+"""More than there is time for, so that also who waits for no commit is appending when it dies; and
+no more than the queue takes."""
 LIVES_A_KILL: Final = 3
 GROUPS: Final = Path("/sys/fs/cgroup")
 SWAP_TOO: Final = "memory.memsw.limit_in_bytes"
@@ -43,7 +46,11 @@ class MemoryGroup:
         name = f"edgewake-{os.getpid()}"
         for kind, path, keys in (
             ("memory.max", GROUPS / name, {"memory.max": MEMORY_BYTES, "memory.swap.max": 0}),
-            ("memory.limit_in_bytes", GROUPS / "memory" / name, {"memory.limit_in_bytes": MEMORY_BYTES, SWAP_TOO: MEMORY_BYTES}),
+            (
+                "memory.limit_in_bytes",
+                GROUPS / "memory" / name,
+                {"memory.limit_in_bytes": MEMORY_BYTES, SWAP_TOO: MEMORY_BYTES},
+            ),
         ):
             try:
                 _make(path, kind, keys)
@@ -66,7 +73,10 @@ class MemoryGroup:
 
     @property
     def bite_bytes(self) -> int:
-        """What the hungry take at once. Of a bounded address space all: an allocation of another thread must not fail before theirs."""
+        """What the hungry take at once.
+
+        Of a bounded address space all: an allocation of another thread must not fail before theirs.
+        """
         return BITE_BYTES if self._path is not None else 2 * MEMORY_BYTES
 
     def kills(self) -> int | None:
@@ -88,7 +98,9 @@ def _make(path: Path, kind: str, keys: dict[str, int]) -> None:
     path.mkdir()
     try:
         for name, value in keys.items():
-            if name == kind or (path / name).exists():  # a kernel that does not count swap has no key for it
+            if (
+                name == kind or (path / name).exists()
+            ):  # a kernel that does not count swap has no key for it
                 with (path / name).open("r+") as file:
                     file.write(str(value))
     except OSError:
@@ -99,12 +111,24 @@ def _make(path: Path, kind: str, keys: dict[str, int]) -> None:
 class HungryChild(Child):
     """One life that becomes hungry."""
 
-    def __init__(self, directory: Path, out: int, acks: int, group: MemoryGroup, *, life: int, after: int, control: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        out: int,
+        acks: int,
+        group: MemoryGroup,
+        *,
+        life: int,
+        after: int,
+        control: bool,
+    ) -> None:
         self._appends_left, self._hungry = after, threading.Event()
         group.bound()
         threading.Thread(target=eat, args=(self._hungry, group.bite_bytes), daemon=True).start()
         self._pass("started")
-        super().__init__(directory, out, acks, life=life, failpoint=None, nth=0, control=control, rounds=ROUNDS)
+        super().__init__(
+            directory, out, acks, life=life, failpoint=None, nth=0, control=control, rounds=ROUNDS
+        )
 
     def _pass(self, place: str) -> None:
         self._appends_left -= place == "appended"
@@ -137,16 +161,45 @@ def main() -> None:
         while killed < options.kills and life < LIVES_A_KILL * options.kills:
             life += 1
 
-            def make(out: int, acks: int, *, life: int = life, after: int = HUNGRY_AFTER[life % len(HUNGRY_AFTER)]) -> Child:
-                return HungryChild(options.directory, out, acks, group, life=life, after=after, control=options.accept_before_commit)
+            def make(
+                out: int,
+                acks: int,
+                *,
+                life: int = life,
+                after: int = HUNGRY_AFTER[life % len(HUNGRY_AFTER)],
+            ) -> Child:
+                return HungryChild(
+                    options.directory,
+                    out,
+                    acks,
+                    group,
+                    life=life,
+                    after=after,
+                    control=options.accept_before_commit,
+                )
 
             killed += live_once(cloud, make, None, before=group.add)
 
         def last(out: int, acks: int) -> Child:
-            return Child(options.directory, out, acks, life=life + 1, failpoint=None, nth=0, control=False, rounds=1)
+            return Child(
+                options.directory,
+                out,
+                acks,
+                life=life + 1,
+                failpoint=None,
+                nth=0,
+                control=False,
+                rounds=1,
+            )
 
         live_once(cloud, last, None)
-        report = {"by": group.kind, "why": group.why, "lives": life, "killed": killed, "oom_kills": group.kills()}
+        report = {
+            "by": group.kind,
+            "why": group.why,
+            "lives": life,
+            "killed": killed,
+            "oom_kills": group.kills(),
+        }
         print(json.dumps(report | {"frames": len(cloud.frames), "violations": cloud.verdict()}))
     finally:
         group.remove()

@@ -1,12 +1,16 @@
-"""Cuts a log's power: `python -m tests.edge.log.power_loss DIR FILESYSTEM --losses N [--unsynced]` prints its findings as JSON.
+"""Cuts a log's power: `python -m tests.edge.log.power_loss DIR FILESYSTEM --losses N [--unsynced]`
+prints its findings as JSON.
 
-The log lies on a file system of its own, in a file. At a random moment this file system is shut down without writing its journal (the
-ioctl GOINGDOWN of ext4 and XFS): what was not synced is gone, as it is after a power cut. Then the child is killed, the file system is
-mounted again, which recovers its journal, and the next life goes on. Needs root, for mounting. The control writes without syncing.
+The log lies on a file system of its own, in a file. At a random moment this file system is shut
+down without writing its journal (the ioctl GOINGDOWN of ext4 and XFS): what was not synced is gone,
+as it is after a power cut. Then the child is killed, the file system is mounted again, which
+recovers its journal, and the next life goes on. Needs root, for mounting. The control writes
+without syncing.
 
-While that call is under way, an fdatasync that had begun before it may return 0 although what it synced is thrown away with the journal:
-shown on Linux 6.18 and ext4 with nothing but pwrite and fdatasync, in 248 of 2,826 cuts on a busy machine, each said after the call began.
-So the cloud hears nothing that is said from the cut on.
+While that call is under way, an fdatasync that had begun before it may return 0 although what it
+synced is thrown away with the journal: shown on Linux 6.18 and ext4 with nothing but pwrite and
+fdatasync, in 248 of 2,826 cuts on a busy machine, each said after the call began. So the cloud
+hears nothing that is said from the cut on.
 """
 
 from __future__ import annotations
@@ -114,20 +118,36 @@ def main() -> None:
     if options.unsynced:
         schema._pragma = unsynced
     options.directory.mkdir(parents=True, exist_ok=True)
-    disk, cloud, rng, lost = Disk(options.directory, options.filesystem), Cloud(), random.Random(7), 0
+    disk, cloud, rng, lost = (
+        Disk(options.directory, options.filesystem),
+        Cloud(),
+        random.Random(7),
+        0,
+    )
 
     def child(life: int, rounds: int) -> Callable[[int, int], Child]:
         where = disk.mount_point / "log"
         return lambda out, acks: Child(
-            where, out, acks, life=life, failpoint=None, nth=0, control=False, rounds=rounds, mode=LogMode.HML
+            where, out, acks, life=life, failpoint=None, nth=0, control=False, rounds=rounds,
+            mode=LogMode.HML
         )  # fmt: skip
 
     for life in range(1, options.losses + 1):
         with mounted(disk):
-            lost += live_once(cloud, child(life, 10_000), rng.uniform(0.05, 0.4), cut_power=disk.lose_power)
+            lost += live_once(
+                cloud, child(life, 10_000), rng.uniform(0.05, 0.4), cut_power=disk.lose_power
+            )
     with mounted(disk):
         live_once(cloud, child(options.losses + 1, 1), None)
-    print(json.dumps({"power_losses": lost, "accepted": sum(map(len, cloud.accepted.values())), "violations": cloud.verdict()}))
+    print(
+        json.dumps(
+            {
+                "power_losses": lost,
+                "accepted": sum(map(len, cloud.accepted.values())),
+                "violations": cloud.verdict(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""`python -m tests.edge.log.salvage_crash DIR`: open a damaged log again and again, and die by kill -9 one place further each time.
+"""`python -m tests.edge.log.salvage_crash DIR`: open a damaged log again and again, and die by kill
+-9 one place further each time.
 
-A parent without threads forks one child after the other: the first dies at the first place on the way of saving the log, the second at its
-second place, until one saves all there is and ends. Prints how many died. Small steps, so that there are many places.
+A parent without threads forks one child after the other: the first dies at the first place on the
+way of saving the log, the second at its second place, until one saves all there is and ends. Prints
+how many died. Small steps, so that there are many places.
 """
 
 from __future__ import annotations
@@ -57,7 +59,15 @@ def save(directory: Path, left: int) -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    events = EventLog(directory, CONFIG, UPLINK, clock=SystemClock(), rng=random.Random(left), boot_id="boot", failpoint=die)
+    events = EventLog(
+        directory,
+        CONFIG,
+        UPLINK,
+        clock=SystemClock(),
+        rng=random.Random(left),
+        boot_id="boot",
+        failpoint=die,
+    )
     wait_until(lambda: not events._writer.store.is_salvaging, "saved")
     events.close()
 

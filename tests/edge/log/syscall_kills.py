@@ -1,8 +1,10 @@
-"""Kills a log at system calls: `python -m tests.edge.log.syscall_kills DIR --points N [--accept-before-commit]` prints findings as JSON.
+"""Kills a log at system calls: `python -m tests.edge.log.syscall_kills DIR --points N
+[--accept-before-commit]` prints findings as JSON.
 
-strace is put on a child before it opens its log, and kills it with -9 at the entry of the n-th call of one kind: each write, sync,
-truncation, creation and removal that the child's threads make, while it opens what the last one left and while it writes. The parent is
-the cloud, as in `crash_runner`, whose children these are: the same verdict, after each `LIVES` deaths of one directory.
+strace is put on a child before it opens its log, and kills it with -9 at the entry of the n-th call
+of one kind: each write, sync, truncation, creation and removal that the child's threads make, while
+it opens what the last one left and while it writes. The parent is the cloud, as in `crash_runner`,
+whose children these are: the same verdict, after each `LIVES` deaths of one directory.
 """
 
 from __future__ import annotations
@@ -21,8 +23,19 @@ from typing import Final
 from edgewake.edge.log import disk
 from tests.edge.log.crash_runner import Child, Cloud, live_once
 
-CALLS: Final = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename", "write", "openat", "fcntl")
-"""The writing path of SQLite (its files, its locks) and of the sidecar. At `write` the child also tells its parent what it did."""
+CALLS: Final = (
+    "pwrite64",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "unlink",
+    "rename",
+    "write",
+    "openat",
+    "fcntl",
+)
+"""The writing path of SQLite (its files, its locks) and of the sidecar. At `write` the child also
+tells its parent what it did."""
 LIVES: Final = 25
 """Deaths between two verdicts: so many find a log that others have left."""
 ROUNDS: Final = 40
@@ -31,13 +44,26 @@ ATTACH_S: Final = 20.0
 
 @contextlib.contextmanager
 def faulty(call: str, fault: str, notes: Path) -> Iterator[Callable[[int], None]]:
-    """Gives a function that puts strace on a process and returns when it watches; `fault` as strace's inject has it, e.g. error=EIO:when=3.
-    It notes each call, and where it injected. Raises RuntimeError where it cannot.
+    """Gives a function that puts strace on a process and returns when it watches; `fault` as
+    strace's inject has it, e.g. error=EIO:when=3. It notes each call, and where it injected. Raises
+    RuntimeError where it cannot.
     """
     watchers: list[subprocess.Popen[bytes]] = []
 
     def attach(pid: int) -> None:
-        command = ["strace", "-f", "-qqq", "-e", f"trace={call}", "-e", f"inject={call}:{fault}", "-o", str(notes), "-p", str(pid)]
+        command = [
+            "strace",
+            "-f",
+            "-qqq",
+            "-e",
+            f"trace={call}",
+            "-e",
+            f"inject={call}:{fault}",
+            "-o",
+            str(notes),
+            "-p",
+            str(pid),
+        ]
         watchers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE))
         tracer = Path(f"/proc/{pid}/status")
         while "TracerPid:\t0\n" in tracer.read_text("ascii", "replace"):
@@ -77,7 +103,9 @@ class Deaths:
         return killed
 
     def judge(self) -> None:
-        """A life that nobody kills sends what is left; then what the cloud has is compared with what was accepted."""
+        """A life that nobody kills sends what is left; then what the cloud has is compared with
+        what was accepted.
+        """
         self._life += 1
         live_once(self._cloud, self._child(1), None)
         self.violations.update(self._cloud.verdict())
@@ -86,11 +114,15 @@ class Deaths:
 
     def _child(self, rounds: int) -> Callable[[int, int], Child]:
         life, control, directory = self._life, self._control, self._directory
-        return lambda out, acks: Child(directory, out, acks, life=life, failpoint=None, nth=0, control=control, rounds=rounds)
+        return lambda out, acks: Child(
+            directory, out, acks, life=life, failpoint=None, nth=0, control=control, rounds=rounds
+        )
 
 
 def points(count: int) -> Generator[tuple[str, int], bool, None]:
-    """(call, n) for n = 1, 2, … of each call in turns; `send` False ends a call that is not made so often. At most `count`."""
+    """(call, n) for n = 1, 2, … of each call in turns; `send` False ends a call that is not made so
+    often. At most `count`.
+    """
     left, n = list(CALLS), 0
     while left and count > 0:
         n += 1
@@ -132,7 +164,15 @@ def main() -> None:
             while True:
                 call, nth = chooser.send(deaths.die_at(call, nth))
     deaths.judge()
-    print(json.dumps({"killed": sum(deaths.by_call.values()), "by_call": deaths.by_call, "violations": deaths.violations}))
+    print(
+        json.dumps(
+            {
+                "killed": sum(deaths.by_call.values()),
+                "by_call": deaths.by_call,
+                "violations": deaths.violations,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

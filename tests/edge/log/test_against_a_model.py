@@ -1,4 +1,6 @@
-"""The log against a list in memory: each reading reaches the cloud and each consumer once, in order, or is said to be lost."""
+"""The log against a list in memory: each reading reaches the cloud and each consumer once, in
+order, or is said to be lost.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,30 @@ from tests.edge.log.bare_log import LIMITS, BareLog, Cloud, drained, place, read
 from tests.examples import examples
 
 STREAMS = ("speed", "street")
-VALUES: tuple[dict[str, object], ...] = ({}, {"v": 1.5}, {"v": "fast"}, {"w": None, "v": 2}, {"text": "x" * 3_000})
+VALUES: tuple[dict[str, object], ...] = (
+    {},
+    {"v": 1.5},
+    {"v": "fast"},
+    {"w": None, "v": 2},
+    {"text": "x" * 3_000},
+)
 STEP = st.one_of(
-    st.tuples(st.just("put"), st.sampled_from(STREAMS), st.integers(1, 25), st.integers(0, len(VALUES) - 1)),
+    st.tuples(
+        st.just("put"),
+        st.sampled_from(STREAMS),
+        st.integers(1, 25),
+        st.integers(0, len(VALUES) - 1),
+    ),
     st.tuples(st.just("put"), st.sampled_from(STREAMS), st.integers(1, 5), st.integers(0, 1)),
-    st.tuples(st.just("lose"), st.sampled_from(STREAMS), st.integers(1, 30), st.sampled_from(["queue_full", "refused"])),
-    st.tuples(st.just("send"), st.integers(0, 8), st.booleans(), st.sampled_from([None, 40, 200, 2_000])),
+    st.tuples(
+        st.just("lose"),
+        st.sampled_from(STREAMS),
+        st.integers(1, 30),
+        st.sampled_from(["queue_full", "refused"]),
+    ),
+    st.tuples(
+        st.just("send"), st.integers(0, 8), st.booleans(), st.sampled_from([None, 40, 200, 2_000])
+    ),
     st.tuples(st.just("reject"), st.integers(0, 3), st.booleans(), st.none()),
     st.tuples(st.just("consume"), st.sampled_from(STREAMS), st.integers(1, 30), st.booleans()),
     st.tuples(st.sampled_from(["crash", "restart"]), st.booleans(), st.none(), st.none()),
@@ -37,7 +57,9 @@ class Life:
 
     log: BareLog
     cloud: Cloud = field(default_factory=Cloud)
-    accepted: dict[str, list[object]] = field(default_factory=lambda: {name: [] for name in STREAMS})
+    accepted: dict[str, list[object]] = field(
+        default_factory=lambda: {name: [] for name in STREAMS}
+    )
     """Of each position what the cloud is to hear: n, or why it was lost."""
     rejected: int = 0
     n: int = 0
@@ -128,7 +150,9 @@ class Life:
 
 @given(st.lists(STEP, min_size=1, max_size=40))
 @settings(max_examples=examples(40))
-def test_whatever_happens_each_reading_arrives_once_in_order_or_is_said_to_be_lost(steps: list[tuple[object, ...]]) -> None:
+def test_whatever_happens_each_reading_arrives_once_in_order_or_is_said_to_be_lost(
+    steps: list[tuple[object, ...]],
+) -> None:
     with place() as directory:
         life = Life(BareLog(directory))
         for what, *arguments in steps:
@@ -138,7 +162,11 @@ def test_whatever_happens_each_reading_arrives_once_in_order_or_is_said_to_be_lo
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(STREAMS), st.integers(1, 25), st.booleans()), min_size=5, max_size=60),
+    st.lists(
+        st.tuples(st.sampled_from(STREAMS), st.integers(1, 25), st.booleans()),
+        min_size=5,
+        max_size=60,
+    ),
     st.sampled_from([AtQuota.DROP_OLDEST, AtQuota.DROP_NEWEST, AtQuota.THIN_OUT]),
     st.integers(300, 4_000),
 )
@@ -166,12 +194,19 @@ def test_a_log_that_is_full_all_the_time_says_of_every_position_what_became_of_i
         for stream in STREAMS:
             heard = cloud.heard(stream)
             assert len(heard) == len(accepted[stream])
-            assert all(got in ("quota", due) for got, due in zip(heard, accepted[stream], strict=True))
+            assert all(
+                got in ("quota", due) for got, due in zip(heard, accepted[stream], strict=True)
+            )
         assert sum(cloud.heard(stream).count("quota") for stream in STREAMS) == dropped
         log.close()
 
 
-@given(st.lists(st.tuples(st.integers(1, 25), st.integers(0, 40), st.booleans()), min_size=3, max_size=40), st.integers(200, 2_000))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 25), st.integers(0, 40), st.booleans()), min_size=3, max_size=40
+    ),
+    st.integers(200, 2_000),
+)
 @settings(max_examples=examples(16))
 def test_what_only_a_consumer_needs_has_its_bound_and_the_consumer_hears_of_every_position(
     steps: list[tuple[int, int, bool]], size: int

@@ -1,4 +1,6 @@
-"""What is said of a log from outside, while an agent may run: each fault is found and named, and what is sound is given as it is."""
+"""What is said of a log from outside, while an agent may run: each fault is found and named, and
+what is sound is given as it is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pytest
 
 from edgewake.edge.log import audit, view
 from edgewake.edge.log.audit import FAULTS_SAID_MAX, ROWS_AT_ONCE
-from edgewake.edge.log.schema import LOG_NAME, MIGRATIONS, LogDamagedError, migrate, open_for_writing, reading, sound_rows, transaction
+from edgewake.edge.log.schema import (
+    LOG_NAME,
+    MIGRATIONS,
+    LogDamagedError,
+    migrate,
+    open_for_writing,
+    reading,
+    sound_rows,
+    transaction,
+)
 from edgewake.edge.log.work import Work
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import json_of
@@ -95,15 +106,27 @@ def test_a_log_with_damaged_pages_is_said_to_have_them(tmp_path: Path) -> None:
 # what is in it
 
 
-def test_every_reading_is_exported_with_its_stream_and_position_and_damage_is_said_in_its_place(log: BareLog) -> None:
+def test_every_reading_is_exported_with_its_stream_and_position_and_damage_is_said_in_its_place(
+    log: BareLog,
+) -> None:
     found = list(audit.export(edited(log, "UPDATE batches SET crc = 0 WHERE first = 10")))
-    assert [(row["stream"], row["position"], row.get("n"), row.get("damaged")) for row in found] == [
-        *(("speed", n, n, None) for n in range(1, 6)), ("speed", 10, None, 3), ("speed", 13, 13, None), ("street", 1, 1, None),
+    assert [(row["stream"], row["position"], row.get("n"),
+        row.get("damaged")) for row in found] == [
+        *(("speed", n, n, None) for n in range(1, 6)), ("speed", 10, None, 3),
+        ("speed", 13, 13, None), ("street", 1, 1, None),
     ]  # fmt: skip
-    assert found[-1] == {"stream": "street", "position": 1, "t": a_reading(1)[0], "n": 1, "name": "B 3"}
+    assert found[-1] == {
+        "stream": "street",
+        "position": 1,
+        "t": a_reading(1)[0],
+        "n": 1,
+        "name": "B 3",
+    }
 
 
-@pytest.mark.parametrize(("stream", "count"), [(None, 10), ("speed", 9), ("street", 1), ("nobody", 0), ("", 0)])
+@pytest.mark.parametrize(
+    ("stream", "count"), [(None, 10), ("speed", 9), ("street", 1), ("nobody", 0), ("", 0)]
+)
 def test_one_stream_may_be_exported_alone(log: BareLog, stream: str | None, count: int) -> None:
     assert len(list(audit.export(log.directory, stream))) == count
     log.close()
@@ -131,24 +154,39 @@ def test_a_stream_is_counted_by_what_is_kept_of_it(log: BareLog) -> None:
 
 
 def test_the_latest_reading_of_each_stream_is_its_last_that_is_sound(log: BareLog) -> None:
-    assert {stream: row["n"] for stream, row in audit.latest(log.directory).items()} == {"speed": 13, "street": 1}
-    assert audit.latest(edited(log, "UPDATE batches SET crc = 0 WHERE first = 13")).keys() == {"street"}
+    assert {stream: row["n"] for stream, row in audit.latest(log.directory).items()} == {
+        "speed": 13,
+        "street": 1,
+    }
+    assert audit.latest(edited(log, "UPDATE batches SET crc = 0 WHERE first = 13")).keys() == {
+        "street"
+    }
 
 
-@pytest.mark.parametrize(("limit", "kinds"), [(1, ["frame"]), (2, ["frame", "batch"]), (100, ["frame", *["batch"] * 4])])
-def test_frames_are_shown_before_batches_up_to_the_limit(log: BareLog, limit: int, kinds: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("limit", "kinds"), [(1, ["frame"]), (2, ["frame", "batch"]), (100, ["frame", *["batch"] * 4])]
+)
+def test_frames_are_shown_before_batches_up_to_the_limit(
+    log: BareLog, limit: int, kinds: list[str]
+) -> None:
     assert [json_of(row)["kind"] for row in view.rows(log.directory, limit)] == kinds
     log.close()
 
 
 def test_a_line_of_anything_is_json() -> None:
-    assert json_of(audit.as_line({"stream": "speed", "odd": b"\xff", "t": 1})) == {"stream": "speed", "odd": "b'\\xff'", "t": 1}
+    assert json_of(audit.as_line({"stream": "speed", "odd": b"\xff", "t": 1})) == {
+        "stream": "speed",
+        "odd": "b'\\xff'",
+        "t": 1,
+    }
 
 
 # a copy
 
 
-def test_a_copy_is_made_while_the_agent_writes_and_is_for_its_owner_only(log: BareLog, tmp_path: Path) -> None:
+def test_a_copy_is_made_while_the_agent_writes_and_is_for_its_owner_only(
+    log: BareLog, tmp_path: Path
+) -> None:
     into = tmp_path / "copies.db"
     assert audit.backup(log.directory, into) == into.stat().st_size > 0
     log.put({"speed": [a_reading(14)]})
@@ -175,7 +213,9 @@ def test_a_copy_that_is_put_back_begins_an_epoch_of_its_own(log: BareLog, tmp_pa
 
 
 @pytest.mark.parametrize("there", ["file", "folder", "nothing above it"])
-def test_a_copy_that_cannot_be_made_leaves_what_is_there(log: BareLog, tmp_path: Path, there: str) -> None:
+def test_a_copy_that_cannot_be_made_leaves_what_is_there(
+    log: BareLog, tmp_path: Path, there: str
+) -> None:
     into = tmp_path / "copy.db"
     if there == "file":
         into.write_text("mine")
@@ -202,10 +242,21 @@ def test_a_copy_of_a_damaged_log_leaves_no_part_of_itself(log: BareLog, tmp_path
 
 
 @pytest.mark.parametrize(
-    "ask", [audit.verify, audit.stats, audit.latest, lambda of: list(audit.export(of)), lambda of: list(view.rows(of, 1))]
+    "ask",
+    [
+        audit.verify,
+        audit.stats,
+        audit.latest,
+        lambda of: list(audit.export(of)),
+        lambda of: list(view.rows(of, 1)),
+    ],
 )
-@pytest.mark.parametrize("content", [None, b"", b"text of somebody's"], ids=["none", "empty", "no database"])
-def test_where_there_is_no_log_that_is_said(tmp_path: Path, ask: Callable[[Path], object], content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "content", [None, b"", b"text of somebody's"], ids=["none", "empty", "no database"]
+)
+def test_where_there_is_no_log_that_is_said(
+    tmp_path: Path, ask: Callable[[Path], object], content: bytes | None
+) -> None:
     if content is not None:
         (tmp_path / LOG_NAME).write_bytes(content)
     said = answer(ask, tmp_path)
@@ -282,9 +333,15 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
     db.close()
 
 
-@pytest.mark.parametrize("error", [KeyError, IndexError, TypeError, ValueError, OverflowError, UnicodeDecodeError])
+@pytest.mark.parametrize(
+    "error", [KeyError, IndexError, TypeError, ValueError, OverflowError, UnicodeDecodeError]
+)
 def test_what_rows_cannot_be_is_damage(error: type[Exception]) -> None:
-    raised = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x") if error is UnicodeDecodeError else error("x")
+    raised = (
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")
+        if error is UnicodeDecodeError
+        else error("x")
+    )
     with pytest.raises(LogDamagedError), sound_rows():
         raise raised
     with pytest.raises(ZeroDivisionError), sound_rows():

@@ -1,4 +1,6 @@
-"""A log that is damaged while the agent runs and begins anew: what consumers and the uplink still hold of the old one harms nobody."""
+"""A log that is damaged while the agent runs and begins anew: what consumers and the uplink still
+hold of the old one harms nobody.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 class Damage:
-    """The failpoint: the disk says once that the file is malformed; the writer may then be held before it tries again."""
+    """The failpoint: the disk says once that the file is malformed; the writer may then be held
+    before it tries again.
+    """
 
     def __init__(self, before: Callable[[], None] = lambda: None) -> None:
         self.before = before
@@ -53,19 +57,34 @@ def step(consumer: Consumer, state: int) -> int:
     chunk = consumer.poll()
     made = doubled(chunk.items)
     if made:
-        consumer.submit(chunk.cursor, state=b"%d" % (state + len(made)), derived={"double": made}, is_awaited=True)
+        consumer.submit(
+            chunk.cursor,
+            state=b"%d" % (state + len(made)),
+            derived={"double": made},
+            is_awaited=True,
+        )
     return state + len(made)
 
 
 def derived(events: EventLog) -> list[object]:
     """Of the stream that is made, all that the log holds."""
     look = events.open_consumer("look", ["double"])
-    return [fields["n"] for item in look.poll().items if isinstance(item, Received) for _, fields in item.readings]
+    return [
+        fields["n"]
+        for item in look.poll().items
+        if isinstance(item, Received)
+        for _, fields in item.readings
+    ]
 
 
 @pytest.mark.parametrize("queued", [False, True], ids=["in the turn that fails", "and behind it"])
-def test_what_a_consumer_had_committed_when_the_log_turned_out_damaged_is_derived_once(tmp_path: Path, queued: bool) -> None:
-    """The commit is done again in the new log. A consumer that began before it would make all of it a second time."""
+def test_what_a_consumer_had_committed_when_the_log_turned_out_damaged_is_derived_once(
+    tmp_path: Path, queued: bool
+) -> None:
+    """The commit is done again in the new log.
+
+    A consumer that began before it would make all of it a second time.
+    """
     damage = Damage()
     with opened(tmp_path, failpoint=damage) as events:
         put(events, range(1, 6))
@@ -114,8 +133,13 @@ def test_a_commit_that_still_waits_for_company_counts_too(tmp_path: Path) -> Non
         assert (kept.cursor, kept.state) == ({"speed": 4}, b"four")
 
 
-def test_a_consumer_that_the_new_log_was_not_told_of_registers_again_and_what_it_commits_is_kept(tmp_path: Path) -> None:
-    """The sidecar is gone and the table of consumers too. Its commits would be passed over from then on, and done again at each start."""
+def test_a_consumer_that_the_new_log_was_not_told_of_registers_again_and_what_it_commits_is_kept(
+    tmp_path: Path,
+) -> None:
+    """The sidecar is gone and the table of consumers too.
+
+    Its commits would be passed over from then on, and done again at each start.
+    """
 
     def forget() -> None:
         (tmp_path / SIDECAR_NAME).unlink()
@@ -169,9 +193,21 @@ def test_a_consumer_of_two_streams_of_which_only_one_was_told_reads_both(tmp_pat
 # the cloud
 
 
-@pytest.mark.parametrize("key", [FrameKey("nobody", 1, 1), FrameKey("speed", 1, 1), FrameKey("speed", 0, -1), FrameKey("", 2**62, 2**62)])
-def test_an_acknowledgement_of_a_frame_that_nobody_knows_is_passed_over(tmp_path: Path, key: FrameKey) -> None:
-    """It was taken for damage of the file: a sound log was set aside, and the next one too, until the oldest was deleted."""
+@pytest.mark.parametrize(
+    "key",
+    [
+        FrameKey("nobody", 1, 1),
+        FrameKey("speed", 1, 1),
+        FrameKey("speed", 0, -1),
+        FrameKey("", 2**62, 2**62),
+    ],
+)
+def test_an_acknowledgement_of_a_frame_that_nobody_knows_is_passed_over(
+    tmp_path: Path, key: FrameKey
+) -> None:
+    """It was taken for damage of the file: a sound log was set aside, and the next one too, until
+    the oldest was deleted.
+    """
     sent = Sent()
     with opened(tmp_path, sent=sent) as events:
         put(events, range(1, 4))
@@ -179,7 +215,9 @@ def test_an_acknowledgement_of_a_frame_that_nobody_knows_is_passed_over(tmp_path
         events.free(key)
         put(events, range(4, 6))
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "all is sent")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "all is sent"
+        )
         assert events.epoch == epoch
     assert sent.ns() == [1, 2, 3, 4, 5]
     assert not list(tmp_path.glob("*.damaged-*"))
@@ -198,7 +236,9 @@ def test_what_is_acknowledged_twice_is_freed_once(tmp_path: Path) -> None:
         assert events._writer.store.stored_bytes > 0
 
 
-def test_a_frame_of_the_log_before_is_freed_in_the_new_one_that_was_told_of_it(tmp_path: Path) -> None:
+def test_a_frame_of_the_log_before_is_freed_in_the_new_one_that_was_told_of_it(
+    tmp_path: Path,
+) -> None:
     damage, sent = Damage(), Sent()
     with opened(tmp_path, sent=sent, failpoint=damage) as events:
         put(events, range(1, 21))
@@ -210,5 +250,8 @@ def test_a_frame_of_the_log_before_is_freed_in_the_new_one_that_was_told_of_it(t
         for out in sent[:2]:
             events.free(out.key)
         wait_until(lambda: 21 in sent.ns(), "the newest comes")
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "nothing waits")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings,
+            "nothing waits",
+        )
     assert sorted(set(sent.ns())) == list(range(1, 22))  # type: ignore[type-var]

@@ -19,13 +19,22 @@ from tests.edge.helpers import Sent, opened, reading
 from tests.edge.test_intake import intake
 from tests.services import PATIENCE_S
 
-COLUMNS = (st.integers(-9, 9) | st.none(), st.floats(0, 1), st.text("aä", max_size=30), st.booleans(), st.none())
+COLUMNS = (
+    st.integers(-9, 9) | st.none(),
+    st.floats(0, 1),
+    st.text("aä", max_size=30),
+    st.booleans(),
+    st.none(),
+)
 
 
 @st.composite
 def parts(draw: st.DrawFn) -> Sequence[Reading]:
     """A bundle, or readings that came one by one."""
-    columns = {name: draw(st.sampled_from(COLUMNS)) for name in draw(st.sampled_from([("a",), ("a", "b"), ("b", "c")]))}
+    columns = {
+        name: draw(st.sampled_from(COLUMNS))
+        for name in draw(st.sampled_from([("a",), ("a", "b"), ("b", "c")]))
+    }
     bodies = draw(st.lists(st.fixed_dictionaries(columns), min_size=8, max_size=12))
     found = intake().check_all([{"t": n, **body} for n, body in enumerate(bodies)])
     assert isinstance(found, Bundle)
@@ -33,11 +42,14 @@ def parts(draw: st.DrawFn) -> Sequence[Reading]:
 
 
 @given(st.lists(parts(), min_size=1, max_size=6), st.integers(1, 30), st.integers(60, 600))
-def test_batches_hold_each_reading_once_in_order_within_their_bounds(found: list[Sequence[Reading]], most: int, bytes_max: int) -> None:
+def test_batches_hold_each_reading_once_in_order_within_their_bounds(
+    found: list[Sequence[Reading]], most: int, bytes_max: int
+) -> None:
     pile = Pile(found)
     batches = list(batches_of(pile, readings_max=most, bytes_max=bytes_max))
     assert [one for batch in batches for one in readings_of(batch.body)] == [
-        (t, {name: value for name, value in fields.items() if value is not None}) for t, fields in pile
+        (t, {name: value for name, value in fields.items() if value is not None})
+        for t, fields in pile
     ]
     assert [batch.count for batch in batches] == [len(readings_of(batch.body)) for batch in batches]
     for batch in batches:
@@ -47,23 +59,45 @@ def test_batches_hold_each_reading_once_in_order_within_their_bounds(found: list
 
 
 @given(parts(), st.integers(0, 12), st.integers(0, 12))
-def test_a_bundle_is_a_sequence_of_its_readings(found: Sequence[Reading], first: int, last: int) -> None:
+def test_a_bundle_is_a_sequence_of_its_readings(
+    found: Sequence[Reading], first: int, last: int
+) -> None:
     whole = list(found)
     pile = Pile([found, found])
     assert [found[n] for n in range(len(found))] == whole
     assert list(found[first:last]) == whole[first:last]
-    assert (len(pile), list(pile), list(pile[first:]), pile[-1]) == (2 * len(whole), whole + whole, (whole + whole)[first:], whole[-1])
+    assert (len(pile), list(pile), list(pile[first:]), pile[-1]) == (
+        2 * len(whole),
+        whole + whole,
+        (whole + whole)[first:],
+        whole[-1],
+    )
 
 
 def bundle(numbers: range, **fields: object) -> Sequence[Reading]:
-    found = intake().check_all([{"t": t, **values} for t, values in (reading(n, **fields) for n in numbers)])
+    found = intake().check_all(
+        [{"t": t, **values} for t, values in (reading(n, **fields) for n in numbers)]
+    )
     assert isinstance(found, Bundle)
     return found
 
 
 def test_bundles_that_follow_each_other_are_one_batch() -> None:
-    pile = Pile([bundle(range(10)), bundle(range(10, 20)), [reading(20)], bundle(range(21, 30)), bundle(range(30, 40), text="x")])
-    assert [batch.count for batch in batches_of(pile, readings_max=1_000, bytes_max=10_000)] == [20, 1, 9, 10]
+    pile = Pile(
+        [
+            bundle(range(10)),
+            bundle(range(10, 20)),
+            [reading(20)],
+            bundle(range(21, 30)),
+            bundle(range(30, 40), text="x"),
+        ]
+    )
+    assert [batch.count for batch in batches_of(pile, readings_max=1_000, bytes_max=10_000)] == [
+        20,
+        1,
+        9,
+        10,
+    ]
 
 
 def test_bundles_and_single_readings_keep_their_order_to_the_cloud(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Clocks that are not set yet, that are set, and that jump: times are repaired, nothing is lost, order stays."""
+"""Clocks that are not set yet, that are set, and that jump: times are repaired, nothing is lost,
+order stays.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,18 @@ from tests.services import PATIENCE_S, wait_until
 pytestmark = pytest.mark.usefixtures("short_waits")
 
 NOW_MS = 1_790_000_000_000
-STEPS = st.lists(st.tuples(st.integers(0, 3_600_000), st.integers(-3_600_000, 3_600_000)), min_size=1, max_size=40)
+STEPS = st.lists(
+    st.tuples(st.integers(0, 3_600_000), st.integers(-3_600_000, 3_600_000)),
+    min_size=1,
+    max_size=40,
+)
 
 
 @given(STEPS)
 @example([(0, 0), (0, 1), (0, 3_600_000)])
-def test_an_age_is_told_by_the_machines_run_whatever_the_wall_clock_does(steps: list[tuple[int, int]]) -> None:
+def test_an_age_is_told_by_the_machines_run_whatever_the_wall_clock_does(
+    steps: list[tuple[int, int]],
+) -> None:
     clocks, wall, run = Clocks(), NOW_MS, 0
     accepted: list[tuple[int, int, int]] = []
     for commit, (ran_ms, jump_ms) in enumerate(steps):
@@ -38,8 +46,13 @@ def test_an_age_is_told_by_the_machines_run_whatever_the_wall_clock_does(steps: 
     assert len(clocks.spans) <= len(steps)
 
 
-@given(st.integers(0, CLOCK_FLOOR_MS - 1), st.lists(st.tuples(st.integers(0, 600_000), st.booleans()), min_size=1, max_size=30))
-def test_a_stamp_of_a_clock_that_was_not_set_becomes_the_time_at_which_it_was_made(began: int, steps: list[tuple[int, bool]]) -> None:
+@given(
+    st.integers(0, CLOCK_FLOOR_MS - 1),
+    st.lists(st.tuples(st.integers(0, 600_000), st.booleans()), min_size=1, max_size=30),
+)
+def test_a_stamp_of_a_clock_that_was_not_set_becomes_the_time_at_which_it_was_made(
+    began: int, steps: list[tuple[int, bool]]
+) -> None:
     """However often the machine's clock starts from another wrong time before it is set."""
     clocks, wall, run = Clocks(), began // 2, 0
     stamps: list[tuple[int, int, int]] = []
@@ -57,7 +70,9 @@ def test_a_stamp_of_a_clock_that_was_not_set_becomes_the_time_at_which_it_was_ma
 def test_a_steady_clock_is_written_once() -> None:
     clocks = Clocks()
     for commit in range(1_000):
-        clocks = clocks.noted(commit, "boot", NOW_MS + 60_000 * commit + commit % 7, 60_000 * commit)
+        clocks = clocks.noted(
+            commit, "boot", NOW_MS + 60_000 * commit + commit % 7, 60_000 * commit
+        )
     assert len(clocks.spans) == 1
 
 
@@ -70,15 +85,23 @@ def test_what_a_source_knows_better_stays() -> None:
 def measure(events: EventLog, clock: FakeClock, n: int, t: int | None = None) -> None:
     """A reading of now, accepted."""
     log = events.stream("speed")
-    assert log.wait_accepted(log.append((clock.now_ms() if t is None else t, {"n": n})), timeout_s=PATIENCE_S)
+    assert log.wait_accepted(
+        log.append((clock.now_ms() if t is None else t, {"n": n})), timeout_s=PATIENCE_S
+    )
 
 
 def times(sent: Sent) -> dict[object, int]:
     """Event time of each reading that was sent."""
-    return {n: t for out in sent for n, t in zip(frame_of(out).fields.get("n", ()), frame_of(out).t, strict=True)}
+    return {
+        n: t
+        for out in sent
+        for n, t in zip(frame_of(out).fields.get("n", ()), frame_of(out).t, strict=True)
+    }
 
 
-def test_stamps_from_before_the_clock_was_set_are_repaired_before_they_are_framed(tmp_path: Path) -> None:
+def test_stamps_from_before_the_clock_was_set_are_repaired_before_they_are_framed(
+    tmp_path: Path,
+) -> None:
     """Also over a restart of the agent; a stamp that a source gave from elsewhere stays."""
     clock, sent = FakeClock(5_000), Sent()
     with opened(tmp_path, clock=clock, boot="this") as events:
@@ -93,10 +116,18 @@ def test_stamps_from_before_the_clock_was_set_are_repaired_before_they_are_frame
         assert not sent, "frames wait for the clock"
         clock.jump((NOW_MS - clock.now_ms()) / 1000)
         wait_until(lambda: len(times(sent)) == 4, "repaired and sent")
-        measure(events, clock, 5, t=clock.now_ms() - NOW_MS + 635_000)  # it waited for its commit while the clock was set
+        measure(
+            events, clock, 5, t=clock.now_ms() - NOW_MS + 635_000
+        )  # it waited for its commit while the clock was set
         wait_until(lambda: len(times(sent)) == 5, "the next")
         assert "unset_clock" not in events._writer.store.counters
-    assert times(sent) == {1: NOW_MS - 630_000, 2: NOW_MS - 30_000, 3: NOW_MS - 77, 4: NOW_MS, 5: NOW_MS}
+    assert times(sent) == {
+        1: NOW_MS - 630_000,
+        2: NOW_MS - 30_000,
+        3: NOW_MS - 77,
+        4: NOW_MS,
+        5: NOW_MS,
+    }
     assert sent.ns() == [1, 2, 3, 4, 5]
 
 
@@ -129,12 +160,21 @@ def test_where_the_clock_is_never_set_readings_do_not_wait_for_ever(tmp_path: Pa
 
 
 @settings(max_examples=examples(30))
-@given(st.lists(st.tuples(st.floats(0, 60), st.sampled_from([-3600.0, 0.0, 3600.0])), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 60), st.sampled_from([-3600.0, 0.0, 3600.0])),
+        min_size=1,
+        max_size=20,
+    )
+)
 def test_jumps_of_an_hour_neither_lose_nor_reorder(steps: list[tuple[float, float]]) -> None:
     """Although readings older than half an hour go: these never were."""
     clock, sent = FakeClock(), Sent()
     config = LogConfig(linger_ms=0, reserve_bytes=0, normal=LaneConfig(age_s=1800))
-    with tempfile.TemporaryDirectory() as directory, opened(Path(directory), sent=sent, clock=clock, config=config) as events:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        opened(Path(directory), sent=sent, clock=clock, config=config) as events,
+    ):
         epoch = events.epoch
         for n, (seconds, jump_s) in enumerate(steps):
             measure(events, clock, n)

@@ -1,4 +1,6 @@
-"""A log with consumers: each has a durable cursor, and what somebody still needs stays, within bounds."""
+"""A log with consumers: each has a durable cursor, and what somebody still needs stays, within
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.consumer import STATE_BYTES_MAX, TAIL_READINGS_MAX, Chunk, Consumer, LogRenewedError, Tail
+from edgewake.edge.log.consumer import (
+    STATE_BYTES_MAX,
+    TAIL_READINGS_MAX,
+    Chunk,
+    Consumer,
+    LogRenewedError,
+    Tail,
+)
 from edgewake.edge.log.consumers import ConsumerState, Missed, Received, outside, passed_by_all
 from edgewake.edge.log.event_log import Commit, EventLog
 from edgewake.edge.log.schema import LOG_NAME
@@ -26,12 +35,19 @@ FEW = LogConfig(linger_ms=0, reserve_bytes=0, consumer_bytes=2_000)
 
 def ns(chunk: Chunk) -> list[object]:
     """The `n` of all readings."""
-    return [fields["n"] for item in chunk.items if isinstance(item, Received) for _, fields in item.readings]
+    return [
+        fields["n"]
+        for item in chunk.items
+        if isinstance(item, Received)
+        for _, fields in item.readings
+    ]
 
 
 def missed(chunk: Chunk) -> list[tuple[int, int, str]]:
     """What is not there."""
-    return [(item.first, item.count, item.reason) for item in chunk.items if isinstance(item, Missed)]
+    return [
+        (item.first, item.count, item.reason) for item in chunk.items if isinstance(item, Missed)
+    ]
 
 
 def everything(consumer: Consumer, upto: int) -> list[object]:
@@ -44,7 +60,9 @@ def everything(consumer: Consumer, upto: int) -> list[object]:
 
 def batches(events: EventLog) -> int:
     """Rows that are kept."""
-    count: int = events._writer.ask(lambda store: store._db.execute("SELECT count(*) FROM batches").fetchone()[0]).result(10)
+    count: int = events._writer.ask(
+        lambda store: store._db.execute("SELECT count(*) FROM batches").fetchone()[0]
+    ).result(10)
     return count
 
 
@@ -54,7 +72,9 @@ def drain(events: EventLog, sent: Sent) -> None:
     wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "drained")
 
 
-def test_a_consumer_reads_what_was_received_and_goes_on_after_its_last_commit(tmp_path: Path) -> None:
+def test_a_consumer_reads_what_was_received_and_goes_on_after_its_last_commit(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path) as events:
         put(events, range(1, 11))
         mean = events.open_consumer("mean", ["speed"])
@@ -79,7 +99,9 @@ def test_a_cursor_may_stand_inside_a_batch(tmp_path: Path) -> None:
         assert ns(events.open_consumer("mean", ["speed"]).poll()) == list(range(5, 11))
 
 
-def test_a_batch_goes_when_the_cloud_has_it_and_all_consumers_have_passed_it(tmp_path: Path) -> None:
+def test_a_batch_goes_when_the_cloud_has_it_and_all_consumers_have_passed_it(
+    tmp_path: Path,
+) -> None:
     sent = Sent()
     with opened(tmp_path, sent=sent) as events:
         fast, slow = (events.open_consumer(name, ["speed"]) for name in ("fast", "slow"))
@@ -93,7 +115,13 @@ def test_a_batch_goes_when_the_cloud_has_it_and_all_consumers_have_passed_it(tmp
         assert batches(events) == 2
         slow.submit(chunk.cursor).result(10)
         assert batches(events) == 0
-        assert events._writer.ask(lambda store: (store.stored_bytes, store._state.retained_bytes, store._state.framed_bytes)).result() == (
+        assert events._writer.ask(
+            lambda store: (
+                store.stored_bytes,
+                store._state.retained_bytes,
+                store._state.framed_bytes,
+            )
+        ).result() == (
             0,
             0,
             0,
@@ -101,7 +129,9 @@ def test_a_batch_goes_when_the_cloud_has_it_and_all_consumers_have_passed_it(tmp
     assert sent.ns() == list(range(1, 31))
 
 
-def test_what_consumers_passed_before_goes_with_the_acknowledgement_also_out_of_order(tmp_path: Path) -> None:
+def test_what_consumers_passed_before_goes_with_the_acknowledgement_also_out_of_order(
+    tmp_path: Path,
+) -> None:
     sent = Sent()
     with opened(tmp_path, sent=sent) as events:
         mean = events.open_consumer("mean", ["speed"])
@@ -131,7 +161,9 @@ def test_a_forgotten_consumer_holds_nothing(tmp_path: Path) -> None:
         assert events.consumers() == frozenset()
 
 
-def test_a_consumer_that_lags_costs_a_bounded_part_of_the_disk_and_is_told_what_it_missed(tmp_path: Path) -> None:
+def test_a_consumer_that_lags_costs_a_bounded_part_of_the_disk_and_is_told_what_it_missed(
+    tmp_path: Path,
+) -> None:
     sent = Sent()
     with opened(tmp_path, sent=sent, config=FEW) as events:
         mean = events.open_consumer("mean", ["speed"])
@@ -186,7 +218,9 @@ def test_derived_readings_cursor_and_state_are_one_transaction(tmp_path: Path) -
     with opened(tmp_path, sent=sent) as events:
         mean = events.open_consumer("mean", ["speed"])
         assert mean.state is None
-        mean.submit(mean.poll().cursor, state=b"ten", derived={"speed_mean": [reading(5)]}).result(10)
+        mean.submit(mean.poll().cursor, state=b"ten", derived={"speed_mean": [reading(5)]}).result(
+            10
+        )
     with opened(tmp_path, sent=sent) as events:
         mean = events.open_consumer("mean", ["speed"])
         assert (mean.state, mean.poll().items) == (b"ten", [])
@@ -196,18 +230,27 @@ def test_derived_readings_cursor_and_state_are_one_transaction(tmp_path: Path) -
 
 def test_several_streams_and_positions_are_one_transaction(tmp_path: Path) -> None:
     with opened(tmp_path) as events:
-        events.append(Commit({"speed": [reading(1)], "street": [reading(2), reading(3)]}, {"tail": "3"})).result(10)
-        commits = events._writer.ask(lambda store: {row[0] for row in store._db.execute("SELECT commit_number FROM batches")}).result(10)
+        events.append(
+            Commit({"speed": [reading(1)], "street": [reading(2), reading(3)]}, {"tail": "3"})
+        ).result(10)
+        commits = events._writer.ask(
+            lambda store: {row[0] for row in store._db.execute("SELECT commit_number FROM batches")}
+        ).result(10)
         assert (events.position("tail"), len(commits)) == ("3", 1)
 
 
-def test_a_consumer_may_begin_with_the_next_reading_or_with_the_oldest_there_is(tmp_path: Path) -> None:
+def test_a_consumer_may_begin_with_the_next_reading_or_with_the_oldest_there_is(
+    tmp_path: Path,
+) -> None:
     sent = Sent()
     with opened(tmp_path, sent=sent) as events:
         put(events, range(1, 11))
         drain(events, sent)
         put(events, range(11, 21))
-        late, early = events.open_consumer("late", ["speed"], at_end=True), events.open_consumer("early", ["speed", "new"])
+        late, early = (
+            events.open_consumer("late", ["speed"], at_end=True),
+            events.open_consumer("early", ["speed", "new"]),
+        )
         put(events, range(21, 31))
         assert everything(late, 30) == list(range(21, 31))
         assert everything(early, 30) == list(range(11, 31))
@@ -226,8 +269,12 @@ def test_a_program_error_is_refused(tmp_path: Path) -> None:
             mean.submit({}, derived={"speed": [reading()]})
 
 
-async def test_a_consumer_waits_for_more_and_gets_it_while_it_is_being_written(tmp_path: Path) -> None:
-    """Processing goes on meanwhile: the writer stands before its commit, and the reading is read."""
+async def test_a_consumer_waits_for_more_and_gets_it_while_it_is_being_written(
+    tmp_path: Path,
+) -> None:
+    """Processing goes on meanwhile: the writer stands before its commit, and the reading is
+    read.
+    """
     reached, go_on = threading.Event(), threading.Event()
 
     def stop(place: str) -> None:
@@ -244,7 +291,9 @@ async def test_a_consumer_waits_for_more_and_gets_it_while_it_is_being_written(t
         ticket = log.append(reading(1))
         chunk = await asyncio.wait_for(waiting, 10)
         assert (ns(chunk), log.accepted_through) == ([1], 0)
-        committed = asyncio.create_task(mean.commit(chunk.cursor, state=b"one", derived={"speed_mean": [reading(1)]}))
+        committed = asyncio.create_task(
+            mean.commit(chunk.cursor, state=b"one", derived={"speed_mean": [reading(1)]})
+        )
         await asyncio.to_thread(reached.wait, 10)
         assert not committed.done()
         go_on.set()
@@ -259,13 +308,20 @@ async def test_derived_readings_wait_for_room_and_then_go(tmp_path: Path) -> Non
         mean = await events.consumer("mean", ["speed"])
         chunk = await mean.read()
         for n in range(20):
-            await asyncio.wait_for(mean.commit(chunk.cursor, derived={"speed_mean": [reading(n), reading(n)]}, wait=False), 10)
+            await asyncio.wait_for(
+                mean.commit(
+                    chunk.cursor, derived={"speed_mean": [reading(n), reading(n)]}, wait=False
+                ),
+                10,
+            )
         await asyncio.wait_for(mean.commit(chunk.cursor), 10)
         assert (await events.ask_status()).backlog_readings == 41
 
 
 def test_after_damage_a_consumer_goes_on_from_what_was_saved(tmp_path: Path) -> None:
-    """The log's first page is gone, and with it the table of consumers; the sidecar knows the cursor, nobody the state."""
+    """The log's first page is gone, and with it the table of consumers; the sidecar knows the
+    cursor, nobody the state.
+    """
     with opened(tmp_path) as events:
         put(events, range(1, 31))
         mean = events.open_consumer("mean", ["speed"])
@@ -281,7 +337,9 @@ def test_after_damage_a_consumer_goes_on_from_what_was_saved(tmp_path: Path) -> 
         assert ns(mean.poll()) == list(range(11, 31))
 
 
-async def test_a_consumer_that_waits_while_a_damaged_log_is_saved_reads_on_when_it_is(tmp_path: Path) -> None:
+async def test_a_consumer_that_waits_while_a_damaged_log_is_saved_reads_on_when_it_is(
+    tmp_path: Path,
+) -> None:
     """Nothing new comes: the end of the rescue itself has to wake it."""
     with opened(tmp_path) as events:
         put(events, range(1, 31))
@@ -342,7 +400,9 @@ def test_the_tail_forgets_rather_than_grow() -> None:
     assert not tail.has_after(0)
     tail.add(Received("speed", TAIL_READINGS_MAX + 2, [(1, {"a": 1, "b": None})]))
     assert not tail.has_after(0), "what comes before is in the log"
-    assert list(tail.after(TAIL_READINGS_MAX + 1, 10)) == [Received("speed", TAIL_READINGS_MAX + 2, [(1, {"a": 1})])]
+    assert list(tail.after(TAIL_READINGS_MAX + 1, 10)) == [
+        Received("speed", TAIL_READINGS_MAX + 2, [(1, {"a": 1})])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -355,10 +415,16 @@ def test_the_tail_forgets_rather_than_grow() -> None:
         ([(2, 2), (3, 3), (30, 40)], [(1, 1), (4, 9)]),
     ],
 )
-def test_what_is_outside_of_ranges(ranges: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+def test_what_is_outside_of_ranges(
+    ranges: list[tuple[int, int]], expected: list[tuple[int, int]]
+) -> None:
     assert list(outside(ranges, 1, 9)) == expected
 
 
 def test_the_slowest_consumer_decides() -> None:
     consumers = [ConsumerState("a", {"speed": 5}), ConsumerState("b", {"speed": 3, "street": 1})]
-    assert [passed_by_all(consumers, stream) for stream in ("speed", "street", "none")] == [3, 1, None]
+    assert [passed_by_all(consumers, stream) for stream in ("speed", "street", "none")] == [
+        3,
+        1,
+        None,
+    ]

@@ -1,4 +1,6 @@
-"""Who judges crashes hears nothing of what is said after the power went, and all that was said before a kill."""
+"""Who judges crashes hears nothing of what is said after the power went, and all that was said
+before a kill.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tests.edge.log.crash_runner import Child, Cloud, live_once
 
 
 class Talker(Child):
-    """Accepts 1 when it lost its power, and says that it did; then it waits for its end, or makes one."""
+    """Accepts 1 when it lost its power, and says that it did; then it waits for its end, or makes
+    one.
+    """
 
     def __init__(self, out: int, power_off: int, spoke: int, *, end: str) -> None:
         self._out, self._power_off, self._spoke, self._end = out, power_off, spoke, end

@@ -1,4 +1,5 @@
-"""Damage to the log's file costs what stood there: 0 wrong, 0 twice, 0 unsaid, and new readings are accepted at once.
+"""Damage to the log's file costs what stood there: 0 wrong, 0 twice, 0 unsaid, and new readings are
+accepted at once.
 
 `make test` takes a sample; `make test-faults` every page, every truncation and 300 flipped bits.
 """
@@ -58,9 +59,17 @@ ALL: dict[str, Damage] = (
     | {f"flipped bit {n} of a gap": flip_in_gap(n) for n in range(GAP_BITS)}
 )
 SAMPLE = ["empty", "a header only"]
-SAMPLE += [f"zeroed page {n}" for n in (0, 1, 2, 4, 5, 6, 7, 8, 9, 20, 40)] + [f"wrong page {n}" for n in (0, 6, 8, 9, 30)]
-SAMPLE += [f"truncated in page {n}" for n in (0, 3, 8, 30)] + [f"flipped bit {n}" for n in (1, 46, 174, 190)]
-GAPS = [name for name in ALL if name.endswith("of a gap")] if ALL_FAULTS else [f"flipped bit {n} of a gap" for n in (58, 77, 100, 170)]
+SAMPLE += [f"zeroed page {n}" for n in (0, 1, 2, 4, 5, 6, 7, 8, 9, 20, 40)] + [
+    f"wrong page {n}" for n in (0, 6, 8, 9, 30)
+]
+SAMPLE += [f"truncated in page {n}" for n in (0, 3, 8, 30)] + [
+    f"flipped bit {n}" for n in (1, 46, 174, 190)
+]
+GAPS = (
+    [name for name in ALL if name.endswith("of a gap")]
+    if ALL_FAULTS
+    else [f"flipped bit {n} of a gap" for n in (58, 77, 100, 170)]
+)
 NAMES = list(ALL) if ALL_FAULTS else SAMPLE
 
 
@@ -71,18 +80,25 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> FirstLife:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_damage_costs_what_stood_there_and_nothing_unsaid(tmp_path: Path, life: FirstLife, name: str) -> None:
+def test_damage_costs_what_stood_there_and_nothing_unsaid(
+    tmp_path: Path, life: FirstLife, name: str
+) -> None:
     damaged = ALL[name](life.log)
     if damaged == life.log:
-        pytest.skip("the log has no such page") if name not in SAMPLE else pytest.fail("the fault did not fire")
+        pytest.skip("the log has no such page") if name not in SAMPLE else pytest.fail(
+            "the fault did not fire"
+        )
     cloud = second_life(tmp_path / "log", life, damaged)
     assert cloud.verdict(EXPECTED) == GOOD
 
 
 @pytest.mark.parametrize(
-    ("name", "lost_max"), [("zeroed page 0", 0), ("zeroed page 1", 0), ("zeroed page 7", 400), ("zeroed page 40", 400)]
+    ("name", "lost_max"),
+    [("zeroed page 0", 0), ("zeroed page 1", 0), ("zeroed page 7", 400), ("zeroed page 40", 400)],
 )
-def test_a_page_costs_at_most_its_own_rows(tmp_path: Path, life: FirstLife, name: str, lost_max: int) -> None:
+def test_a_page_costs_at_most_its_own_rows(
+    tmp_path: Path, life: FirstLife, name: str, lost_max: int
+) -> None:
     """Also the first one, without which SQLite reads nothing, and those above the leaves."""
     cloud = second_life(tmp_path / "log", life, ALL[name](life.log))
     assert cloud.lost(EXPECTED) <= lost_max
@@ -95,7 +111,9 @@ def test_a_bit_of_a_gap_costs_no_reading(tmp_path: Path, life: FirstLife, name: 
     assert (cloud.verdict(EXPECTED), cloud.lost(EXPECTED)) == (GOOD, 0)
 
 
-def test_control_a_gap_without_its_checksum_costs_readings(tmp_path: Path, life: FirstLife, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_a_gap_without_its_checksum_costs_readings(
+    tmp_path: Path, life: FirstLife, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gaps, "is_sound", lambda *_: True)
     cloud = second_life(tmp_path / "log", life, flip_in_gap(77)(life.log))
     assert cloud.lost(EXPECTED) > 0
@@ -106,7 +124,9 @@ def test_without_damage_nothing_is_lost(tmp_path: Path, life: FirstLife) -> None
     assert (cloud.verdict(EXPECTED), cloud.lost(EXPECTED)) == (GOOD, 0)
 
 
-def test_without_what_the_sidecar_knows_losses_are_not_said(tmp_path: Path, life: FirstLife) -> None:
+def test_without_what_the_sidecar_knows_losses_are_not_said(
+    tmp_path: Path, life: FirstLife
+) -> None:
     """The control: the judgement sees what nobody says."""
     known = dict(life.files)
     del known["epoch"]
@@ -123,8 +143,12 @@ def test_a_lost_log_says_what_was_in_it(tmp_path: Path, life: FirstLife) -> None
 
 
 @pytest.mark.services
-def test_kill_9_while_a_damaged_log_is_saved_loses_and_doubles_nothing_more(tmp_path: Path, life: FirstLife) -> None:
-    """At each place on the way, one after the other: every start goes on where the one before died."""
+def test_kill_9_while_a_damaged_log_is_saved_loses_and_doubles_nothing_more(
+    tmp_path: Path, life: FirstLife
+) -> None:
+    """At each place on the way, one after the other: every start goes on where the one before
+    died.
+    """
     lay(tmp_path / "log", life, ALL["zeroed page 0"](life.log))
     command = [sys.executable, "-m", "tests.edge.log.salvage_crash", tmp_path / "log"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S)
@@ -161,7 +185,9 @@ def test_a_log_of_larger_pages_that_lost_its_header_is_saved_too(tmp_path: Path)
     with opened(tmp_path, sent=sent) as events:
         assert events.epoch_began == "damaged"
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
+        )
     assert sent.ns() == list(range(10, 100))
 
 
@@ -170,7 +196,10 @@ def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: P
     with opened(tmp_path, sent=sent, config=CONFIG, uplink=UPLINK) as events:
         log = events.stream("speed")
         for at in range(0, 20_000, 500):
-            assert log.wait_accepted(log.append_all([reading(n, text=text_of(n)) for n in range(at, at + 500)]), timeout_s=PATIENCE_S)
+            assert log.wait_accepted(
+                log.append_all([reading(n, text=text_of(n)) for n in range(at, at + 500)]),
+                timeout_s=PATIENCE_S,
+            )
         events._writer.ask(lambda store: store.checkpoint()).result(20)
         epoch = events.epoch
         with (tmp_path / LOG_NAME).open("r+b") as file:
@@ -180,7 +209,10 @@ def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: P
                 file.write(bytes(PAGE))
         events.start_sending()
         wait_until(
-            lambda: sent.acknowledge(events) or (events.all_framed and not events.status().backlog_readings),
+            lambda: (
+                sent.acknowledge(events)
+                or (events.all_framed and not events.status().backlog_readings)
+            ),
             "drained",
             timeout_s=PATIENCE_S,
         )
@@ -212,7 +244,14 @@ def test_which_errors_mean_damage(error: BaseException, damaged: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "damaged"), [("FULL", False), ("BUSY", False), ("IOERR_FSYNC", False), ("IOERR_READ", True), ("ERROR", True)]
+    ("code", "damaged"),
+    [
+        ("FULL", False),
+        ("BUSY", False),
+        ("IOERR_FSYNC", False),
+        ("IOERR_READ", True),
+        ("ERROR", True),
+    ],
 )
 def test_which_codes_mean_damage(code: str, damaged: bool) -> None:
     error = sqlite3.OperationalError(code)
@@ -223,7 +262,10 @@ def test_which_codes_mean_damage(code: str, damaged: bool) -> None:
 def test_every_record_is_found_without_sqlite_also_in_the_write_ahead_log(tmp_path: Path) -> None:
     """What is read page by page is what SQL reads."""
     db = open_for_writing(tmp_path / LOG_NAME)
-    values = [(1, n * 10, 10, n, 1_790_000_000_000 + n, n * 7, bytes([n % 256]) * (n * 37)) for n in range(1, 200)]
+    values = [
+        (1, n * 10, 10, n, 1_790_000_000_000 + n, n * 7, bytes([n % 256]) * (n * 37))
+        for n in range(1, 200)
+    ]
     db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", values[:100])
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", values[100:])
@@ -239,7 +281,10 @@ def test_every_record_is_found_without_sqlite_also_in_the_write_ahead_log(tmp_pa
 
 @pytest.mark.parametrize("theirs", ["text", "tables", "the same tables"])
 def test_a_file_that_no_agent_wrote_is_never_read_nor_deleted(tmp_path: Path, theirs: str) -> None:
-    """A wrong `data_dir`: somebody else's `events.db` stands there. Only one with our tables is ours."""
+    """A wrong `data_dir`: somebody else's `events.db` stands there.
+
+    Only one with our tables is ours.
+    """
     path = tmp_path / LOG_NAME
     if theirs == "text":
         path.write_bytes(b"this is not SQLite " * 100)
@@ -263,7 +308,9 @@ def test_a_file_that_no_agent_wrote_is_never_read_nor_deleted(tmp_path: Path, th
 
 
 @pytest.mark.parametrize("whole_first", [True, False])
-def test_of_a_batch_that_was_cut_the_parts_are_saved_and_not_the_whole(tmp_path: Path, whole_first: bool) -> None:
+def test_of_a_batch_that_was_cut_the_parts_are_saved_and_not_the_whole(
+    tmp_path: Path, whole_first: bool
+) -> None:
     """A page that was freed still holds it, and what is framed has the boundaries of the parts."""
 
     def row(first: int, count: int) -> BatchRow:

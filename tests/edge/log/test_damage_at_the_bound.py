@@ -1,4 +1,6 @@
-"""What a full log gives up when its rows are damaged: exactly what stood there, whatever a damaged row says of itself."""
+"""What a full log gives up when its rows are damaged: exactly what stood there, whatever a damaged
+row says of itself.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,22 @@ BATCHES, IN_A_BATCH = 12, 10
 POSITIONS = range(1, BATCHES * IN_A_BATCH + 1)
 
 
-def store(directory: Path, quota: int = 1 << 20, *, policy: AtQuota = AtQuota.DROP_OLDEST, **limits: int) -> LogStore:
+def store(
+    directory: Path, quota: int = 1 << 20, *, policy: AtQuota = AtQuota.DROP_OLDEST, **limits: int
+) -> LogStore:
     """A log without a writer: everything happens at once."""
     found = Limits(
-        quota_bytes=1 << 20, readings_max=IN_A_BATCH, bytes_max=100_000, window_frames=100, window_bytes=1 << 20,
+        quota_bytes=1 << 20, readings_max=IN_A_BATCH, bytes_max=100_000, window_frames=100,
+        window_bytes=1 << 20,
         lane_quotas={Lane.NORMAL: LaneQuota(size=quota, policy=policy)},
     )  # fmt: skip
-    return LogStore(directory, replace(found, **limits), FakeClock(), boot="boot", new_epoch=lambda previous, _now: previous + 1)
+    return LogStore(
+        directory,
+        replace(found, **limits),
+        FakeClock(),
+        boot="boot",
+        new_epoch=lambda previous, _now: previous + 1,
+    )
 
 
 def batch(number: int) -> list[Reading]:
@@ -56,7 +67,9 @@ def damage(directory: Path, statement: str) -> None:
 
 
 def sent(log: LogStore) -> tuple[list[object], dict[str, int]]:
-    """Everything is framed and acknowledged: the readings, and by reason what the cloud is told is lost."""
+    """Everything is framed and acknowledged: the readings, and by reason what the cloud is told is
+    lost.
+    """
     arrived: list[object] = []
     said: dict[str, int] = {}
     freed: list[tuple[FrameKey, None]] = []
@@ -82,8 +95,12 @@ COUNTS = {
 
 @pytest.mark.parametrize("policy", [AtQuota.DROP_OLDEST, AtQuota.THIN_OUT])
 @pytest.mark.parametrize("what", COUNTS)
-def test_a_batch_that_says_a_wrong_count_takes_no_other_with_it(filled: tuple[Path, int], what: str, policy: AtQuota) -> None:
-    """One flipped bit of a count cost forty readings that were sound; a count of 0 kept the writer thinning out for ever."""
+def test_a_batch_that_says_a_wrong_count_takes_no_other_with_it(
+    filled: tuple[Path, int], what: str, policy: AtQuota
+) -> None:
+    """One flipped bit of a count cost forty readings that were sound; a count of 0 kept the writer
+    thinning out for ever.
+    """
     directory, size = filled
     damage(directory, COUNTS[what])
     log = store(directory, size - 1, policy=policy)
@@ -110,7 +127,12 @@ def test_what_only_a_consumer_needs_is_counted_by_its_place_too(tmp_path: Path, 
     log.apply(Work(positions={"turn": "1"}))
     found, at = log.read("speed", 0, readings_max=10_000, bytes_max=1 << 20)
     missed = [one for one in found if isinstance(one, Missed)]
-    held = [fields["n"] for one in found if isinstance(one, RawBatch) for _, fields in one.received().readings]
+    held = [
+        fields["n"]
+        for one in found
+        if isinstance(one, RawBatch)
+        for _, fields in one.received().readings
+    ]
     assert at == POSITIONS[-1]
     assert sum(one.count for one in missed) + len(held) == len(POSITIONS)
     assert sum(one.count for one in missed if one.reason == "corrupt") == IN_A_BATCH
@@ -139,7 +161,9 @@ def test_what_is_sound_is_given_up_as_before_with_its_count(filled: tuple[Path, 
         "DELETE FROM batches WHERE first = 31",
     ],
 )
-def test_a_log_at_its_bound_says_of_every_position_what_became_of_it(filled: tuple[Path, int], statement: str) -> None:
+def test_a_log_at_its_bound_says_of_every_position_what_became_of_it(
+    filled: tuple[Path, int], statement: str
+) -> None:
     directory, size = filled
     damage(directory, statement)
     log = store(directory, size // 2)
@@ -150,8 +174,12 @@ def test_a_log_at_its_bound_says_of_every_position_what_became_of_it(filled: tup
     log.close()
 
 
-@pytest.mark.parametrize("drop", [lambda log: log._rows.take_out(1, 999), lambda log: log._rows.take_out(99, 1)])
-def test_of_what_is_not_there_nothing_is_taken_out(filled: tuple[Path, int], drop: Callable[[LogStore], int]) -> None:
+@pytest.mark.parametrize(
+    "drop", [lambda log: log._rows.take_out(1, 999), lambda log: log._rows.take_out(99, 1)]
+)
+def test_of_what_is_not_there_nothing_is_taken_out(
+    filled: tuple[Path, int], drop: Callable[[LogStore], int]
+) -> None:
     log = store(filled[0])
     assert drop(log) == 0
     assert sent(log)[0] == list(POSITIONS)
@@ -159,7 +187,15 @@ def test_of_what_is_not_there_nothing_is_taken_out(filled: tuple[Path, int], dro
 
 
 @pytest.mark.parametrize(
-    "change", ["seq = seq + 1", "first = first + 1", "count = count + 1", "gap = 'quota'", "epoch = epoch + 1", "crc = 0"]
+    "change",
+    [
+        "seq = seq + 1",
+        "first = first + 1",
+        "count = count + 1",
+        "gap = 'quota'",
+        "epoch = epoch + 1",
+        "crc = 0",
+    ],
 )
 def test_a_boundary_that_nobody_wrote_is_damage(filled: tuple[Path, int], change: str) -> None:
     """Sent again, the frame would have other readings under its number."""

@@ -1,4 +1,6 @@
-"""Damage anywhere in the files, again and again, in lives of any kind: nothing wrong, nothing twice, nothing unsaid."""
+"""Damage anywhere in the files, again and again, in lives of any kind: nothing wrong, nothing
+twice, nothing unsaid.
+"""
 
 from __future__ import annotations
 
@@ -72,14 +74,20 @@ class Device:
             while self.log.store.has_to_catch_up:
                 self.mending(lambda: self.log.store.catch_up())
             self.send(cloud, None)
-            is_left = self.mending(lambda: self.log.store.backlog()[0]) or self.mending(lambda: self.log.store.has_unframed())
-            if not (cloud.waiting or is_left or self.log.store.has_to_catch_up):  # the questions themselves may have met damage
+            is_left = self.mending(lambda: self.log.store.backlog()[0]) or self.mending(
+                lambda: self.log.store.has_unframed()
+            )
+            if not (
+                cloud.waiting or is_left or self.log.store.has_to_catch_up
+            ):  # the questions themselves may have met damage
                 return
         raise AssertionError("it has no end")
 
 
 def take(cloud: Cloud, frames: Sequence[OutFrame]) -> None:
-    """What was sent before with its readings may come again as a gap of its number: the first holds."""
+    """What was sent before with its readings may come again as a gap of its number: the first
+    holds.
+    """
     for out in frames:
         if out.gap is not None:
             cloud.payloads.setdefault(out.key, out.payload)
@@ -87,7 +95,9 @@ def take(cloud: Cloud, frames: Sequence[OutFrame]) -> None:
 
 
 def harm(files: dict[str, bytes], seed: int, kind: str) -> dict[str, bytes]:
-    """One page or bit of the log or of its write-ahead log, or the end of one of them; never of the sidecar, which says what there was."""
+    """One page or bit of the log or of its write-ahead log, or the end of one of them; never of the
+    sidecar, which says what there was.
+    """
     rng = random.Random(seed)
     name = rng.choice([name for name in (LOG_NAME, WAL) if files.get(name)])
     data = bytearray(files[name])
@@ -98,10 +108,13 @@ def harm(files: dict[str, bytes], seed: int, kind: str) -> dict[str, bytes]:
         begins = at // PAGE_BYTES * PAGE_BYTES
         data[begins : begins + PAGE_BYTES] = bytes(len(data[begins : begins + PAGE_BYTES]))
     elif kind == "stray":
-        begins, other = at // PAGE_BYTES * PAGE_BYTES, rng.randrange(len(data)) // PAGE_BYTES * PAGE_BYTES
-        data[begins : begins + PAGE_BYTES] = data[other : other + PAGE_BYTES].ljust(PAGE_BYTES, b"\0")[
-            : len(data[begins : begins + PAGE_BYTES])
-        ]
+        begins, other = (
+            at // PAGE_BYTES * PAGE_BYTES,
+            rng.randrange(len(data)) // PAGE_BYTES * PAGE_BYTES,
+        )
+        data[begins : begins + PAGE_BYTES] = data[other : other + PAGE_BYTES].ljust(
+            PAGE_BYTES, b"\0"
+        )[: len(data[begins : begins + PAGE_BYTES])]
     else:
         data = data[:at]
     return files | {name: bytes(data)}
@@ -109,15 +122,21 @@ def harm(files: dict[str, bytes], seed: int, kind: str) -> dict[str, bytes]:
 
 LIFE = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), st.sampled_from(STREAMS), st.integers(1, 25), st.sampled_from(["", "short", "x" * 900])),
-        st.tuples(st.just("put"), st.sampled_from(STREAMS), st.integers(1, 25), st.just("some text")),
+        st.tuples(st.just("put"), st.sampled_from(STREAMS), st.integers(1, 25),
+            st.sampled_from(["", "short", "x" * 900])),
+        st.tuples(st.just("put"), st.sampled_from(STREAMS), st.integers(1, 25),
+            st.just("some text")),
         st.tuples(st.just("lose"), st.sampled_from(STREAMS), st.integers(1, 9), st.none()),
         st.tuples(st.just("send"), st.none() | st.integers(0, 4), st.none(), st.none()),
         st.tuples(st.just("checkpoint"), st.none(), st.none(), st.none()),
     ),
     min_size=3, max_size=25,
 )  # fmt: skip
-HARM = st.tuples(st.sampled_from(["bit", "bit", "bit", "page", "stray", "cut"]), st.integers(0, 2**32), st.booleans())
+HARM = st.tuples(
+    st.sampled_from(["bit", "bit", "bit", "page", "stray", "cut"]),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
 
 
 @given(st.lists(st.tuples(LIFE, HARM), min_size=1, max_size=3))
@@ -139,7 +158,11 @@ def test_every_position_arrives_once_as_it_was_or_is_said_to_be_lost(
                     device.mending(lambda: device.log.store.checkpoint())
             if not crashes:
                 device.log.store.close()
-            files = {name: (directory / name).read_bytes() for name in FILES if (directory / name).exists()}
+            files = {
+                name: (directory / name).read_bytes()
+                for name in FILES
+                if (directory / name).exists()
+            }
             if crashes:
                 device.log.store.close()
             for name, content in harm(files, seed, kind).items():
@@ -150,7 +173,10 @@ def test_every_position_arrives_once_as_it_was_or_is_said_to_be_lost(
         for stream in STREAMS:
             heard = cloud.heard(stream)
             assert len(heard) == len(device.accepted[stream]), "unsaid, or said twice"
-            assert all(got in ("corrupt", due) for got, due in zip(heard, device.accepted[stream], strict=True))
+            assert all(
+                got in ("corrupt", due)
+                for got, due in zip(heard, device.accepted[stream], strict=True)
+            )
         assert not list(directory.glob("*.damaged-*")), "all of it was read"
         device.log.close()
 
@@ -182,7 +208,9 @@ def test_a_consumer_is_given_every_position_once_or_told_that_it_is_missing(
         heard, end = device.mending(lambda: readings_after(device.log, "speed", at))
         assert end == device.n
         assert len(heard) == device.n - at
-        assert all(got in ("corrupt", due) for got, due in zip(heard, range(at, device.n), strict=True))
+        assert all(
+            got in ("corrupt", due) for got, due in zip(heard, range(at, device.n), strict=True)
+        )
         device.log.close()
 
 

@@ -29,13 +29,20 @@ KNOWN = Known("log", 5, 100)
         (LOG, KNOWN, replace(HERE, device=9), "copied"),
         (LOG, KNOWN, replace(HERE, machine="other"), "copied"),
         (LOG, KNOWN, replace(HERE, boot="next"), "of an earlier start"),
-        (LOG, KNOWN, replace(HERE, boot="next", device=9), "of an earlier start"),  # some file systems are numbered anew at each mount
+        (
+            LOG,
+            KNOWN,
+            replace(HERE, boot="next", device=9),
+            "of an earlier start",
+        ),  # some file systems are numbered anew at each mount
         (LOG, KNOWN, HERE, None),
         (LOG, Known("log", 5, 99), HERE, None),  # died between the commit and its line
         (LOG, Known("log", 4, 99), HERE, None),  # died between the new epoch and its line
     ],
 )
-def test_a_doubt_makes_a_new_epoch(log: LogIdentity | None, known: Known | None, here: LogLocation, reason: str | None) -> None:
+def test_a_doubt_makes_a_new_epoch(
+    log: LogIdentity | None, known: Known | None, here: LogLocation, reason: str | None
+) -> None:
     assert new_epoch_reason(log, known, here) == reason
 
 
@@ -49,7 +56,9 @@ def test_an_epoch_is_above_the_one_before_whatever_the_clock_says() -> None:
 
 
 def test_two_copies_that_wake_in_the_same_second_get_different_epochs() -> None:
-    assert next_epoch(5, now_ms=1_790_000_000_000, rng=random.Random(1)) != next_epoch(5, now_ms=1_790_000_000_000, rng=random.Random(2))
+    assert next_epoch(5, now_ms=1_790_000_000_000, rng=random.Random(1)) != next_epoch(
+        5, now_ms=1_790_000_000_000, rng=random.Random(2)
+    )
 
 
 def test_an_epoch_fits_into_every_json_reader() -> None:

@@ -52,7 +52,9 @@ def test_readings_become_numbered_frames_without_holes(tmp_path: Path) -> None:
     assert sent.ns() == list(range(1, 26))
 
 
-def test_unacknowledged_frames_are_sent_again_with_the_same_bytes_after_a_restart(tmp_path: Path) -> None:
+def test_unacknowledged_frames_are_sent_again_with_the_same_bytes_after_a_restart(
+    tmp_path: Path,
+) -> None:
     first, second = Sent(), Sent()
     with opened(tmp_path, sent=first) as events:
         put(events, range(1, 16))
@@ -69,7 +71,9 @@ def test_unacknowledged_frames_are_sent_again_with_the_same_bytes_after_a_restar
 
 def test_nothing_is_framed_beyond_the_window(tmp_path: Path) -> None:
     sent = Sent()
-    with opened(tmp_path, sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=2)) as events:
+    with opened(
+        tmp_path, sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=2)
+    ) as events:
         put(events, range(1, 101))
         events.start_sending()
         sent.until(2)
@@ -82,7 +86,9 @@ def test_nothing_is_framed_beyond_the_window(tmp_path: Path) -> None:
 
 def test_a_paused_stream_leaves_the_whole_window_to_the_others(tmp_path: Path) -> None:
     sent = Sent()
-    with opened(tmp_path, sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=2)) as events:
+    with opened(
+        tmp_path, sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=2)
+    ) as events:
         put(events, range(1, 101), stream="waits")
         events.start_sending()
         sent.until(2)
@@ -99,7 +105,9 @@ def test_a_paused_stream_leaves_the_whole_window_to_the_others(tmp_path: Path) -
 
 def test_streams_take_turns_so_that_a_backlog_blinds_nobody(tmp_path: Path) -> None:
     sent = Sent()
-    with opened(tmp_path, sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=4)) as events:
+    with opened(
+        tmp_path, sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=4)
+    ) as events:
         put(events, range(1, 1001), stream="bulk")
         put(events, range(1, 6), stream="alarm")
         events.start_sending()
@@ -108,7 +116,9 @@ def test_streams_take_turns_so_that_a_backlog_blinds_nobody(tmp_path: Path) -> N
 
 
 def test_readings_of_another_type_get_a_frame_of_their_own(tmp_path: Path) -> None:
-    """The bridge refuses a frame whose column mixes types: one bad reading must not take the others with it."""
+    """The bridge refuses a frame whose column mixes types: one bad reading must not take the others
+    with it.
+    """
     sent = Sent()
     with opened(tmp_path, sent=sent) as events:
         log = events.stream("speed")
@@ -129,7 +139,11 @@ def test_a_full_queue_refuses_and_accepts_again_after_the_commit(tmp_path: Path)
         if place == "received":
             go.wait(2 * PATIENCE_S)
 
-    with opened(tmp_path, config=LogConfig(linger_ms=0, queue_readings_max=5, reserve_bytes=0), failpoint=wait) as events:
+    with opened(
+        tmp_path,
+        config=LogConfig(linger_ms=0, queue_readings_max=5, reserve_bytes=0),
+        failpoint=wait,
+    ) as events:
         log = events.stream("speed")
         log.append(reading(0))
         wait_until(lambda: log.waiting == 1 and not log._queue.pending, "the writer took it")
@@ -158,7 +172,13 @@ def test_two_agents_cannot_share_a_directory(tmp_path: Path) -> None:
 
 
 async def test_acceptance_can_be_awaited(tmp_path: Path) -> None:
-    events = EventLog(tmp_path, LogConfig(reserve_bytes=0), UplinkConfig(), clock=SystemClock(), rng=random.Random(1))
+    events = EventLog(
+        tmp_path,
+        LogConfig(reserve_bytes=0),
+        UplinkConfig(),
+        clock=SystemClock(),
+        rng=random.Random(1),
+    )
     log = events.stream("speed")
     await asyncio.wait_for(log.accepted(log.append(reading())), 10)
     assert events.status().backlog_readings == 1
@@ -168,10 +188,17 @@ async def test_acceptance_can_be_awaited(tmp_path: Path) -> None:
 def test_synchronous_is_full_and_the_log_is_private(tmp_path: Path) -> None:
     with opened(tmp_path) as events:
         put(events, range(3))
-        assert events._writer.ask(lambda store: store._db.execute("PRAGMA synchronous").fetchone()[0]).result() == 2
+        assert (
+            events._writer.ask(
+                lambda store: store._db.execute("PRAGMA synchronous").fetchone()[0]
+            ).result()
+            == 2
+        )
 
 
-def test_no_file_of_the_log_is_for_others_whatever_the_directory_and_the_umask_allow(tmp_path: Path) -> None:
+def test_no_file_of_the_log_is_for_others_whatever_the_directory_and_the_umask_allow(
+    tmp_path: Path,
+) -> None:
     """The write-ahead log holds readings too."""
     tmp_path.chmod(0o755)
     before = os.umask(0o022)
@@ -195,8 +222,17 @@ async def test_a_writer_that_waits_for_its_disk_does_not_stop_the_loop(tmp_path:
 
     with opened(tmp_path) as events:
         log = events.stream("speed")
-        assert log.wait_accepted(log.append_all([reading()], position=("tail", "5")), timeout_s=PATIENCE_S)
-    events = EventLog(tmp_path, LogConfig(linger_ms=0, reserve_bytes=0), UPLINK, clock=SystemClock(), rng=random.Random(1), failpoint=wait)
+        assert log.wait_accepted(
+            log.append_all([reading()], position=("tail", "5")), timeout_s=PATIENCE_S
+        )
+    events = EventLog(
+        tmp_path,
+        LogConfig(linger_ms=0, reserve_bytes=0),
+        UPLINK,
+        clock=SystemClock(),
+        rng=random.Random(1),
+        failpoint=wait,
+    )
     try:
         events.stream("speed").append(reading())
         await asyncio.to_thread(entered.wait, 10)
@@ -232,13 +268,17 @@ def test_a_refused_frame_is_replaced_by_a_gap_of_its_number(tmp_path: Path) -> N
 def test_at_the_quota_the_oldest_go_and_the_cloud_is_told_how_many(tmp_path: Path) -> None:
     sent = Sent()
     config = LogConfig(linger_ms=0, quota_bytes=1 << 20, reserve_bytes=0)
-    with opened(tmp_path, sent=sent, config=config, uplink=UplinkConfig(frame_readings_max=100)) as events:
+    with opened(
+        tmp_path, sent=sent, config=config, uplink=UplinkConfig(frame_readings_max=100)
+    ) as events:
         for at in range(0, 60_000, 2_000):
             put(events, range(at, at + 2_000))
         status = events.status()
         assert status.stored_bytes <= 1 << 20
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 60_000 or sent.acknowledge(events), "drained")
+        wait_until(
+            lambda: sum(out.count for out in sent) == 60_000 or sent.acknowledge(events), "drained"
+        )
     frames = [frame_of(out) for out in sent]
     assert frames[0].gap == Gap("quota", status.lost_readings)
     assert sent.ns() == list(range(status.lost_readings, 60_000))
@@ -249,9 +289,13 @@ STOPPING = LaneConfig(at_quota=AtQuota.STOP_SOURCE)
 
 
 def test_at_the_quota_the_log_can_refuse_instead(tmp_path: Path) -> None:
-    config = LogConfig(linger_ms=0, quota_bytes=1 << 20, reserve_bytes=0, normal=STOPPING, queue_readings_max=1_000)
+    config = LogConfig(
+        linger_ms=0, quota_bytes=1 << 20, reserve_bytes=0, normal=STOPPING, queue_readings_max=1_000
+    )
     sent = Sent()
-    with opened(tmp_path, sent=sent, config=config, uplink=UplinkConfig(frame_readings_max=100)) as events:
+    with opened(
+        tmp_path, sent=sent, config=config, uplink=UplinkConfig(frame_readings_max=100)
+    ) as events:
         log = events.stream("speed")
         kept = 0
         while log.wait_for_room(timeout_s=3):
@@ -260,7 +304,9 @@ def test_at_the_quota_the_log_can_refuse_instead(tmp_path: Path) -> None:
         with pytest.raises(LogBusyError):
             log.append(reading(kept))
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) >= kept or sent.acknowledge(events), "drained")
+        wait_until(
+            lambda: sum(out.count for out in sent) >= kept or sent.acknowledge(events), "drained"
+        )
         assert events.status().lost == {}
     assert sent.ns() == list(range(kept))
 
@@ -268,14 +314,21 @@ def test_at_the_quota_the_log_can_refuse_instead(tmp_path: Path) -> None:
 def test_the_file_shrinks_again_after_a_backlog(tmp_path: Path) -> None:
     sent, wide = Sent(), "x" * 4_000
     size = lambda: (tmp_path / LOG_NAME).stat().st_size  # noqa: E731
-    with opened(tmp_path, sent=sent, config=LogConfig(linger_ms=0, reserve_bytes=0), uplink=UplinkConfig(frame_readings_max=100)) as events:
+    with opened(
+        tmp_path,
+        sent=sent,
+        config=LogConfig(linger_ms=0, reserve_bytes=0),
+        uplink=UplinkConfig(frame_readings_max=100),
+    ) as events:
         log = events.stream("speed")
         for n in range(10_000):
             assert log.wait_for_room(timeout_s=PATIENCE_S)
             log.append(reading(n, wide=f"{n}{wide}"))
         wait_until(lambda: size() > 30 << 20, "a backlog on the disk")
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 10_000 or sent.acknowledge(events), "drained")
+        wait_until(
+            lambda: sum(out.count for out in sent) == 10_000 or sent.acknowledge(events), "drained"
+        )
         sent.acknowledge(events)
         wait_until(lambda: size() < 25 << 20, "the space is given back")
 
@@ -284,7 +337,11 @@ def test_a_damaged_batch_becomes_a_gap_with_its_exact_count(tmp_path: Path) -> N
     sent = Sent()
     with opened(tmp_path) as events:
         put(events, range(1, 31))
-    edit(tmp_path, "UPDATE batches SET body = CAST(replace(body, '1790000000015', '1790000000016') AS BLOB) WHERE first = 11")
+    edit(
+        tmp_path,
+        "UPDATE batches SET body = CAST(replace(body, '1790000000015', '1790000000016') AS BLOB) "
+        "WHERE first = 11",
+    )
     with opened(tmp_path, sent=sent) as events:
         events.start_sending()
         frames = sent.until(3)
@@ -364,12 +421,19 @@ def test_a_log_restored_in_place_is_noticed_by_its_mark(tmp_path: Path) -> None:
         sent.until(1)
         sent.acknowledge(events)
         frames = sent.until(2)
-    assert [(frame.epoch, frame.frame, frame.seq) for frame in frames] == [(epoch, 1, 1), (events.epoch, 1, 1)]
+    assert [(frame.epoch, frame.frame, frame.seq) for frame in frames] == [
+        (epoch, 1, 1),
+        (events.epoch, 1, 1),
+    ]
     assert sent.ns() == [*range(1, 11), 21, 22, 23]
 
 
-def test_no_frame_of_a_later_epoch_is_sent_before_the_earlier_ones_are_acknowledged(tmp_path: Path) -> None:
-    """Of each stream the cloud remembers few epochs, and passes frames on in the order of their epochs as they come."""
+def test_no_frame_of_a_later_epoch_is_sent_before_the_earlier_ones_are_acknowledged(
+    tmp_path: Path,
+) -> None:
+    """Of each stream the cloud remembers few epochs, and passes frames on in the order of their
+    epochs as they come.
+    """
     sent = Sent()
     for start in range(5):
         with opened(tmp_path, boot=str(start)) as events:
@@ -378,7 +442,10 @@ def test_no_frame_of_a_later_epoch_is_sent_before_the_earlier_ones_are_acknowled
         events.start_sending()
         for count in (2, 4, 6, 8, 10):
             sent.until(count)
-            wait_until(lambda: events._writer.ask(lambda store: not store.can_frame()).result(), "no more may be sent")
+            wait_until(
+                lambda: events._writer.ask(lambda store: not store.can_frame()).result(),
+                "no more may be sent",
+            )
             assert len(sent) == count
             sent.acknowledge(events)
         wait_until(lambda: events.status().backlog_readings == 0, "all is acknowledged")
@@ -393,9 +460,13 @@ def test_a_lost_log_begins_a_higher_epoch_even_when_the_clock_fell_back(tmp_path
         assert (events.epoch_began, events.epoch > epoch) == ("lost", True)
 
 
-def test_frames_formed_before_a_new_epoch_keep_their_numbers_and_the_rest_is_numbered_anew(tmp_path: Path) -> None:
+def test_frames_formed_before_a_new_epoch_keep_their_numbers_and_the_rest_is_numbered_anew(
+    tmp_path: Path,
+) -> None:
     sent = Sent()
-    with opened(tmp_path / "a", sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=1)) as events:
+    with opened(
+        tmp_path / "a", sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=1)
+    ) as events:
         put(events, range(1, 31))
         events.start_sending()
         sent.until(1)
@@ -416,7 +487,9 @@ def test_frames_formed_before_a_new_epoch_keep_their_numbers_and_the_rest_is_num
 
 
 def upgraded(directory: Path, version: int) -> tuple[Sent, int]:
-    """Everything that a log of an earlier version sends after five more readings, and the epoch in which it goes on."""
+    """Everything that a log of an earlier version sends after five more readings, and the epoch in
+    which it goes on.
+    """
     shutil.copy(LOGS / f"version-{version}.db", directory / LOG_NAME)
     shutil.copy(LOGS / f"version-{version}.epoch", directory / "epoch")
     sent = Sent()
@@ -424,39 +497,62 @@ def upgraded(directory: Path, version: int) -> tuple[Sent, int]:
         put(events, range(100, 105))
         assert events.position("tail") == "100"
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
+        )
         return sent, events.epoch
 
 
 def test_a_log_that_the_first_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
-    """Made by its code: 100 readings in rows of 5, of them 50 in frames of 10, the first of these acknowledged; with its sidecar."""
+    """Made by its code: 100 readings in rows of 5, of them 50 in frames of 10, the first of these
+    acknowledged; with its sidecar.
+    """
     sent, epoch = upgraded(tmp_path, 1)
     assert epoch > 2174758222201
     assert sent.ns() == list(range(10, 105))
-    assert [(out.key.epoch, out.key.frame) for out in sent[:4]] == [(2174758222201, frame) for frame in (2, 3, 4, 5)]
+    assert [(out.key.epoch, out.key.frame) for out in sent[:4]] == [
+        (2174758222201, frame) for frame in (2, 3, 4, 5)
+    ]
 
 
 def test_frames_that_the_second_version_copied_are_sent_as_they_were(tmp_path: Path) -> None:
-    """Made by its code, over two epochs: frames 2, 4, 5 and 6 (a gap) wait, the last three of an earlier epoch, and 50 readings in rows."""
+    """Made by its code, over two epochs: frames 2, 4, 5 and 6 (a gap) wait, the last three of an
+    earlier epoch, and 50 readings in rows.
+    """
     sent, _ = upgraded(tmp_path, 2)
     assert sent.ns() == [*range(10, 20), *range(30, 105)]
-    assert [(out.key.frame, out.count, out.gap) for out in sent[:4]] == [(2, 10, None), (4, 10, None), (5, 10, None), (6, 3, "queue_full")]
+    assert [(out.key.frame, out.count, out.gap) for out in sent[:4]] == [
+        (2, 10, None),
+        (4, 10, None),
+        (5, 10, None),
+        (6, 3, "queue_full"),
+    ]
     assert {out.key.epoch for out in sent[:4]} == {2174866032201}
 
 
 def test_a_log_that_the_third_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
-    """Made by its code: frames 1 and 3 wait, a gap of three, and 60 readings in rows; nothing tells what its clocks said."""
+    """Made by its code: frames 1 and 3 wait, a gap of three, and 60 readings in rows; nothing tells
+    what its clocks said.
+    """
     sent, _ = upgraded(tmp_path, 3)
     assert sent.ns() == [*range(10, 20), *range(30, 105)]
-    assert [(out.key.frame, out.count, out.gap) for out in sent[:2]] == [(1, 10, None), (3, 10, None)]
+    assert [(out.key.frame, out.count, out.gap) for out in sent[:2]] == [
+        (1, 10, None),
+        (3, 10, None),
+    ]
     assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full")]
 
 
 def test_a_log_that_the_fourth_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
-    """Made by its code: frames 1 and 3 wait, two gaps without checksums, and 60 readings in rows."""
+    """Made by its code: frames 1 and 3 wait, two gaps without checksums, and 60 readings in
+    rows.
+    """
     sent, _ = upgraded(tmp_path, 4)
     assert sent.ns() == [*range(10, 20), *range(30, 105)]
-    assert [(out.key.frame, out.count, out.gap) for out in sent[:2]] == [(1, 10, None), (3, 10, None)]
+    assert [(out.key.frame, out.count, out.gap) for out in sent[:2]] == [
+        (1, 10, None),
+        (3, 10, None),
+    ]
     assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full"), (4, "refused")]
 
 
@@ -469,18 +565,24 @@ def upgraded_without_header(tmp_path: Path, version: int) -> Sent:
     with opened(tmp_path, sent=sent) as events:
         assert events.epoch_began == "damaged"
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
+        )
     return sent
 
 
-def test_a_log_of_the_fourth_version_that_lost_its_header_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
+def test_a_log_of_the_fourth_version_that_lost_its_header_loses_nothing_over_the_upgrade(
+    tmp_path: Path,
+) -> None:
     """Its gaps are found page by page, without checksums."""
     sent = upgraded_without_header(tmp_path, 4)
     assert sent.ns() == [*range(10, 20), *range(30, 100)]
     assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full"), (4, "refused")]
 
 
-def test_a_log_of_the_second_version_that_lost_its_header_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
+def test_a_log_of_the_second_version_that_lost_its_header_loses_nothing_over_the_upgrade(
+    tmp_path: Path,
+) -> None:
     """Its frames are found page by page, and belong to numbers that its sidecar told."""
     sent = upgraded_without_header(tmp_path, 2)
     assert sent.ns() == [*range(10, 20), *range(30, 100)]
@@ -493,7 +595,9 @@ def test_a_log_of_the_second_version_that_lost_its_header_loses_nothing_over_the
 def test_a_full_disk_acknowledges_nothing_and_goes_on_when_space_is_freed(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", disk], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", disk], capture_output=True
+    ).returncode:
         pytest.skip("mounting a small file system is not allowed here")
     try:
         _fill_and_free(disk)
@@ -505,7 +609,12 @@ def _fill_and_free(disk: Path) -> None:
     sent = Sent()
     ballast = disk / "ballast"
     ballast.write_bytes(b"x" * (4 << 20))
-    with opened(disk / "log", sent=sent, config=LogConfig(linger_ms=0, reserve_bytes=4 << 20), uplink=UplinkConfig()) as events:
+    with opened(
+        disk / "log",
+        sent=sent,
+        config=LogConfig(linger_ms=0, reserve_bytes=4 << 20),
+        uplink=UplinkConfig(),
+    ) as events:
         log = events.stream("speed")
         ticket = 0
         while events.state is not LogState.FULL:
@@ -518,12 +627,16 @@ def _fill_and_free(disk: Path) -> None:
         ballast.unlink()
         assert log.wait_accepted(ticket, timeout_s=PATIENCE_S), "accepts again"
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) >= ticket or sent.acknowledge(events), "drained")
+        wait_until(
+            lambda: sum(out.count for out in sent) >= ticket or sent.acknowledge(events), "drained"
+        )
     assert sent.ns() == list(range(ticket))
 
 
 @pytest.mark.parametrize("place", ["inserted", "committed"])
-def test_an_io_error_reopens_the_log_and_the_commit_number_decides(tmp_path: Path, place: str) -> None:
+def test_an_io_error_reopens_the_log_and_the_commit_number_decides(
+    tmp_path: Path, place: str
+) -> None:
     """Before COMMIT the turn is done again; after it the turn is not done twice."""
     failures = iter([True])
 
@@ -548,7 +661,10 @@ def test_an_io_error_reopens_the_log_and_the_commit_number_decides(tmp_path: Pat
 
 def crash_runner(directory: Path, *options: str) -> dict[str, object]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.edge.log.crash_runner", directory, *options], capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "tests.edge.log.crash_runner", directory, *options],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
@@ -556,7 +672,9 @@ def crash_runner(directory: Path, *options: str) -> dict[str, object]:
 
 
 KILLS = 300
-NOTHING = dict.fromkeys(("unsaid", "not_derived", "miscounted", "lost", "twice", "disorder", "holes", "changed"), 0)
+NOTHING = dict.fromkeys(
+    ("unsaid", "not_derived", "miscounted", "lost", "twice", "disorder", "holes", "changed"), 0
+)
 
 
 @pytest.mark.services

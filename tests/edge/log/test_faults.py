@@ -1,6 +1,8 @@
-"""The log under kill -9 at its system calls, on a disk that fails, under power loss and out of memory: 0 lost, 0 twice, 0 unsaid.
+"""The log under kill -9 at its system calls, on a disk that fails, under power loss and out of
+memory: 0 lost, 0 twice, 0 unsaid.
 
-`make test` takes a sample; `make test-faults` every call of the writing path, power losses on two file systems, and more of each.
+`make test` takes a sample; `make test-faults` every call of the writing path, power losses on two
+file systems, and more of each.
 """
 
 from __future__ import annotations
@@ -37,15 +39,23 @@ def violations(report: dict[str, dict[str, int]]) -> dict[str, int]:
 
 @pytest.mark.services
 def test_kill_9_at_system_calls_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    report = report_of("syscall_kills", tmp_path, *(("--points", 3_000) if ALL else ("--points", 12, "--sample")))
+    report = report_of(
+        "syscall_kills", tmp_path, *(("--points", 3_000) if ALL else ("--points", 12, "--sample"))
+    )
     assert report["killed"] >= (500 if ALL else 12), "too few faults fired"
-    assert {"pwrite64", "fdatasync", "write", "openat", "unlink", "rename"} <= report["by_call"].keys()
+    assert {"pwrite64", "fdatasync", "write", "openat", "unlink", "rename"} <= report[
+        "by_call"
+    ].keys()
     assert violations(report) == NOTHING
 
 
 @pytest.mark.services
-def test_control_killed_at_system_calls_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
-    report = report_of("syscall_kills", tmp_path, "--points", 12, "--sample", "--accept-before-commit")
+def test_control_killed_at_system_calls_a_log_that_accepts_before_its_commit_loses(
+    tmp_path: Path,
+) -> None:
+    report = report_of(
+        "syscall_kills", tmp_path, "--points", 12, "--sample", "--accept-before-commit"
+    )
     assert report["violations"]["lost"] > 0
 
 
@@ -59,8 +69,15 @@ def test_a_disk_that_answers_with_errors_loses_and_doubles_nothing(tmp_path: Pat
 
 
 @pytest.mark.services
-def test_control_on_a_disk_that_answers_with_errors_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
-    assert report_of("io_errors", tmp_path, "--call", "pwrite64", "--accept-before-commit")["violations"]["lost"] > 0
+def test_control_on_a_disk_that_answers_with_errors_a_log_that_accepts_before_its_commit_loses(
+    tmp_path: Path,
+) -> None:
+    assert (
+        report_of("io_errors", tmp_path, "--call", "pwrite64", "--accept-before-commit")[
+            "violations"
+        ]["lost"]
+        > 0
+    )
 
 
 @pytest.mark.services
@@ -77,7 +94,10 @@ def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, filesystem: 
 @pytest.mark.services
 @as_root
 def test_control_power_loss_breaks_a_log_that_does_not_sync(tmp_path: Path) -> None:
-    assert violations(report_of("power_loss", tmp_path, "ext4", "--losses", 4, "--unsynced")) != NOTHING
+    assert (
+        violations(report_of("power_loss", tmp_path, "ext4", "--losses", 4, "--unsynced"))
+        != NOTHING
+    )
 
 
 @pytest.mark.services
@@ -91,4 +111,9 @@ def test_out_of_memory_loses_and_doubles_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.services
 def test_control_out_of_memory_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
-    assert report_of("out_of_memory", tmp_path, "--kills", 5, "--accept-before-commit")["violations"]["lost"] > 0
+    assert (
+        report_of("out_of_memory", tmp_path, "--kills", 5, "--accept-before-commit")["violations"][
+            "lost"
+        ]
+        > 0
+    )

@@ -17,8 +17,12 @@ from tests.services import wait_until
 LINGER_S = {Lane.URGENT: 0.002, Lane.NORMAL: 0.2, Lane.BULK: 1.0}
 
 
-def frames_formed(per_s: float, commit_s: float, *, seconds: float = 20.0, linger_s: float = 0.2) -> float:
-    """Readings come evenly and are committed every `commit_s`; readings in each frame, at most 1000."""
+def frames_formed(
+    per_s: float, commit_s: float, *, seconds: float = 20.0, linger_s: float = 0.2
+) -> float:
+    """Readings come evenly and are committed every `commit_s`; readings in each frame, at most
+    1000.
+    """
     filling = Filling({Lane.NORMAL: linger_s}, readings_max=1000)
     waiting, frames, sent, begun = 0, 0, 0, 0.0
     for step in range(1, int(seconds / commit_s) + 1):
@@ -53,8 +57,12 @@ def test_without_lingering_each_commit_has_its_frame() -> None:
     assert frames_formed(500, 0.005, linger_s=0.0) < 4
 
 
-@given(st.lists(st.tuples(st.floats(0, 5), st.integers(1, 5000)), max_size=50), st.sampled_from(Lane))
-def test_no_frame_waits_longer_than_its_lane_lingers(commits: list[tuple[float, int]], lane: Lane) -> None:
+@given(
+    st.lists(st.tuples(st.floats(0, 5), st.integers(1, 5000)), max_size=50), st.sampled_from(Lane)
+)
+def test_no_frame_waits_longer_than_its_lane_lingers(
+    commits: list[tuple[float, int]], lane: Lane
+) -> None:
     filling, now_s, since_s = Filling(LINGER_S, readings_max=1000), 0.0, None
     for after_s, readings in commits:
         now_s += after_s
@@ -69,21 +77,46 @@ def test_no_frame_waits_longer_than_its_lane_lingers(commits: list[tuple[float, 
     assert filling.due_s("b", lane, 1) is None
 
 
-def test_an_urgent_stream_beside_it_does_not_cut_a_normal_one_to_frames_of_few(tmp_path: Path) -> None:
+def test_an_urgent_stream_beside_it_does_not_cut_a_normal_one_to_frames_of_few(
+    tmp_path: Path,
+) -> None:
     sent = Sent()
     config = LogConfig(reserve_bytes=0, linger_ms=60_000.0)
-    with opened(tmp_path, sent=sent, config=config, uplink=UplinkConfig(frame_readings_max=100), lanes={"alarm": Lane.URGENT}) as events:
+    with opened(
+        tmp_path,
+        sent=sent,
+        config=config,
+        uplink=UplinkConfig(frame_readings_max=100),
+        lanes={"alarm": Lane.URGENT},
+    ) as events:
         put(events, range(200), stream="speed")
         put(events, range(200, 400), stream="speed")
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 400 or sent.acknowledge(events), "what fills frames goes at once")
+        wait_until(
+            lambda: sum(out.count for out in sent) == 400 or sent.acknowledge(events),
+            "what fills frames goes at once",
+        )
         for n in range(400, 440):
             log = events.stream("speed")
             log.append((1_790_000_000_000, {"n": n}))
             put(events, range(n, n + 1), stream="alarm")  # commits what `speed` has
-        wait_until(lambda: sum(out.count for out in sent if out.key.stream == "alarm") == 40 or sent.acknowledge(events), "urgent ones")
-        assert sum(out.count for out in sent if out.key.stream == "speed") == 400, "the others wait for company"
+        wait_until(
+            lambda: (
+                sum(out.count for out in sent if out.key.stream == "alarm") == 40
+                or sent.acknowledge(events)
+            ),
+            "urgent ones",
+        )
+        assert sum(out.count for out in sent if out.key.stream == "speed") == 400, (
+            "the others wait for company"
+        )
         assert events.status().backlog_readings >= 40
         events.hurry()
-        wait_until(lambda: sum(out.count for out in sent if out.key.stream == "speed") == 440 or sent.acknowledge(events), "drained")
+        wait_until(
+            lambda: (
+                sum(out.count for out in sent if out.key.stream == "speed") == 440
+                or sent.acknowledge(events)
+            ),
+            "drained",
+        )
     assert [out.count for out in sent if out.key.stream == "speed"][-1] == 40

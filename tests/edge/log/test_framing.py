@@ -1,4 +1,6 @@
-"""Which streams get no frame now: asked to wait, of a lane that is closed, or waiting for company; told by commits alone."""
+"""Which streams get no frame now: asked to wait, of a lane that is closed, or waiting for company;
+told by commits alone.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +35,20 @@ def busy(of: Filling, stream: str, seconds: int = 5) -> None:
 
 @pytest.mark.parametrize(
     ("lane", "waiting", "due_s"),
-    [(Lane.NORMAL, 1, 0.2), (Lane.BULK, 1, 1.0), (Lane.URGENT, 1, None), (Lane.NORMAL, READINGS_MAX - 1, 0.2),
+    [(Lane.NORMAL, 1, 0.2), (Lane.BULK, 1, 1.0), (Lane.URGENT, 1, None),
+        (Lane.NORMAL, READINGS_MAX - 1, 0.2),
      (Lane.NORMAL, READINGS_MAX, None),      (Lane.NORMAL, READINGS_MAX + 1, None)],
     ids=["normal", "bulk", "urgent", "one too few", "full", "more than full"],
 )  # fmt: skip
-def test_a_frame_of_a_busy_stream_waits_as_long_as_its_lane_and_not_when_it_is_full(lane: Lane, waiting: int, due_s: float | None) -> None:
+def test_a_frame_of_a_busy_stream_waits_as_long_as_its_lane_and_not_when_it_is_full(
+    lane: Lane, waiting: int, due_s: float | None
+) -> None:
     of = Filling(LINGER_S, readings_max=READINGS_MAX)
     busy(of, "speed")
     of.committed("speed", waiting, NOW_S, since_s=NOW_S)
-    assert of.due_s("speed", lane, waiting) == (None if due_s is None else pytest.approx(NOW_S + due_s))
+    assert of.due_s("speed", lane, waiting) == (
+        None if due_s is None else pytest.approx(NOW_S + due_s)
+    )
 
 
 def test_a_frame_waits_from_its_first_reading_on_however_many_follow() -> None:
@@ -56,11 +63,21 @@ def test_a_frame_waits_from_its_first_reading_on_however_many_follow() -> None:
 
 
 def test_where_too_few_come_no_frame_waits() -> None:
-    """Below the company that is to be expected, waiting would delay each reading and save nothing."""
-    rare, often = Filling(LINGER_S, readings_max=READINGS_MAX), Filling(LINGER_S, readings_max=READINGS_MAX)
+    """Below the company that is to be expected, waiting would delay each reading and save
+    nothing.
+    """
+    rare, often = (
+        Filling(LINGER_S, readings_max=READINGS_MAX),
+        Filling(LINGER_S, readings_max=READINGS_MAX),
+    )
     for second in range(60):
         rare.committed("speed", 1, NOW_S + second, since_s=NOW_S + second)
-        often.committed("speed", round(COMPANY / LINGER_S[Lane.NORMAL]) + 2, NOW_S + second, since_s=NOW_S + second)
+        often.committed(
+            "speed",
+            round(COMPANY / LINGER_S[Lane.NORMAL]) + 2,
+            NOW_S + second,
+            since_s=NOW_S + second,
+        )
     assert rare.due_s("speed", Lane.NORMAL, 1) is None
     assert often.due_s("speed", Lane.NORMAL, 1) is not None
 
@@ -74,7 +91,9 @@ def test_a_clock_that_stands_still_breaks_no_rate() -> None:
     of.framed("nobody")
 
 
-def test_so_many_streams_are_remembered_and_the_one_unheard_for_longest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_streams_are_remembered_and_the_one_unheard_for_longest_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(filling, "STREAMS_MAX", 2)
     of = Filling(LINGER_S, readings_max=READINGS_MAX)
     for stream in ("a", "b", "a", "c"):
@@ -104,7 +123,9 @@ def test_what_is_held_back_is_what_waits_and_what_is_of_a_closed_lane(log: BareL
     of = framing()
     assert of.held_back(log.store) == frozenset()
     of.paused, of.closed = frozenset({"street", "unknown"}), frozenset({Lane.NORMAL})
-    assert of.held_back(log.store) == {"street", "unknown", "speed", "bulk"}, "in this log all streams are of the lane normal"
+    assert of.held_back(log.store) == {"street", "unknown", "speed", "bulk"}, (
+        "in this log all streams are of the lane normal"
+    )
     of.paused = of.closed = frozenset()
     assert of.held_back(log.store) == frozenset()
 
@@ -119,7 +140,9 @@ def test_a_stream_fills_its_frame_until_it_is_due_and_what_comes_now_counts(log:
     assert of.filling(log.store, NOW_S + 0.19) == {"speed"}
     assert of.due_s(log.store, NOW_S, NOW_S + 9) == pytest.approx(NOW_S + 0.2)
     assert of.filling(log.store, NOW_S + 0.21) == frozenset()
-    assert of.due_s(log.store, NOW_S + 0.21, NOW_S + 9) == NOW_S + 9, "what is due already wakes nobody"
+    assert of.due_s(log.store, NOW_S + 0.21, NOW_S + 9) == NOW_S + 9, (
+        "what is due already wakes nobody"
+    )
     more = {"speed": [reading(n) for n in range(READINGS_MAX - BUSY)]}
     assert of.filling(log.store, NOW_S, more) == frozenset(), "with what comes it is full"
 

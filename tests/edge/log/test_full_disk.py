@@ -1,4 +1,6 @@
-"""A disk that is full and stays so: what is here is sent and deleted in the reserve's space, and that makes room again."""
+"""A disk that is full and stays so: what is here is sent and deleted in the reserve's space, and
+that makes room again.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system."""
     place = tmp_path / "disk"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", place], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", place], capture_output=True
+    ).returncode:
         pytest.skip("mounting a small file system is not allowed here")
     try:
         yield place
@@ -40,10 +44,16 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def filled(disk: Path, reserve_bytes: int, sent: Sent, failpoint: Callable[[str], None]) -> Iterator[tuple[EventLog, int]]:
-    """A log that has filled its disk, with what is accepted and what waits for room; how many were left in it."""
+def filled(
+    disk: Path, reserve_bytes: int, sent: Sent, failpoint: Callable[[str], None]
+) -> Iterator[tuple[EventLog, int]]:
+    """A log that has filled its disk, with what is accepted and what waits for room; how many were
+    left in it.
+    """
     config = LogConfig(linger_ms=0, reserve_bytes=reserve_bytes, queue_bytes_max=QUEUE_BYTES)
-    with opened(disk / "log", sent=sent, config=config, uplink=UplinkConfig(), failpoint=failpoint) as events:
+    with opened(
+        disk / "log", sent=sent, config=config, uplink=UplinkConfig(), failpoint=failpoint
+    ) as events:
         log, ticket = events.stream("speed"), 0
         while events.state is not LogState.FULL:
             try:
@@ -55,17 +65,28 @@ def filled(disk: Path, reserve_bytes: int, sent: Sent, failpoint: Callable[[str]
 
 
 @pytest.mark.parametrize("hurries", [False, True])
-def test_what_is_sent_makes_room_on_a_disk_that_stays_full(disk: Path, hurries: bool, request: pytest.FixtureRequest) -> None:
-    """Also where a writer in a hurry has moved more of the write-ahead log into the file: deleting frees nothing of the disk then."""
+def test_what_is_sent_makes_room_on_a_disk_that_stays_full(
+    disk: Path, hurries: bool, request: pytest.FixtureRequest
+) -> None:
+    """Also where a writer in a hurry has moved more of the write-ahead log into the file: deleting
+    frees nothing of the disk then.
+    """
     if hurries:
         request.getfixturevalue("short_waits")
     sent = Sent()
     with filled(disk, RESERVE_BYTES, sent, lambda _place: None) as (events, ticket):
         log = events.stream("speed")
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or log.accepted_through == ticket, "what waited has room")
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "all is sent")
-        assert log.wait_accepted(log.append(reading(ticket)), timeout_s=PATIENCE_S), "it accepts again"
+        wait_until(
+            lambda: sent.acknowledge(events) or log.accepted_through == ticket,
+            "what waited has room",
+        )
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "all is sent"
+        )
+        assert log.wait_accepted(log.append(reading(ticket)), timeout_s=PATIENCE_S), (
+            "it accepts again"
+        )
     assert sent.ns()[:ticket] == list(range(ticket))
 
 
@@ -75,10 +96,17 @@ def test_control_without_a_reserve_nothing_can_be_sent_nor_deleted(disk: Path) -
         accepted, before = events.stream("speed").accepted_through, passed["received"]
         events.start_sending()
         wait_until(lambda: passed["received"] >= before + TRIES, "it has tried")
-        assert (events.state, len(sent), events.stream("speed").accepted_through) == (LogState.FULL, 0, accepted)
+        assert (events.state, len(sent), events.stream("speed").accepted_through) == (
+            LogState.FULL,
+            0,
+            accepted,
+        )
         (disk / "log" / "reserve").unlink(missing_ok=True)
         subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
-        wait_until(lambda: sent.acknowledge(events) or events.stream("speed").accepted_through == ticket, "a larger disk")
+        wait_until(
+            lambda: sent.acknowledge(events) or events.stream("speed").accepted_through == ticket,
+            "a larger disk",
+        )
 
 
 def test_the_default_reserve_has_room_for_what_it_must_hold() -> None:

@@ -1,4 +1,6 @@
-"""Old images of the disk and backups of the log: nothing is lost and nothing counted twice, as the real sequencer decides it."""
+"""Old images of the disk and backups of the log: nothing is lost and nothing counted twice, as the
+real sequencer decides it.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +38,48 @@ class Cloud:
         assert frame.epoch is not None
         assert frame.frame is not None
         assert frame.seq is not None
-        placement = Placement(Discipline.ORDERED, out.key.stream, frame.epoch, frame.frame, frame.frame, frame.seq, out.count)
-        arrival = Arrival(self._offset, "device", placement, len(out.payload), NOW_MS, payload=frame)
+        placement = Placement(
+            Discipline.ORDERED,
+            out.key.stream,
+            frame.epoch,
+            frame.frame,
+            frame.frame,
+            frame.seq,
+            out.count,
+        )
+        arrival = Arrival(
+            self._offset, "device", placement, len(out.payload), NOW_MS, payload=frame
+        )
         self._offset += 1
         for passed in self._order.accept(arrival, now_s=float(self._offset)):
             assert isinstance(passed, Arrival)
             self.readings.update(passed.payload.fields.get("n", ()))
 
 
-def live(directory: Path, numbers: range, cloud: Cloud | None, *, boot: str, seed: int = 1, limit: int = 10) -> None:
-    """One life: accept numbers one by one; with a cloud, send everything until it is acknowledged."""
+def live(
+    directory: Path,
+    numbers: range,
+    cloud: Cloud | None,
+    *,
+    boot: str,
+    seed: int = 1,
+    limit: int = 10,
+) -> None:
+    """One life: accept numbers one by one; with a cloud, send everything until it is
+    acknowledged.
+    """
     sent = Sent()
-    with opened(directory, sent=sent, boot=boot, seed=seed, uplink=UplinkConfig(frame_readings_max=limit)) as events:
+    with opened(
+        directory, sent=sent, boot=boot, seed=seed, uplink=UplinkConfig(frame_readings_max=limit)
+    ) as events:
         for n in numbers:
             put(events, range(n, n + 1))
         if cloud is None:
             return
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
+        )
         for out in sent:
             cloud.take(out)
 
@@ -79,7 +105,9 @@ def exactly(*ranges: range) -> Counter[object]:
 
 @pytest.mark.parametrize("limit", [10, 1000])
 def test_an_old_image_put_back_loses_and_doubles_nothing(tmp_path: Path, limit: int) -> None:
-    """The numbers that the other life used are not used again for other readings; what waited in the image keeps its own."""
+    """The numbers that the other life used are not used again for other readings; what waited in
+    the image keeps its own.
+    """
     cloud = Cloud()
     live(tmp_path / "log", range(50), cloud, boot="first", limit=limit)
     live(tmp_path / "log", range(50, 80), None, boot="first", limit=limit)
@@ -112,7 +140,9 @@ def test_two_devices_from_one_image_lose_and_double_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("limit", [10, 1000])
-def test_a_log_restored_from_a_backup_sends_its_backlog_under_the_numbers_it_had(tmp_path: Path, limit: int) -> None:
+def test_a_log_restored_from_a_backup_sends_its_backlog_under_the_numbers_it_had(
+    tmp_path: Path, limit: int
+) -> None:
     cloud = Cloud()
     live(tmp_path / "log", range(100), None, boot="one", limit=limit)
     backup = (tmp_path / "log" / LOG_NAME).read_bytes()

@@ -64,7 +64,9 @@ def test_the_order_is_that_of_the_lanes_and_of_what_was_given() -> None:
 
 
 @given(STREAMS, st.integers(1, 100))
-def test_the_window_is_exceeded_by_at_most_one_frame_of_each_stream(asks: list[str], frames: int) -> None:
+def test_the_window_is_exceeded_by_at_most_one_frame_of_each_stream(
+    asks: list[str], frames: int
+) -> None:
     of = window(frames)
     taken = dict.fromkeys(asks, 0)
     for stream in asks:

@@ -34,13 +34,20 @@ def test_an_urgent_reading_does_not_wait_for_those_that_linger(tmp_path: Path) -
 def test_at_the_quota_the_lowest_lane_goes_first(tmp_path: Path) -> None:
     config = LogConfig(linger_ms=0, linger_bulk_ms=0, reserve_bytes=0, quota_bytes=1 << 20)
     lanes = {"bulk": Lane.BULK, "alarm": Lane.URGENT}
-    with opened(tmp_path, config=config, uplink=UplinkConfig(inflight_bytes_max=1 << 18), lanes=lanes) as events:
+    with opened(
+        tmp_path, config=config, uplink=UplinkConfig(inflight_bytes_max=1 << 18), lanes=lanes
+    ) as events:
         for stream, count in (("alarm", 300), ("bulk", 300), ("speed", 700)):
             log = events.stream(stream)
-            assert log.wait_accepted(log.append_all(reading(n, text="x" * 1000) for n in range(count)), timeout_s=PATIENCE_S)
+            assert log.wait_accepted(
+                log.append_all(reading(n, text="x" * 1000) for n in range(count)),
+                timeout_s=PATIENCE_S,
+            )
         assert events.status().lost == {"quota": 300}
     with closing(sqlite3.connect(tmp_path / LOG_NAME)) as db:
-        gaps = db.execute("SELECT name, count FROM gaps JOIN streams ON gaps.stream = streams.id").fetchall()
+        gaps = db.execute(
+            "SELECT name, count FROM gaps JOIN streams ON gaps.stream = streams.id"
+        ).fetchall()
     assert gaps == [("bulk", 300)]
 
 

@@ -25,7 +25,9 @@ LOCAL = frozenset({"speed"})
 
 
 @contextmanager
-def sending(directory: Path, sent: Sent, *, local: frozenset[str], boot: str = "boot") -> Iterator[EventLog]:
+def sending(
+    directory: Path, sent: Sent, *, local: frozenset[str], boot: str = "boot"
+) -> Iterator[EventLog]:
     with opened(directory, sent=sent, local=local, boot=boot) as events:
         events.start_sending()
         yield events
@@ -44,7 +46,9 @@ def test_it_is_kept_for_its_consumers_and_no_frame_is_made_of_it(tmp_path: Path)
         sent.acknowledge(events)
         wait_until(lambda: batches(events) == 0, "all passed")
         assert {out.key.stream for out in sent} == {"derived"}
-        assert events._writer.ask(lambda store: (store.stored_bytes, store._state.retained_bytes)).result() == (0, 0)
+        assert events._writer.ask(
+            lambda store: (store.stored_bytes, store._state.retained_bytes)
+        ).result() == (0, 0)
 
 
 def test_it_is_not_kept_where_nobody_reads_it(tmp_path: Path) -> None:
@@ -54,21 +58,27 @@ def test_it_is_not_kept_where_nobody_reads_it(tmp_path: Path) -> None:
         assert events.status().stored_bytes == 0
 
 
-def test_what_its_consumer_has_not_read_is_there_after_a_restart_and_after_damage(tmp_path: Path) -> None:
+def test_what_its_consumer_has_not_read_is_there_after_a_restart_and_after_damage(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path, local=LOCAL) as events:
         events.open_consumer("mean", ["speed"])
         put(events, range(1, 31))
     with opened(tmp_path, local=LOCAL) as events:
         assert everything(events.open_consumer("mean", ["speed"]), 30) == list(range(1, 31))
     path = tmp_path / LOG_NAME
-    path.write_bytes(b"?" * 16 + path.read_bytes()[16:])  # SQLite's own header: the log is set aside and saved row by row
+    path.write_bytes(
+        b"?" * 16 + path.read_bytes()[16:]
+    )  # SQLite's own header: the log is set aside and saved row by row
     with opened(tmp_path, local=LOCAL) as events:
         assert events.epoch_began == "damaged"
         assert everything(events.open_consumer("mean", ["speed"]), 30) == list(range(1, 31))
 
 
 def test_a_consumer_that_is_too_far_behind_is_told_what_it_missed(tmp_path: Path) -> None:
-    with opened(tmp_path, local=LOCAL, config=LogConfig(linger_ms=0, reserve_bytes=0, consumer_bytes=2_000)) as events:
+    with opened(
+        tmp_path, local=LOCAL, config=LogConfig(linger_ms=0, reserve_bytes=0, consumer_bytes=2_000)
+    ) as events:
         events.open_consumer("mean", ["speed"])
         for n in range(0, 1000, 10):
             put(events, range(n, n + 10))
@@ -107,22 +117,44 @@ def test_what_waited_when_it_was_declared_local_still_goes(tmp_path: Path) -> No
     assert sent.ns() == list(range(1, 16))
 
 
-def test_when_it_is_sent_again_its_numbers_have_no_hole_and_none_is_used_twice(tmp_path: Path) -> None:
+def test_when_it_is_sent_again_its_numbers_have_no_hole_and_none_is_used_twice(
+    tmp_path: Path,
+) -> None:
     numbers: list[tuple[int, int, int]] = []
-    for life, (local, boot) in enumerate([(False, "a"), (True, "a"), (False, "a"), (True, "b"), (False, "b"), (False, "c")]):
+    for life, (local, boot) in enumerate(
+        [(False, "a"), (True, "a"), (False, "a"), (True, "b"), (False, "b"), (False, "c")]
+    ):
         sent = Sent()
         with sending(tmp_path, sent, local=LOCAL if local else frozenset(), boot=boot) as events:
             put(events, range(life * 10, life * 10 + 10))
-            wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "drained")  # noqa: B023
+            wait_until(
+                lambda: sent.acknowledge(events) or not events.status().backlog_readings,
+                "drained",  # noqa: B023
+            )
         for frame in sent.until(0):
             assert None not in (frame.epoch, frame.seq, frame.frame)
-            numbers += [(frame.epoch or 0, frame.frame or 0, (frame.seq or 0) + i) for i in range(len(frame.t))]
+            numbers += [
+                (frame.epoch or 0, frame.frame or 0, (frame.seq or 0) + i)
+                for i in range(len(frame.t))
+            ]
     epochs = sorted({epoch for epoch, _, _ in numbers})
-    assert [[seq for of, _, seq in numbers if of == epoch] for epoch in epochs] == [[*range(1, 21)], [*range(1, 11)], [*range(1, 11)]]
-    assert [[frame for of, frame, _ in numbers if of == epoch][::10] for epoch in epochs] == [[1, 2], [1], [1]]
+    assert [[seq for of, _, seq in numbers if of == epoch] for epoch in epochs] == [
+        [*range(1, 21)],
+        [*range(1, 11)],
+        [*range(1, 11)],
+    ]
+    assert [[frame for of, frame, _ in numbers if of == epoch][::10] for epoch in epochs] == [
+        [1, 2],
+        [1],
+        [1],
+    ]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["sent", "kept here", "epoch"]), st.integers(1, 5)), max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["sent", "kept here", "epoch"]), st.integers(1, 5)), max_size=30
+    )
+)
 def test_the_numbers_of_what_is_sent_follow_each_other(steps: list[tuple[str, int]]) -> None:
     stream, epoch, found = StreamState(1, "speed"), 1, []
     for step, count in steps:
@@ -131,9 +163,21 @@ def test_the_numbers_of_what_is_sent_follow_each_other(steps: list[tuple[str, in
         elif step == "kept here":
             stream = stream.kept_here(stream.last + count)
         else:
-            span = StreamState(stream.id, stream.name, stream.last + count, stream.framed, stream.base, stream.frame).next_range(epoch)
-            found += [(epoch, position - span.base) for position in range(stream.framed + 1, span.last + 1)]
-            stream = StreamState(stream.id, stream.name, span.last, span.last, stream.base, stream.frame + 1)
+            span = StreamState(
+                stream.id,
+                stream.name,
+                stream.last + count,
+                stream.framed,
+                stream.base,
+                stream.frame,
+            ).next_range(epoch)
+            found += [
+                (epoch, position - span.base)
+                for position in range(stream.framed + 1, span.last + 1)
+            ]
+            stream = StreamState(
+                stream.id, stream.name, span.last, span.last, stream.base, stream.frame + 1
+            )
     for epoch in {of for of, _ in found}:
         numbers = [seq for of, seq in found if of == epoch]
         assert numbers == list(range(1, len(numbers) + 1))

@@ -1,4 +1,6 @@
-"""Readings that never came to the log are said in gaps, and what waits for a commit has a bound in bytes."""
+"""Readings that never came to the log are said in gaps, and what waits for a commit has a bound in
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def test_a_loss_is_a_gap_at_its_place_with_count_and_reason(tmp_path: Path) -> N
         events.start_sending()
         frames = sent.until(3)
         assert events.status().lost == {"queue_full": 7}
-    assert [(frame.seq, frame.gap, len(frame.t)) for frame in frames] == [(1, None, 5), (6, Gap("queue_full", 7), 0), (13, None, 3)]
+    assert [(frame.seq, frame.gap, len(frame.t)) for frame in frames] == [
+        (1, None, 5),
+        (6, Gap("queue_full", 7), 0),
+        (13, None, 3),
+    ]
 
 
 def test_a_loss_that_was_not_said_yet_is_said_when_the_log_closes(tmp_path: Path) -> None:
@@ -79,15 +85,22 @@ def test_what_a_full_queue_drops_reaches_the_cloud_as_gaps(tmp_path: Path) -> No
         stuck.set()
         wait_until(lambda: events.status().lost.get("queue_full") == intake.dropped, "counted")
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 2_001 or sent.acknowledge(events), "all is said")
+        wait_until(
+            lambda: sum(out.count for out in sent) == 2_001 or sent.acknowledge(events),
+            "all is said",
+        )
     assert len(sent.ns()) == intake.taken
     said = {out.gap: out.count for out in sent if out.gap}
     assert said == {"queue_full": intake.dropped, "refused": 1}
 
 
 def test_large_readings_fill_the_queues_bytes_not_the_memory(tmp_path: Path) -> None:
-    """A reader that holds the log stops the writer; 28 KB a reading, of which 10,000 would be 280 MB."""
-    config = LogConfig(linger_ms=0, reserve_bytes=0, wal_bytes_max=4 << 20, queue_bytes_max=QUEUE_BYTES)
+    """A reader that holds the log stops the writer; 28 KB a reading, of which 10,000 would be 280
+    MB.
+    """
+    config = LogConfig(
+        linger_ms=0, reserve_bytes=0, wal_bytes_max=4 << 20, queue_bytes_max=QUEUE_BYTES
+    )
     with opened(tmp_path, config=config) as events:
         put(events, range(3))
         reader = sqlite3.connect(tmp_path / LOG_NAME, isolation_level=None)
@@ -97,7 +110,9 @@ def test_large_readings_fill_the_queues_bytes_not_the_memory(tmp_path: Path) -> 
         before, count = psutil.Process().memory_info().rss, 0
         with contextlib.suppress(LogBusyError):
             while count < 10_000:
-                log.append(reading(count, **{f"w{i}": f"{count:06d}" + "x" * 7_000 for i in range(4)}))
+                log.append(
+                    reading(count, **{f"w{i}": f"{count:06d}" + "x" * 7_000 for i in range(4)})
+                )
                 count += 1
             pytest.fail("no bound")
         assert log.waiting * 28_000 <= QUEUE_BYTES
@@ -122,7 +137,9 @@ def test_a_flood_leaves_room_for_other_streams_and_gives_it_back() -> None:
     assert (queues.size, flood.size, queues.has_room(flood)) == (0, 0, True)
 
 
-def test_what_a_source_has_passed_over_is_said_with_the_place_that_it_has_then(tmp_path: Path) -> None:
+def test_what_a_source_has_passed_over_is_said_with_the_place_that_it_has_then(
+    tmp_path: Path,
+) -> None:
     """A kill right after it costs nothing: behind that place nobody looks for them again."""
     with opened(tmp_path / "log") as events:
         put(events, range(1, 3))
@@ -150,8 +167,12 @@ def test_a_place_that_moves_without_a_reading_takes_its_losses_along(tmp_path: P
 
 
 @pytest.mark.parametrize("with_reading", [True, False])
-async def test_who_waits_until_what_he_left_is_durable_does_not_wait_for_others(tmp_path: Path, with_reading: bool) -> None:
-    """While it is written, others leave a place each time; nobody waits until there is none on its way."""
+async def test_who_waits_until_what_he_left_is_durable_does_not_wait_for_others(
+    tmp_path: Path, with_reading: bool
+) -> None:
+    """While it is written, others leave a place each time; nobody waits until there is none on its
+    way.
+    """
     logs, places = list[StreamLog](), itertools.count(2)
 
     def leave(place: str) -> None:
@@ -163,7 +184,9 @@ async def test_who_waits_until_what_he_left_is_durable_does_not_wait_for_others(
     with opened(tmp_path, failpoint=leave) as events:
         log = events.stream("speed")
         logs.append(log)
-        log.append_all([reading(1)] if with_reading else [], position=("keys", "1"), lost={"refused": 1})
+        log.append_all(
+            [reading(1)] if with_reading else [], position=("keys", "1"), lost={"refused": 1}
+        )
         async with asyncio.timeout(PATIENCE_S):
             await log.durable()
         logs.clear()

@@ -36,8 +36,10 @@ def config(mode: LogMode, **more: object) -> LogConfig:
 @pytest.mark.services
 @pytest.mark.parametrize("mode", LogMode)
 def test_what_each_mode_promises_over_kill_9(tmp_path: Path, mode: LogMode) -> None:
-    """All: nothing twice, no hole, no number used again, no loss unsaid. All but `none`: nothing accepted is lost, and what is derived is
-    what it would be without a death. Synchronous ones: nothing that was received is lost either.
+    """All: nothing twice, no hole, no number used again, no loss unsaid.
+
+    All but `none`: nothing accepted is lost, and what is derived is what it would be without a
+    death. Synchronous ones: nothing that was received is lost either.
     """
     report = crash_runner(tmp_path, "--kills", str(KILLS), "--mode", mode.value)
     found: dict[str, int] = report["violations"]  # type: ignore[assignment]
@@ -56,7 +58,12 @@ def test_what_each_mode_promises_over_kill_9(tmp_path: Path, mode: LogMode) -> N
 def test_nothing_leaves_before_it_is_durable(tmp_path: Path, mode: LogMode) -> None:
     seen: list[tuple[str, int]] = []
     sent = Sent()
-    with opened(tmp_path, sent=sent, config=config(mode), failpoint=lambda place: seen.append((place, len(sent)))) as events:
+    with opened(
+        tmp_path,
+        sent=sent,
+        config=config(mode),
+        failpoint=lambda place: seen.append((place, len(sent))),
+    ) as events:
         events.start_sending()
         put(events, range(1, 4))
         sent.until(1)
@@ -67,7 +74,9 @@ def test_nothing_leaves_before_it_is_durable(tmp_path: Path, mode: LogMode) -> N
 
 
 @pytest.mark.parametrize("mode", LogMode)
-def test_a_source_goes_on_at_once_or_when_its_reading_is_durable(tmp_path: Path, mode: LogMode) -> None:
+def test_a_source_goes_on_at_once_or_when_its_reading_is_durable(
+    tmp_path: Path, mode: LogMode
+) -> None:
     async def take() -> int:
         with opened(tmp_path, config=config(mode)) as events:
             log = events.stream("speed")
@@ -117,8 +126,12 @@ def test_with_both_logs_a_damaged_batch_costs_nothing(tmp_path: Path) -> None:
     assert found == {LogMode.RBML_SBML: [None], LogMode.RBML: ["corrupt"]}
 
 
-@pytest.mark.parametrize(("before", "after"), [(a, b) for a in DURABLE for b in DURABLE if a is not b])
-def test_a_mode_may_be_changed_between_two_starts(tmp_path: Path, before: LogMode, after: LogMode) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"), [(a, b) for a in DURABLE for b in DURABLE if a is not b]
+)
+def test_a_mode_may_be_changed_between_two_starts(
+    tmp_path: Path, before: LogMode, after: LogMode
+) -> None:
     sent = Sent()
     with opened(tmp_path, sent=sent, config=config(before)) as events:
         events.start_sending()
@@ -127,14 +140,18 @@ def test_a_mode_may_be_changed_between_two_starts(tmp_path: Path, before: LogMod
     with opened(tmp_path, sent=sent, config=config(after)) as events:
         events.start_sending()
         put(events, range(21, 31))
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
+        )
     assert sorted({n for out in sent for n in frame_of(out).fields["n"]}) == list(range(1, 31))  # type: ignore[type-var]
 
 
 # sender-based: logged when it is sent
 
 
-def test_while_nobody_sends_a_sender_based_log_waits_in_memory_up_to_its_bound(tmp_path: Path) -> None:
+def test_while_nobody_sends_a_sender_based_log_waits_in_memory_up_to_its_bound(
+    tmp_path: Path,
+) -> None:
     sent = Sent()
     with opened(tmp_path, sent=sent, config=config(LogMode.SBML, queue_readings_max=20)) as events:
         log = events.stream("speed")
@@ -149,8 +166,12 @@ def test_while_nobody_sends_a_sender_based_log_waits_in_memory_up_to_its_bound(t
             sent.acknowledge(events)
             assert log.wait_for_room(timeout_s=PATIENCE_S)
             ticket = log.append(reading(n))
-        wait_until(lambda: sent.acknowledge(events) or log.accepted_through >= ticket, "all are logged")
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        wait_until(
+            lambda: sent.acknowledge(events) or log.accepted_through >= ticket, "all are logged"
+        )
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
+        )
     assert sent.ns() == list(range(1, 200))
 
 
@@ -174,7 +195,9 @@ def test_a_synchronous_log_hands_nothing_out_before_it_is_logged(tmp_path: Path)
 
         def look(place: str, found: list[int] = found, consumers: list = consumers) -> None:  # type: ignore[type-arg]
             if place == "inserted" and consumers:
-                found.append(sum(len(item.readings) for item in consumers[0]._tails["speed"]._parts))
+                found.append(
+                    sum(len(item.readings) for item in consumers[0]._tails["speed"]._parts)
+                )
 
         with opened(tmp_path / mode.name, config=config(mode), failpoint=look) as events:
             consumers.append(events.open_consumer("mean", ["speed"]))
@@ -218,7 +241,10 @@ def test_a_log_that_holds_readings_is_never_left_behind(tmp_path: Path) -> None:
     sent = Sent()
     with opened(tmp_path, config=config(LogMode.HML)) as events:
         put(events, range(1, 6))
-    with pytest.raises(LocalError, match="readings wait for the cloud"), opened(tmp_path, config=config(LogMode.NONE)):
+    with (
+        pytest.raises(LocalError, match="readings wait for the cloud"),
+        opened(tmp_path, config=config(LogMode.NONE)),
+    ):
         pass
     with opened(tmp_path, sent=sent, config=config(LogMode.HML)) as events:
         events.start_sending()
@@ -227,7 +253,9 @@ def test_a_log_that_holds_readings_is_never_left_behind(tmp_path: Path) -> None:
         wait_until(lambda: not events.status().backlog_readings, "acknowledged")
         events.append(Commit({}, {"tail": "5"}))
         put(events, range(6, 7))
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
+        )
     with opened(tmp_path, config=config(LogMode.NONE)) as events:
         assert events.position("tail") == "5", "a source does not read again what it has read"
     assert not (tmp_path / LOG_NAME).exists()

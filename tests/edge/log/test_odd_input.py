@@ -1,4 +1,6 @@
-"""Readings that break off half-way and texts that no file can hold cost who leaves them with the log, and nobody else."""
+"""Readings that break off half-way and texts that no file can hold cost who leaves them with the
+log, and nobody else.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def broken_off(count: int) -> Iterator[Reading]:
 
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_readings_that_break_off_half_way_are_left_out_whole(tmp_path: Path, count: int) -> None:
-    """Those before the break were in the queue and not in its count: what came later was called durable before it was written."""
+    """Those before the break were in the queue and not in its count: what came later was called
+    durable before it was written.
+    """
     sent = Sent()
     with opened(tmp_path, sent=sent) as events:
         log = events.stream("speed")
@@ -69,7 +73,11 @@ def test_an_iterator_counts_as_what_it_gives() -> None:
     queue: Queue = queues.of("speed", Lane.NORMAL)
     queues.add(queue, iter([reading(1), reading(2)]))
     queues.add(queue, (reading(n) for n in (3,)))
-    assert (queue.appended, queue.count, queue.size) == (3, 3, sum(map(size_of, map(reading, (1, 2, 3)))))
+    assert (queue.appended, queue.count, queue.size) == (
+        3,
+        3,
+        sum(map(size_of, map(reading, (1, 2, 3)))),
+    )
 
 
 # texts that are no UTF-8
@@ -82,14 +90,20 @@ def with_position(events: EventLog, name: str, at: str) -> None:
 ODD_TEXTS: dict[str, Callable[[EventLog], object]] = {
     "a source's name": lambda events: with_position(events, STRAY, "7"),
     "a source's place": lambda events: with_position(events, "file", HALF),
-    "a source's place in a commit": lambda events: events.append(Commit({"speed": [reading(1)]}, {"file": STRAY})),
-    "a source's name in a commit": lambda events: events.append(Commit({"speed": [reading(1)]}, {HALF: "7"})),
+    "a source's place in a commit": lambda events: events.append(
+        Commit({"speed": [reading(1)]}, {"file": STRAY})
+    ),
+    "a source's name in a commit": lambda events: events.append(
+        Commit({"speed": [reading(1)]}, {HALF: "7"})
+    ),
     "a consumer's name": lambda events: events.open_consumer(STRAY, ["speed"]),
 }
 
 
 @pytest.mark.parametrize("what", ODD_TEXTS)
-def test_a_text_that_no_file_can_hold_is_refused_and_the_log_goes_on(tmp_path: Path, what: str) -> None:
+def test_a_text_that_no_file_can_hold_is_refused_and_the_log_goes_on(
+    tmp_path: Path, what: str
+) -> None:
     """It ended the writer, or a sound log was set aside as damaged."""
     with opened(tmp_path) as events:
         epoch = events.epoch
@@ -109,7 +123,16 @@ async def test_a_consumer_that_is_awaited_is_refused_such_a_name_too(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\x00", "x" * 100_000, "Straße 7 \N{BLACK SCISSORS}\ufe0f", "\uffff", "a\nb", "'; DROP TABLE meta; --"]
+    "text",
+    [
+        "",
+        "\x00",
+        "x" * 100_000,
+        "Straße 7 \N{BLACK SCISSORS}\ufe0f",
+        "\uffff",
+        "a\nb",
+        "'; DROP TABLE meta; --",
+    ],
 )
 def test_any_other_text_is_a_place_and_comes_back_as_it_was(tmp_path: Path, text: str) -> None:
     for _ in range(2):
@@ -121,7 +144,9 @@ def test_any_other_text_is_a_place_and_comes_back_as_it_was(tmp_path: Path, text
     db.close()
 
 
-@pytest.mark.parametrize("folder", ["a#b", "what?", "100%", "a%20b", "ä ö", "x&mode=memory", "-", "events.db"])
+@pytest.mark.parametrize(
+    "folder", ["a#b", "what?", "100%", "a%20b", "ä ö", "x&mode=memory", "-", "events.db"]
+)
 def test_the_log_is_found_in_a_folder_of_any_name(tmp_path: Path, folder: str) -> None:
     """Commands that read it looked elsewhere, and said that an empty log is sound."""
     from edgewake.edge.log import audit
@@ -135,7 +160,9 @@ def test_the_log_is_found_in_a_folder_of_any_name(tmp_path: Path, folder: str) -
 
 @pytest.mark.parametrize("folder", ["a#b", "100%"])
 def test_a_damaged_log_is_saved_in_a_folder_of_any_name(tmp_path: Path, folder: str) -> None:
-    """What it knew itself was looked for elsewhere: without its sidecar everything in it was gone."""
+    """What it knew itself was looked for elsewhere: without its sidecar everything in it was
+    gone.
+    """
     with opened(tmp_path / folder) as events:
         put(events, range(3))
         events.append(Commit({}, {"file": "17"})).result(PATIENCE_S)

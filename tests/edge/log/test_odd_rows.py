@@ -1,4 +1,6 @@
-"""Rows that hold what the log never wrote, as a flipped bit in a record's head makes them: the agent starts, and the commands answer."""
+"""Rows that hold what the log never wrote, as a flipped bit in a record's head makes them: the
+agent starts, and the commands answer.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,15 @@ DAMAGE = {
     "count beyond all": "UPDATE batches SET count = 4611686018427387904",
     "checksum": "UPDATE batches SET crc = 'x'",
 }
-UNSEEN = {"commit of a batch", "acceptance of a batch", "no meta", "position", "name of a source", "clock", "boot"}
+UNSEEN = {
+    "commit of a batch",
+    "acceptance of a batch",
+    "no meta",
+    "position",
+    "name of a source",
+    "clock",
+    "boot",
+}
 """What no checksum covers."""
 
 
@@ -76,7 +86,9 @@ COMMANDS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_every_command_answers_or_says_what_is_wrong_and_verify_finds_it(tmp_path: Path, what: str) -> None:
+def test_every_command_answers_or_says_what_is_wrong_and_verify_finds_it(
+    tmp_path: Path, what: str
+) -> None:
     log_with(tmp_path, DAMAGE[what])
     for command in COMMANDS.values():
         with suppress(LocalError):
@@ -86,7 +98,9 @@ def test_every_command_answers_or_says_what_is_wrong_and_verify_finds_it(tmp_pat
 
 
 @pytest.mark.parametrize("what", sorted(DAMAGE.keys() - {"no streams"}))
-def test_a_consumer_is_given_every_position_or_told_that_it_is_missing_and_the_log_lives(tmp_path: Path, what: str) -> None:
+def test_a_consumer_is_given_every_position_or_told_that_it_is_missing_and_the_log_lives(
+    tmp_path: Path, what: str
+) -> None:
     log_with(tmp_path, DAMAGE[what])
     with opened(tmp_path) as events:
         old = events.open_consumer("one", ["speed"])
@@ -134,7 +148,14 @@ def test_the_log_opens_takes_readings_and_sends_them_twice_over(tmp_path: Path, 
             wait_until(lambda: [n for n in sent.ns() if n in mine] == mine, "what came now")  # noqa: B023
 
 
-@pytest.mark.parametrize("damage", ["UPDATE sources SET position = '71'", "UPDATE sources SET position = x'00'", "DELETE FROM sources"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE sources SET position = '71'",
+        "UPDATE sources SET position = x'00'",
+        "DELETE FROM sources",
+    ],
+)
 def test_a_sources_position_that_was_damaged_is_the_sidecars(tmp_path: Path, damage: str) -> None:
     log_with(tmp_path, damage)
     for _ in range(2):

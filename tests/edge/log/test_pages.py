@@ -1,4 +1,6 @@
-"""A database file is read page by page without SQLite: what SQLite wrote is found, and no damage leads astray or hangs."""
+"""A database file is read page by page without SQLite: what SQLite wrote is found, and no damage
+leads astray or hangs.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,14 @@ def database(path: Path, values: list[tuple[Any, ...]], *, page_size: int = PAGE
 
 
 def with_wal(path: Path, turns: int = 3) -> bytearray:
-    """A file and a write-ahead log of one commit a turn, each of another row, as a crash leaves them; the bytes of the latter."""
+    """A file and a write-ahead log of one commit a turn, each of another row, as a crash leaves
+    them; the bytes of the latter.
+    """
     whole = path.with_name("whole")
     with closing(sqlite3.connect(whole, isolation_level=None)) as db:
-        db.executescript(f"PRAGMA page_size = {PAGE}; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0")
+        db.executescript(
+            f"PRAGMA page_size = {PAGE}; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0"
+        )
         db.execute("CREATE TABLE of (key INTEGER PRIMARY KEY, value) WITHOUT ROWID")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         for turn in range(1, turns + 1):
@@ -55,7 +61,11 @@ def with_wal(path: Path, turns: int = 3) -> bytearray:
 
 
 VALUES = st.one_of(
-    st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=2000), st.binary(max_size=4000)
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.text(max_size=2000),
+    st.binary(max_size=4000),
 )
 
 
@@ -67,19 +77,49 @@ def test_every_record_of_every_type_and_length_is_found_as_it_was_written(
     path = tmp_path_factory.mktemp("pages") / "log.db"
     written = [(key, value) for key, value in enumerate(values)]
     database(path, written, page_size=page_size)
-    assert sorted(row for row in found_in(path, page_size=1) if len(row) == 2 and isinstance(row[0], int)) == written  # type: ignore[type-var]
+    assert (
+        sorted(
+            row for row in found_in(path, page_size=1) if len(row) == 2 and isinstance(row[0], int)
+        )
+        == written
+    )  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize(
-    "value", [0, 1, -1, 127, 128, -129, 2**15, 2**23, -(2**23) - 1, 2**31, 2**47, -(2**47) - 1, 2**63 - 1, -(2**63), 1.5, -1e300, "", b""]
+    "value",
+    [
+        0,
+        1,
+        -1,
+        127,
+        128,
+        -129,
+        2**15,
+        2**23,
+        -(2**23) - 1,
+        2**31,
+        2**47,
+        -(2**47) - 1,
+        2**63 - 1,
+        -(2**63),
+        1.5,
+        -1e300,
+        "",
+        b"",
+    ],
 )
 def test_every_width_of_a_number_is_read(tmp_path: Path, value: object) -> None:
     database(tmp_path / "log.db", [(7, value)])
     assert (7, value) in found_in(tmp_path / "log.db")
 
 
-@pytest.mark.parametrize("length", [0, 1, 200, *range(215, 242), 1000, *range(1019, 1023), *range(1236, 1262), 3000, 100_000])
-def test_a_record_is_whole_at_each_length_at_which_it_goes_on_in_another_page(tmp_path: Path, length: int) -> None:
+@pytest.mark.parametrize(
+    "length",
+    [0, 1, 200, *range(215, 242), 1000, *range(1019, 1023), *range(1236, 1262), 3000, 100_000],
+)
+def test_a_record_is_whole_at_each_length_at_which_it_goes_on_in_another_page(
+    tmp_path: Path, length: int
+) -> None:
     database(tmp_path / "log.db", [(7, bytes(range(256)) * (length // 256) + bytes(length % 256))])
     ((_, body),) = [row for row in found_in(tmp_path / "log.db") if row[0] == 7]
     assert isinstance(body, bytes)
@@ -100,11 +140,15 @@ def test_a_record_is_whole_at_each_length_at_which_it_goes_on_in_another_page(tm
         (b"", None),
     ],
 )
-def test_the_page_size_is_the_headers_where_that_can_be_one(header: bytes, size: int | None) -> None:
+def test_the_page_size_is_the_headers_where_that_can_be_one(
+    header: bytes, size: int | None
+) -> None:
     assert pages._page_size(header) == size
 
 
-def test_a_file_that_lost_its_header_is_read_with_the_page_size_that_is_said(tmp_path: Path) -> None:
+def test_a_file_that_lost_its_header_is_read_with_the_page_size_that_is_said(
+    tmp_path: Path,
+) -> None:
     database(tmp_path / "log.db", [(n, "x" * 50) for n in range(100)])
     data = (tmp_path / "log.db").read_bytes()
     (tmp_path / "log.db").write_bytes(bytes(PAGE) + data[PAGE:])
@@ -126,7 +170,11 @@ def test_the_last_page_of_a_file_that_was_cut_off_is_left_out(tmp_path: Path) ->
 
 def test_of_the_write_ahead_log_the_newest_committed_bytes_of_a_page_count(tmp_path: Path) -> None:
     with_wal(tmp_path / "log.db")
-    assert sorted(found_in(tmp_path / "log.db")) == [(1, "committed"), (2, "committed"), (3, "committed")]
+    assert sorted(found_in(tmp_path / "log.db")) == [
+        (1, "committed"),
+        (2, "committed"),
+        (3, "committed"),
+    ]
 
 
 def test_what_was_not_committed_is_not_there(tmp_path: Path) -> None:
@@ -145,13 +193,17 @@ def test_what_is_left_of_an_earlier_turn_of_the_file_is_not_read(tmp_path: Path)
 
 
 @pytest.mark.parametrize("left", [0, 31, 32, 32 + 23, 32 + 24, 32 + 24 + 1])
-def test_a_write_ahead_log_that_ends_within_its_first_frame_says_nothing_that_was_not_written(tmp_path: Path, left: int) -> None:
+def test_a_write_ahead_log_that_ends_within_its_first_frame_says_nothing_that_was_not_written(
+    tmp_path: Path, left: int
+) -> None:
     wal = with_wal(tmp_path / "log.db")
     (tmp_path / "log.db-wal").write_bytes(wal[:left])
     assert found_in(tmp_path / "log.db") == []
 
 
-def test_a_bit_that_flipped_in_the_number_of_a_page_costs_that_page_and_no_walk_through_two_thousand_million(tmp_path: Path) -> None:
+def test_a_bit_that_flipped_in_the_number_of_a_page_costs_that_page_and_no_walk_through_two_thousand_million(
+    tmp_path: Path,
+) -> None:
     """No frame is formed while a damaged log is read: it would have taken a day."""
     wal = with_wal(tmp_path / "log.db")
     wal[len(wal) - FRAME] |= 0x7F
@@ -207,7 +259,9 @@ def test_what_is_no_record_is_left_out_and_the_next_page_is_read(tmp_path: Path,
     assert [row for row in found_in(tmp_path / "log.db") if row != ()] == [(7, "sound")]
 
 
-def test_a_chain_of_pages_that_leads_back_to_itself_ends_at_the_length_of_its_record(tmp_path: Path) -> None:
+def test_a_chain_of_pages_that_leads_back_to_itself_ends_at_the_length_of_its_record(
+    tmp_path: Path,
+) -> None:
     circle = struct.pack(">I", 2) + b"\x00" * (PAGE - 4)
     size = 200_000
     cell = bytes([0x80 | size >> 14, 0x80 | size >> 7 & 0x7F, size & 0x7F])
@@ -258,7 +312,9 @@ def counted(found: Pages) -> list[int]:
 
 @given(st.binary(max_size=3 * PAGE), st.binary(max_size=3 * FRAME), st.booleans())
 @settings(max_examples=examples(60))
-def test_any_bytes_are_read_to_their_end(tmp_path_factory: pytest.TempPathFactory, data: bytes, wal: bytes, is_index: bool) -> None:
+def test_any_bytes_are_read_to_their_end(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, wal: bytes, is_index: bool
+) -> None:
     path = tmp_path_factory.mktemp("pages") / "log.db"
     path.write_bytes(b"\x0a" + data if is_index else data)
     path.with_name("log.db-wal").write_bytes(wal)
@@ -268,7 +324,13 @@ def test_any_bytes_are_read_to_their_end(tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize(
     ("data", "value", "end"),
-    [(b"\x00", 0, 1), (b"\x7f", 127, 1), (b"\x81\x00", 128, 2), (b"\xff\x7f", 16_383, 2), (b"\xff" * 9, 2**64 - 1, 9)],
+    [
+        (b"\x00", 0, 1),
+        (b"\x7f", 127, 1),
+        (b"\x81\x00", 128, 2),
+        (b"\xff\x7f", 16_383, 2),
+        (b"\xff" * 9, 2**64 - 1, 9),
+    ],
 )
 def test_a_length_has_one_to_nine_bytes(data: bytes, value: int, end: int) -> None:
     assert pages._varint(data + b"\x55", 0) == (value, end)

@@ -1,4 +1,6 @@
-"""Readings on their way to a commit: every step of a device's life, against a model that adds up."""
+"""Readings on their way to a commit: every step of a device's life, against a model that adds
+up.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ class AQueue(RuleBasedStateMachine):
         self.number = 0
 
     def some(self, count: int, text: int) -> list[Reading]:
-        found = [(self.number + place, {"n": self.number + place, "text": "x" * text}) for place in range(count)]
+        found = [
+            (self.number + place, {"n": self.number + place, "text": "x" * text})
+            for place in range(count)
+        ]
         self.number += count
         return found
 
@@ -46,12 +51,20 @@ class AQueue(RuleBasedStateMachine):
             self.queues.add(queue, readings)
             self.waiting[stream] += whole
 
-    @rule(stream=st.sampled_from(sorted(STREAMS)), count=st.integers(1, 12), text=st.sampled_from([0, 10, 1000]))
+    @rule(
+        stream=st.sampled_from(sorted(STREAMS)),
+        count=st.integers(1, 12),
+        text=st.sampled_from([0, 10, 1000]),
+    )
     def one_by_one(self, stream: str, count: int, text: int) -> None:
         readings = self.some(count, text)
         self.put(stream, readings, readings)
 
-    @rule(stream=st.sampled_from(sorted(STREAMS)), count=st.integers(1, 12), text=st.sampled_from([0, 10, 1000]))
+    @rule(
+        stream=st.sampled_from(sorted(STREAMS)),
+        count=st.integers(1, 12),
+        text=st.sampled_from([0, 10, 1000]),
+    )
     def by_columns(self, stream: str, count: int, text: int) -> None:
         readings = self.some(count, text)
         bundle = bundle_of([{"t": t, **fields} for t, fields in readings], ("t", "n", "text"), 0)
@@ -69,7 +82,9 @@ class AQueue(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         self.taken = self.queues.take()
-        assert {stream: list(of) for stream, of in self.taken.items()} == {stream: of for stream, of in self.waiting.items() if of}
+        assert {stream: list(of) for stream, of in self.taken.items()} == {
+            stream: of for stream, of in self.waiting.items() if of
+        }
         self.waiting = {stream: [] for stream in STREAMS}
 
     @precondition(lambda self: self.taken)
@@ -80,7 +95,11 @@ class AQueue(RuleBasedStateMachine):
         self.queues.accepted(self.taken)
         self.taken = {}
 
-    @rule(stream=st.sampled_from(sorted(STREAMS)), count=st.integers(1, 5), reason=st.sampled_from(["queue_full", "refused"]))
+    @rule(
+        stream=st.sampled_from(sorted(STREAMS)),
+        count=st.integers(1, 5),
+        reason=st.sampled_from(["queue_full", "refused"]),
+    )
     def lose(self, stream: str, count: int, reason: str) -> None:
         lost = self.queues.of(stream, STREAMS[stream]).lost
         lost[reason] = lost.get(reason, 0) + count
@@ -97,18 +116,26 @@ class AQueue(RuleBasedStateMachine):
     @rule(stopped=st.sets(st.sampled_from(list(Lane))))
     def stop_lanes(self, stopped: set[Lane]) -> None:
         self.queues.stopped = frozenset(stopped)
-        assert not any(self.queues.has_room(self.queues.of(stream, lane)) for stream, lane in STREAMS.items() if lane in stopped)
+        assert not any(
+            self.queues.has_room(self.queues.of(stream, lane))
+            for stream, lane in STREAMS.items()
+            if lane in stopped
+        )
 
     @invariant()
     def adds_up(self) -> None:
         queues = {stream: self.queues.of(stream, lane) for stream, lane in STREAMS.items()}
-        assert {stream: queue.count for stream, queue in queues.items()} == {stream: len(of) for stream, of in self.waiting.items()}
+        assert {stream: queue.count for stream, queue in queues.items()} == {
+            stream: len(of) for stream, of in self.waiting.items()
+        }
         assert self.queues.size == sum(queue.size for queue in queues.values()) >= 0
         for stream, queue in queues.items():
             on_its_way = len(self.waiting[stream]) + len(self.taken.get(stream, ()))
             assert queue.accepted == self.accepted[stream] == queue.appended - on_its_way
             assert (queue.size == 0) == (on_its_way == 0)
-        assert set(self.queues.waiting_streams) == {stream for stream, of in self.waiting.items() if of}
+        assert set(self.queues.waiting_streams) == {
+            stream for stream, of in self.waiting.items() if of
+        }
         assert self.queues.longest == max(map(len, self.waiting.values()))
 
     @invariant()

@@ -22,7 +22,9 @@ QUOTAS = st.builds(
     Quotas,
     st.integers(0, 200),
     st.dictionaries(
-        st.sampled_from(Lane), st.builds(LaneQuota, st.none() | st.integers(0, 100), policy=st.sampled_from(AtQuota)), max_size=3
+        st.sampled_from(Lane),
+        st.builds(LaneQuota, st.none() | st.integers(0, 100), policy=st.sampled_from(AtQuota)),
+        max_size=3,
     ),
 )
 WAITING = st.fixed_dictionaries({lane: st.integers(0, 150) for lane in Lane})
@@ -53,7 +55,9 @@ def test_giving_up_what_is_asked_ends_within_the_bounds_or_with_nobody_who_yield
 
 
 @given(QUOTAS, WAITING)
-def test_a_source_stops_only_for_its_own_lane_or_where_nobody_yields(quotas: Quotas, waiting: dict[Lane, int]) -> None:
+def test_a_source_stops_only_for_its_own_lane_or_where_nobody_yields(
+    quotas: Quotas, waiting: dict[Lane, int]
+) -> None:
     total = sum(waiting.values())
     for lane in quotas.stopped(waiting, total):
         of = quotas.of(lane)
@@ -62,7 +66,9 @@ def test_a_source_stops_only_for_its_own_lane_or_where_nobody_yields(quotas: Quo
 
 
 @given(st.lists(st.integers(1, 50), min_size=3, max_size=200), st.data())
-def test_thinning_out_leaves_no_hole_that_is_much_longer_than_the_others(counts: list[int], data: st.DataObject) -> None:
+def test_thinning_out_leaves_no_hole_that_is_much_longer_than_the_others(
+    counts: list[int], data: st.DataObject
+) -> None:
     """A new batch comes for each time that some bytes are asked for."""
     kept, thinning, end = list[Kept](), Thinning(), 1
     for count in counts:
@@ -70,13 +76,17 @@ def test_thinning_out_leaves_no_hole_that_is_much_longer_than_the_others(counts:
         end += count
         size = data.draw(st.integers(0, max(0, sum(batch.size for batch in kept[1:-1]))))
         while size > 0 and len(kept) > 2:
-            gone, thinning = thinning.go_on([batch for batch in kept if batch.first >= thinning.stands_at], size)
+            gone, thinning = thinning.go_on(
+                [batch for batch in kept if batch.first >= thinning.stands_at], size
+            )
             assert kept[0] not in gone
             assert kept[-1] not in gone
             kept = [batch for batch in kept if batch not in gone]
             size -= sum(batch.size for batch in gone)
     assert kept[0].first == 1
-    assert kept[-1].first + kept[-1].count == end, "the outage is covered from its beginning to its end"
+    assert kept[-1].first + kept[-1].count == end, (
+        "the outage is covered from its beginning to its end"
+    )
     holes = [after.first - before.first - before.count for before, after in pairwise(kept)]
     assert max(holes) <= thinning.hole_max
 
@@ -87,7 +97,9 @@ def test_a_backlog_is_thinned_out_evenly(batches: int, room: int) -> None:
     for n in range(batches):
         kept.append(Kept(1 + 10 * n, 10, 1))
         while len(kept) > room:
-            gone, thinning = thinning.go_on([batch for batch in kept if batch.first >= thinning.stands_at], 1)
+            gone, thinning = thinning.go_on(
+                [batch for batch in kept if batch.first >= thinning.stands_at], 1
+            )
             kept = [batch for batch in kept if batch not in gone]
     holes = [after.first - before.first - 10 for before, after in pairwise(kept)]
     assert max(holes) <= 40 * batches / len(kept)
@@ -95,7 +107,11 @@ def test_a_backlog_is_thinned_out_evenly(batches: int, room: int) -> None:
 
 def lanes(policy: AtQuota, **more: float) -> LogConfig:
     """One lane that holds 128 KiB."""
-    return LogConfig(linger_ms=0, reserve_bytes=0, normal=LaneConfig(quota_bytes=128 << 10, at_quota=policy, **more))  # type: ignore[arg-type]
+    return LogConfig(
+        linger_ms=0,
+        reserve_bytes=0,
+        normal=LaneConfig(quota_bytes=128 << 10, at_quota=policy, **more),
+    )  # type: ignore[arg-type]
 
 
 def sent_through(path: Path, config: LogConfig, commits: int) -> Sent:
@@ -104,10 +120,16 @@ def sent_through(path: Path, config: LogConfig, commits: int) -> Sent:
     with opened(path, sent=sent, config=config, uplink=UPLINK) as events:
         for at in range(0, 10 * commits, 10):
             log = events.stream("speed")
-            assert log.wait_accepted(log.append_all(reading(n, text="x" * 500) for n in range(at, at + 10)), timeout_s=PATIENCE_S)
+            assert log.wait_accepted(
+                log.append_all(reading(n, text="x" * 500) for n in range(at, at + 10)),
+                timeout_s=PATIENCE_S,
+            )
         waiting = events._writer.ask(lambda store: store._state.waiting["speed"]).result()
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 10 * commits or sent.acknowledge(events), "drained")
+        wait_until(
+            lambda: sum(out.count for out in sent) == 10 * commits or sent.acknowledge(events),
+            "drained",
+        )
         lost = sum(out.count for out in sent if out.gap)
         assert events.status().lost == {"quota": lost}
     assert 64 << 10 < waiting <= (128 << 10) + 8192
@@ -132,14 +154,21 @@ def test_a_backlog_that_is_thinned_out_covers_the_whole_time_in_order(tmp_path: 
 
 def test_a_full_lane_stops_its_own_sources_only(tmp_path: Path) -> None:
     sent, config = Sent(), lanes(AtQuota.STOP_SOURCE)
-    with opened(tmp_path, sent=sent, config=config, uplink=UPLINK, lanes={"alarm": Lane.URGENT}) as events:
+    with opened(
+        tmp_path, sent=sent, config=config, uplink=UPLINK, lanes={"alarm": Lane.URGENT}
+    ) as events:
         log, kept = events.stream("speed"), 0
         while log.wait_for_room(timeout_s=0.0):
-            assert log.wait_accepted(log.append(reading(kept, text="x" * 5000)), timeout_s=PATIENCE_S)
+            assert log.wait_accepted(
+                log.append(reading(kept, text="x" * 5000)), timeout_s=PATIENCE_S
+            )
             kept += 1
         put(events, range(5), stream="alarm")
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == kept + 5 or sent.acknowledge(events), "drained")
+        wait_until(
+            lambda: sum(out.count for out in sent) == kept + 5 or sent.acknowledge(events),
+            "drained",
+        )
         assert log.wait_for_room(timeout_s=PATIENCE_S), "the source goes on"
         assert events.status().lost == {}
     assert kept < 40

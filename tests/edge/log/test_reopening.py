@@ -1,5 +1,5 @@
-"""The log is opened again after an error of the disk: what was not stored is stored then, what was stored is not stored twice, and a disk
-that fails for hours costs no open files.
+"""The log is opened again after an error of the disk: what was not stored is stored then, what was
+stored is not stored twice, and a disk that fails for hours costs no open files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from edgewake.protocol.clock import SystemClock
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import wait_until
 
-LIMITS = Limits(quota_bytes=1 << 20, readings_max=10, bytes_max=10_000, window_frames=8, window_bytes=1 << 20)
+LIMITS = Limits(
+    quota_bytes=1 << 20, readings_max=10, bytes_max=10_000, window_frames=8, window_bytes=1 << 20
+)
 
 
 def failing(code: str = "IOERR_FSYNC") -> sqlite3.OperationalError:
@@ -37,7 +39,9 @@ def failing(code: str = "IOERR_FSYNC") -> sqlite3.OperationalError:
 
 
 class Bench:
-    """A log on a disk whose errors are given, place by place: each is raised once, and then comes the next."""
+    """A log on a disk whose errors are given, place by place: each is raised once, and then comes
+    the next.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -45,7 +49,13 @@ class Bench:
         self.opened: list[BaseException | None] = []
         self.renewed = 0
         self.stopping = threading.Event()
-        self.disk = LogDisk(self._open, directory, LogConfig(reserve_bytes=0), stopping=self.stopping, on_renewed=self._on_renewed)
+        self.disk = LogDisk(
+            self._open,
+            directory,
+            LogConfig(reserve_bytes=0),
+            stopping=self.stopping,
+            on_renewed=self._on_renewed,
+        )
 
     def _on_renewed(self) -> None:
         self.renewed += 1
@@ -64,7 +74,12 @@ class Bench:
             set_aside(self.directory)
         self.fail("opening")
         return LogStore(
-            self.directory, LIMITS, SystemClock(), boot="boot", new_epoch=lambda previous, _now: previous + 10, failpoint=self.fail
+            self.directory,
+            LIMITS,
+            SystemClock(),
+            boot="boot",
+            new_epoch=lambda previous, _now: previous + 10,
+            failpoint=self.fail,
         )
 
     def put(self, *numbers: int) -> bool:
@@ -98,7 +113,9 @@ def test_a_commit_that_failed_is_done_again_once(bench: Bench) -> None:
     assert len(bench.opened) == 2
 
 
-def test_a_commit_that_was_stored_although_it_said_otherwise_is_not_done_again(bench: Bench) -> None:
+def test_a_commit_that_was_stored_although_it_said_otherwise_is_not_done_again(
+    bench: Bench,
+) -> None:
     """An fsync that failed behind a write that did not."""
     bench.errors["committed"] = [failing()]
     assert bench.put(4)
@@ -108,9 +125,15 @@ def test_a_commit_that_was_stored_although_it_said_otherwise_is_not_done_again(b
     assert bench.kept == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("sidecar", [None, b"", b"\x00" * 200, b"0 {}\n"], ids=["gone", "empty", "zeros", "not ours"])
-def test_a_commit_that_failed_is_done_again_also_where_the_sidecar_is_gone_with_it(bench: Bench, sidecar: bytes | None) -> None:
-    """The new epoch counts as a commit: it was taken for the one that failed, and what had been accepted was nowhere."""
+@pytest.mark.parametrize(
+    "sidecar", [None, b"", b"\x00" * 200, b"0 {}\n"], ids=["gone", "empty", "zeros", "not ours"]
+)
+def test_a_commit_that_failed_is_done_again_also_where_the_sidecar_is_gone_with_it(
+    bench: Bench, sidecar: bytes | None
+) -> None:
+    """The new epoch counts as a commit: it was taken for the one that failed, and what had been
+    accepted was nowhere.
+    """
 
     def lose() -> None:
         path = bench.directory / SIDECAR_NAME
@@ -144,7 +167,9 @@ def test_what_was_accepted_is_sent_where_log_and_sidecar_failed_at_once(tmp_path
 
 
 def test_a_log_that_went_back_behind_its_sidecar_takes_the_work_again(bench: Bench) -> None:
-    """The disk forgot a commit that it had confirmed: that one is gone, the next is not taken for stored because of the new epoch."""
+    """The disk forgot a commit that it had confirmed: that one is gone, the next is not taken for
+    stored because of the new epoch.
+    """
     bench.disk.store.checkpoint()
     before = (bench.directory / LOG_NAME).read_bytes()
     assert bench.put(4)
@@ -172,7 +197,9 @@ def test_damage_in_the_commit_begins_another_log_and_takes_the_work_there(bench:
 
 
 @pytest.mark.parametrize("times", [DAMAGE_MAX, DAMAGE_MAX + 1])
-def test_damage_after_damage_ends_the_agent_beyond_the_bound_and_a_commit_between_sets_it_back(bench: Bench, times: int) -> None:
+def test_damage_after_damage_ends_the_agent_beyond_the_bound_and_a_commit_between_sets_it_back(
+    bench: Bench, times: int
+) -> None:
     bench.errors["inserted"] = [sqlite3.DatabaseError("malformed") for _ in range(times)]
     if times > DAMAGE_MAX:
         with pytest.raises(sqlite3.DatabaseError):
@@ -193,7 +220,9 @@ def open_sidecars(directory: Path) -> int:
 
 
 def test_a_disk_that_fails_again_and_again_keeps_no_file_open(bench: Bench) -> None:
-    """Each try opens the log and its sidecar, and the checkpoint fails: after a thousand tries nothing else could be opened."""
+    """Each try opens the log and its sidecar, and the checkpoint fails: after a thousand tries
+    nothing else could be opened.
+    """
     bench.errors["inserted"] = [failing()]
     bench.errors["checkpointing"] = [failing() for _ in range(40)]
     assert not bench.put(4)
@@ -211,7 +240,9 @@ def test_control_stores_that_are_not_closed_are_seen(bench: Bench) -> None:
     assert open_sidecars(bench.directory) == 1
 
 
-def test_a_sidecar_that_cannot_be_synced_is_closed_all_the_same(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sidecar_that_cannot_be_synced_is_closed_all_the_same(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stores = [bench._open(None) for _ in range(5)]
 
     def refuse(_fd: int) -> None:
@@ -235,7 +266,9 @@ def test_an_agent_that_is_to_stop_waits_for_no_disk(bench: Bench) -> None:
     assert Bench(bench.directory).kept == [1, 2, 3]
 
 
-def test_what_kept_it_from_being_opened_is_told_to_who_opens_it_next_only_where_it_is_damage(bench: Bench) -> None:
+def test_what_kept_it_from_being_opened_is_told_to_who_opens_it_next_only_where_it_is_damage(
+    bench: Bench,
+) -> None:
     bench.errors["inserted"] = [failing()]
     bench.errors["opening"] = [failing("CANTOPEN"), sqlite3.DatabaseError("malformed")]
     assert not bench.put(4)
@@ -254,7 +287,9 @@ def test_a_full_disk_is_not_opened_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("code", "opened_again"), [("FULL", 1), ("IOERR_WRITE", 2)])
-def test_room_is_made_with_a_checkpoint_and_the_deletions_alone(bench: Bench, code: str, opened_again: int) -> None:
+def test_room_is_made_with_a_checkpoint_and_the_deletions_alone(
+    bench: Bench, code: str, opened_again: int
+) -> None:
     assert bench.disk.make_room(None) is not None
     bench.errors["checkpointing"] = [failing(code)]
     assert bench.disk.make_room(Work(readings={"speed": [reading(4)]})) is None
@@ -262,7 +297,9 @@ def test_room_is_made_with_a_checkpoint_and_the_deletions_alone(bench: Bench, co
     assert bench.kept == [1, 2, 3]
 
 
-def test_a_question_is_asked_once_more_where_the_log_was_damaged_and_not_where_it_was_not(bench: Bench) -> None:
+def test_a_question_is_asked_once_more_where_the_log_was_damaged_and_not_where_it_was_not(
+    bench: Bench,
+) -> None:
     asked: list[LogStore] = []
 
     def question(store: LogStore) -> str:
@@ -278,7 +315,9 @@ def test_a_question_is_asked_once_more_where_the_log_was_damaged_and_not_where_i
 
 
 @pytest.mark.parametrize("code", ["FULL", "IOERR_WRITE"])
-def test_a_part_of_a_damaged_log_that_could_not_be_carried_over_is_tried_again_later(bench: Bench, code: str) -> None:
+def test_a_part_of_a_damaged_log_that_could_not_be_carried_over_is_tried_again_later(
+    bench: Bench, code: str
+) -> None:
     bench.errors["inserted"] = [sqlite3.DatabaseError("malformed")]
     bench.put(4)
     disk.RETRY_S = 0.5  # the fixture puts it back
@@ -291,7 +330,9 @@ def test_a_part_of_a_damaged_log_that_could_not_be_carried_over_is_tried_again_l
     assert bench.kept == [1, 2, 3, 4]
 
 
-def test_the_commit_that_was_found_is_that_of_the_file_and_not_of_the_epoch_that_began(bench: Bench) -> None:
+def test_the_commit_that_was_found_is_that_of_the_file_and_not_of_the_epoch_that_began(
+    bench: Bench,
+) -> None:
     commit = bench.disk.store.commit
     bench.disk.close()
     (bench.directory / SIDECAR_NAME).unlink()

@@ -18,7 +18,9 @@ def allocated(path: Path) -> int:
 
 @pytest.mark.parametrize("left", [0, 5, SIZE // 2, SIZE + 1, 3 * SIZE])
 def test_one_of_another_size_becomes_what_is_asked_for(tmp_path: Path, left: int) -> None:
-    """A crash between its making and its filling leaves an empty one; a new configuration asks for more or less."""
+    """A crash between its making and its filling leaves an empty one; a new configuration asks for
+    more or less.
+    """
     path = tmp_path / RESERVE_NAME
     path.write_bytes(bytes(left))
     assert Reserve(tmp_path, SIZE).keep()
@@ -35,7 +37,9 @@ def test_one_that_was_put_back_without_its_space_gets_it(tmp_path: Path) -> None
     assert allocated(path) >= SIZE
 
 
-def test_where_there_is_no_space_there_is_none_and_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_space_there_is_none_and_nothing_is_left_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -62,7 +66,9 @@ def test_it_is_given_up_and_had_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, SIZE - 1, 2 * SIZE, None])
-def test_one_that_somebody_changed_or_deleted_meanwhile_is_had_again(tmp_path: Path, size: int | None) -> None:
+def test_one_that_somebody_changed_or_deleted_meanwhile_is_had_again(
+    tmp_path: Path, size: int | None
+) -> None:
     path, reserve = tmp_path / RESERVE_NAME, Reserve(tmp_path, SIZE)
     assert reserve.keep()
     if size is None:

@@ -1,4 +1,6 @@
-"""What of the log may go, batch by batch: not before the cloud has it and every consumer has passed it, and then at once."""
+"""What of the log may go, batch by batch: not before the cloud has it and every consumer has passed
+it, and then at once.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def test_with_the_acknowledgement_a_batch_goes_where_nobody_else_reads(log: Bare
 
 
 @pytest.mark.parametrize("cloud_first", [True, False])
-def test_a_batch_stays_until_both_the_cloud_and_the_consumer_have_it(log: BareLog, cloud_first: bool) -> None:
+def test_a_batch_stays_until_both_the_cloud_and_the_consumer_have_it(
+    log: BareLog, cloud_first: bool
+) -> None:
     log.store.register("reader", ["speed"], at_end=False)
     (out,) = sent(log, 1)
     steps = [lambda: acknowledged(log, out), lambda: passed(log, 10)]
@@ -72,7 +76,9 @@ def test_a_batch_stays_until_both_the_cloud_and_the_consumer_have_it(log: BareLo
     assert log.sums() == (0, 0, 0, 0, 0)
 
 
-def test_a_batch_in_whose_middle_a_cursor_stood_goes_when_it_has_passed_all_of_it(log: BareLog) -> None:
+def test_a_batch_in_whose_middle_a_cursor_stood_goes_when_it_has_passed_all_of_it(
+    log: BareLog,
+) -> None:
     log.store.register("reader", ["speed"], at_end=False)
     acknowledged(log, *sent(log, 2))
     for at, left in ((5, [1, 11]), (9, [1, 11]), (10, [11]), (19, [11]), (20, [])):
@@ -81,7 +87,9 @@ def test_a_batch_in_whose_middle_a_cursor_stood_goes_when_it_has_passed_all_of_i
     assert log.sums() == (0, 0, 0, 0, 0)
 
 
-def test_the_slowest_of_several_consumers_decides_and_one_that_is_forgotten_does_not(log: BareLog) -> None:
+def test_the_slowest_of_several_consumers_decides_and_one_that_is_forgotten_does_not(
+    log: BareLog,
+) -> None:
     for name in ("fast", "slow", "elsewhere"):
         log.store.register(name, ["street"] if name == "elsewhere" else ["speed"], at_end=False)
     acknowledged(log, *sent(log, 3))
@@ -116,7 +124,9 @@ def test_a_consumer_that_commits_what_it_never_had_moves_nothing_of_others(log: 
 
 
 @pytest.mark.parametrize(("less", "left"), [(0, [1, 11, 21]), (1, [11, 21])])
-def test_up_to_exactly_its_bound_everything_is_kept(tmp_path: Path, less: int, left: list[int]) -> None:
+def test_up_to_exactly_its_bound_everything_is_kept(
+    tmp_path: Path, less: int, left: list[int]
+) -> None:
     log = BareLog(tmp_path / "log")
     log.store.register("reader", ["speed"], at_end=False)
     acknowledged(log, *sent(log, 3))
@@ -153,12 +163,16 @@ def test_the_oldest_commit_goes_first_whatever_its_stream(tmp_path: Path) -> Non
     log.limits = replace(LIMITS, consumer_bytes=log.sums()[2] - 1)
     log.restart()
     log.store.apply(Work(positions={"turn": "1"}))
-    assert [readings_after(log, stream, 0)[0].count("lagged") for stream in ("speed", "street")] == [0, 10]
+    assert [
+        readings_after(log, stream, 0)[0].count("lagged") for stream in ("speed", "street")
+    ] == [0, 10]
     log.close()
 
 
 @pytest.mark.parametrize("stream", [f"{SYSTEM_PREFIX}notes", "here"])
-def test_of_a_stream_that_is_not_sent_only_what_a_consumer_needs_is_kept(tmp_path: Path, stream: str) -> None:
+def test_of_a_stream_that_is_not_sent_only_what_a_consumer_needs_is_kept(
+    tmp_path: Path, stream: str
+) -> None:
     log = BareLog(tmp_path / "log", replace(LIMITS, local=frozenset({"here"})))
     log.put({stream: TEN})
     assert log.sums() == (0, 0, 0, 0, 0)
@@ -175,7 +189,9 @@ def test_of_a_stream_that_is_not_sent_only_what_a_consumer_needs_is_kept(tmp_pat
 # what is told
 
 
-def test_losses_on_both_sides_of_a_start_are_told_each_in_its_epoch_with_their_reason(tmp_path: Path) -> None:
+def test_losses_on_both_sides_of_a_start_are_told_each_in_its_epoch_with_their_reason(
+    tmp_path: Path,
+) -> None:
     """They are one range of positions, and two frames."""
     log, cloud = BareLog(tmp_path / "log"), Cloud()
     for _ in range(2):
@@ -185,11 +201,16 @@ def test_losses_on_both_sides_of_a_start_are_told_each_in_its_epoch_with_their_r
     log.put({"speed": TEN})
     drained(log, cloud)
     assert cloud.heard("speed") == ["queue_full"] * 10 + list(range(10))
-    assert [(key.epoch, frame.gap.count) for key, frame in cloud.frames.items() if frame.gap] == [(1, 5), (2, 5)]
+    assert [(key.epoch, frame.gap.count) for key, frame in cloud.frames.items() if frame.gap] == [
+        (1, 5),
+        (2, 5),
+    ]
     log.close()
 
 
-def test_the_oldest_that_is_not_acknowledged_is_told_by_when_it_was_accepted(tmp_path: Path) -> None:
+def test_the_oldest_that_is_not_acknowledged_is_told_by_when_it_was_accepted(
+    tmp_path: Path,
+) -> None:
     clock = FakeClock()
     log = BareLog(tmp_path / "log", clock=clock)
     assert log.store.oldest_at() is None
@@ -222,9 +243,17 @@ def test_a_lane_may_be_exactly_full(tmp_path: Path, less: int, left: list[int]) 
     log.close()
 
 
-@pytest.mark.parametrize(("policy", "stops"), [(AtQuota.STOP_SOURCE, True), (AtQuota.DROP_NEWEST, False), (AtQuota.DROP_OLDEST, False)])
-def test_only_a_lane_that_is_to_stop_its_sources_stops_them_and_only_while_it_is_full(tmp_path: Path, policy: AtQuota, stops: bool) -> None:
-    log = BareLog(tmp_path / "log", replace(LIMITS, lane_quotas={Lane.NORMAL: LaneQuota(size=100, policy=policy)}))
+@pytest.mark.parametrize(
+    ("policy", "stops"),
+    [(AtQuota.STOP_SOURCE, True), (AtQuota.DROP_NEWEST, False), (AtQuota.DROP_OLDEST, False)],
+)
+def test_only_a_lane_that_is_to_stop_its_sources_stops_them_and_only_while_it_is_full(
+    tmp_path: Path, policy: AtQuota, stops: bool
+) -> None:
+    log = BareLog(
+        tmp_path / "log",
+        replace(LIMITS, lane_quotas={Lane.NORMAL: LaneQuota(size=100, policy=policy)}),
+    )
     assert log.store.stopped_lanes == frozenset()
     log.put({"speed": TEN})
     assert log.store.stopped_lanes == (frozenset({Lane.NORMAL}) if stops else frozenset())
@@ -248,7 +277,8 @@ def test_what_is_in_frames_is_never_given_up_for_the_quota(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("waiting", "total", "full"), [(99, 200, False), (100, 200, True), (0, 200, False), (0, 201, True)],
+    ("waiting", "total", "full"),
+    [(99, 200, False), (100, 200, True), (0, 200, False), (0, 201, True)],
     ids=["one byte below", "at the lane's bound", "at the log's", "one byte beyond it"],
 )  # fmt: skip
 @pytest.mark.parametrize("policy", list(AtQuota))
@@ -256,7 +286,9 @@ def test_when_a_lane_is_full(policy: AtQuota, waiting: int, total: int, full: bo
     quotas = Quotas(200, {Lane.NORMAL: LaneQuota(100, policy=policy)})
     keeps = policy in (AtQuota.DROP_NEWEST, AtQuota.STOP_SOURCE)
     assert quotas.is_full(Lane.NORMAL, {Lane.NORMAL: waiting}, total) is (full and keeps)
-    assert quotas.is_full(Lane.BULK, {Lane.NORMAL: waiting}, total) is False, "a lane without a policy of its own gives up its oldest"
+    assert quotas.is_full(Lane.BULK, {Lane.NORMAL: waiting}, total) is False, (
+        "a lane without a policy of its own gives up its oldest"
+    )
     assert quotas.stopped({Lane.NORMAL: waiting}, total) == (
         frozenset({Lane.NORMAL}) if full and policy is AtQuota.STOP_SOURCE else frozenset()
     )
@@ -264,7 +296,12 @@ def test_when_a_lane_is_full(policy: AtQuota, waiting: int, total: int, full: bo
 
 @pytest.mark.parametrize(
     ("waiting", "total", "excess"),
-    [(100, 200, None), (101, 200, (Lane.NORMAL, 1)), (100, 230, (Lane.BULK, 30)), (100, 400, (Lane.BULK, 50))],
+    [
+        (100, 200, None),
+        (101, 200, (Lane.NORMAL, 1)),
+        (100, 230, (Lane.BULK, 30)),
+        (100, 400, (Lane.BULK, 50)),
+    ],
 )
 def test_what_has_to_be_given_up_is_the_lanes_own_first_and_then_the_lowest_lanes(
     waiting: int, total: int, excess: tuple[Lane, int] | None

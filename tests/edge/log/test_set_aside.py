@@ -1,4 +1,6 @@
-"""How a log is set aside, what is read of it then, and what is never touched: file by file, interrupted anywhere, called twice."""
+"""How a log is set aside, what is read of it then, and what is never touched: file by file,
+interrupted anywhere, called twice.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.log.consumers import ConsumerState
-from edgewake.edge.log.salvage import DAMAGED_LOGS_MAX, damaged_logs, delete, is_full, set_aside, set_foreign_aside, what_it_knew
+from edgewake.edge.log.salvage import (
+    DAMAGED_LOGS_MAX,
+    damaged_logs,
+    delete,
+    is_full,
+    set_aside,
+    set_foreign_aside,
+    what_it_knew,
+)
 from edgewake.edge.log.schema import LOG_NAME, open_for_writing
 from edgewake.edge.log.sidecar import SIDECAR_NAME, Known
 from edgewake.edge.log.streams import StreamState
@@ -26,10 +36,17 @@ def lay(directory: Path, *found: str) -> None:
         (directory / name).write_text(name)
 
 
-def test_the_log_and_its_write_ahead_log_go_together_and_what_sqlite_makes_anew_goes(tmp_path: Path) -> None:
+def test_the_log_and_its_write_ahead_log_go_together_and_what_sqlite_makes_anew_goes(
+    tmp_path: Path,
+) -> None:
     lay(tmp_path, LOG_NAME, f"{LOG_NAME}-wal", f"{LOG_NAME}-shm", SIDECAR_NAME, "lock")
     set_aside(tmp_path)
-    assert names(tmp_path) == [SIDECAR_NAME, f"{LOG_NAME}.damaged-1", f"{LOG_NAME}.damaged-1-wal", "lock"]
+    assert names(tmp_path) == [
+        SIDECAR_NAME,
+        f"{LOG_NAME}.damaged-1",
+        f"{LOG_NAME}.damaged-1-wal",
+        "lock",
+    ]
     assert (tmp_path / f"{LOG_NAME}.damaged-1-wal").read_text() == f"{LOG_NAME}-wal"
 
 
@@ -42,18 +59,26 @@ def test_what_an_interruption_left_is_set_aside_too(tmp_path: Path, left: list[s
 
 def test_the_numbers_grow_also_over_a_hole_and_beyond_nine(tmp_path: Path) -> None:
     lay(tmp_path, f"{LOG_NAME}.damaged-2", f"{LOG_NAME}.damaged-10", LOG_NAME)
-    assert [path.name for path in damaged_logs(tmp_path)] == [f"{LOG_NAME}.damaged-2", f"{LOG_NAME}.damaged-10"]
+    assert [path.name for path in damaged_logs(tmp_path)] == [
+        f"{LOG_NAME}.damaged-2",
+        f"{LOG_NAME}.damaged-10",
+    ]
     set_aside(tmp_path)
     assert [path.name for path in damaged_logs(tmp_path)][-1] == f"{LOG_NAME}.damaged-11"
 
 
-@pytest.mark.parametrize("name", [".damaged-", ".damaged-x", ".damaged-1-wal", ".damaged-1.bak", ".damaged--1", ".foreign-1"])
+@pytest.mark.parametrize(
+    "name",
+    [".damaged-", ".damaged-x", ".damaged-1-wal", ".damaged-1.bak", ".damaged--1", ".foreign-1"],
+)
 def test_other_files_are_no_damaged_logs(tmp_path: Path, name: str) -> None:
     lay(tmp_path, LOG_NAME + name)
     assert damaged_logs(tmp_path) == []
 
 
-@pytest.mark.parametrize("waiting", [*range(DAMAGED_LOGS_MAX), DAMAGED_LOGS_MAX, DAMAGED_LOGS_MAX + 3])
+@pytest.mark.parametrize(
+    "waiting", [*range(DAMAGED_LOGS_MAX), DAMAGED_LOGS_MAX, DAMAGED_LOGS_MAX + 3]
+)
 def test_so_many_wait_to_be_read_and_beyond_the_oldest_go(tmp_path: Path, waiting: int) -> None:
     """The third made the first go, that nobody had read."""
     for number in range(1, waiting + 1):
@@ -108,9 +133,14 @@ def no_tables(path: Path) -> None:
         db.execute("DROP TABLE x")
 
 
-@pytest.mark.parametrize(("make", "is_foreign"), [(text, True), (tables, True), (nothing, False), (ours, False), (no_tables, False)])
+@pytest.mark.parametrize(
+    ("make", "is_foreign"),
+    [(text, True), (tables, True), (nothing, False), (ours, False), (no_tables, False)],
+)
 @pytest.mark.parametrize("vouched", [False, True], ids=["", "with a sidecar"])
-def test_whose_a_file_under_the_logs_name_is(tmp_path: Path, make: Callable[[Path], None], is_foreign: bool, vouched: bool) -> None:
+def test_whose_a_file_under_the_logs_name_is(
+    tmp_path: Path, make: Callable[[Path], None], is_foreign: bool, vouched: bool
+) -> None:
     make(tmp_path / LOG_NAME)
     if vouched:
         lay(tmp_path, SIDECAR_NAME)
@@ -120,14 +150,22 @@ def test_whose_a_file_under_the_logs_name_is(tmp_path: Path, make: Callable[[Pat
     assert (aside or tmp_path / LOG_NAME).read_bytes() == before
 
 
-def test_a_second_foreign_file_gets_a_name_of_its_own_and_takes_what_stands_beside_it_along(tmp_path: Path) -> None:
+def test_a_second_foreign_file_gets_a_name_of_its_own_and_takes_what_stands_beside_it_along(
+    tmp_path: Path,
+) -> None:
     lay(tmp_path, f"{LOG_NAME}.foreign-1", LOG_NAME, f"{LOG_NAME}-wal")
     assert set_foreign_aside(tmp_path) == tmp_path / f"{LOG_NAME}.foreign-2"
-    assert names(tmp_path) == [f"{LOG_NAME}.foreign-1", f"{LOG_NAME}.foreign-2", f"{LOG_NAME}.foreign-2-wal"]
+    assert names(tmp_path) == [
+        f"{LOG_NAME}.foreign-1",
+        f"{LOG_NAME}.foreign-2",
+        f"{LOG_NAME}.foreign-2-wal",
+    ]
     assert set_foreign_aside(tmp_path) is None
 
 
-def test_a_file_with_sqlites_head_and_nothing_else_is_a_damaged_log_and_nobodys_own(tmp_path: Path) -> None:
+def test_a_file_with_sqlites_head_and_nothing_else_is_a_damaged_log_and_nobodys_own(
+    tmp_path: Path,
+) -> None:
     (tmp_path / LOG_NAME).write_bytes(b"SQLite format 3\0" + b"\xff" * 500)
     assert set_foreign_aside(tmp_path) is None
 
@@ -139,7 +177,9 @@ def damaged(directory: Path, known: Known) -> Path:
     """A log with these counters, as it was set aside."""
     db = open_for_writing(directory / LOG_NAME)
     write_known(db, known)
-    db.executemany("INSERT INTO meta VALUES (?, ?)", [("log_id", known.log_id), ("epoch", str(known.epoch))])
+    db.executemany(
+        "INSERT INTO meta VALUES (?, ?)", [("log_id", known.log_id), ("epoch", str(known.epoch))]
+    )
     db.close()
     set_aside(directory)
     return damaged_logs(directory)[-1]
@@ -150,9 +190,19 @@ def of(**changed: object) -> Known:
 
 
 def test_of_each_stream_the_newer_counters_hold(tmp_path: Path) -> None:
-    """The sidecar may be behind by what the machine's death took; the tables by what a damaged page took."""
-    in_log = {1: StreamState(1, "speed", 30, 20), 2: StreamState(2, "street", 5), 3: StreamState(3, "new", 9)}
-    told = {1: StreamState(1, "speed", 30, 25), 2: StreamState(2, "street", 4), 4: StreamState(4, "gone", 6)}
+    """The sidecar may be behind by what the machine's death took; the tables by what a damaged page
+    took.
+    """
+    in_log = {
+        1: StreamState(1, "speed", 30, 20),
+        2: StreamState(2, "street", 5),
+        3: StreamState(3, "new", 9),
+    }
+    told = {
+        1: StreamState(1, "speed", 30, 25),
+        2: StreamState(2, "street", 4),
+        4: StreamState(4, "gone", 6),
+    }
     path = damaged(tmp_path, of(streams=in_log))
     found = what_it_knew(path, of(streams=dict(told)))
     assert found is not None
@@ -167,7 +217,9 @@ def test_counters_with_a_wrong_checksum_are_not_believed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("commit", "state"), [(11, b"eleven"), (10, None)])
-def test_a_consumers_state_is_taken_only_where_it_is_of_the_commit_of_its_cursor(tmp_path: Path, commit: int, state: bytes | None) -> None:
+def test_a_consumers_state_is_taken_only_where_it_is_of_the_commit_of_its_cursor(
+    tmp_path: Path, commit: int, state: bytes | None
+) -> None:
     """An older state with a newer cursor would leave readings out."""
     db = open_for_writing(tmp_path / LOG_NAME)
     write_consumer(db, ConsumerState("mean", {"speed": 5}, 0, 11, b"eleven"))
@@ -181,7 +233,9 @@ def test_a_consumers_state_is_taken_only_where_it_is_of_the_commit_of_its_cursor
     assert found.consumers["mean"].cursor == told.cursor
 
 
-def test_a_source_is_where_the_sidecar_says_and_one_that_it_does_not_name_where_the_log_says(tmp_path: Path) -> None:
+def test_a_source_is_where_the_sidecar_says_and_one_that_it_does_not_name_where_the_log_says(
+    tmp_path: Path,
+) -> None:
     path = damaged(tmp_path, of(sources={"file": "17", "other": "3"}))
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("INSERT INTO sources VALUES ('odd', x'ff')")
@@ -204,15 +258,21 @@ def test_without_a_sidecar_the_log_speaks_for_itself(tmp_path: Path) -> None:
     assert found.consumers["mean"].state == b"eleven"
 
 
-@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0" + b"\xff" * 2_000, b"text", bytes(4_096)])
+@pytest.mark.parametrize(
+    "content", [b"", b"SQLite format 3\0" + b"\xff" * 2_000, b"text", bytes(4_096)]
+)
 @pytest.mark.parametrize("known", [None, of(sources={"file": "17"})])
-def test_a_log_that_says_nothing_changes_nothing_that_the_sidecar_says(tmp_path: Path, content: bytes, known: Known | None) -> None:
+def test_a_log_that_says_nothing_changes_nothing_that_the_sidecar_says(
+    tmp_path: Path, content: bytes, known: Known | None
+) -> None:
     (tmp_path / "aside").write_bytes(content)
     assert what_it_knew(tmp_path / "aside", known) == known
     assert what_it_knew(tmp_path / "nowhere", known) == known
 
 
-@pytest.mark.parametrize(("code", "full"), [("FULL", True), ("IOERR", False), ("IOERR_WRITE", False), ("NOMEM", False)])
+@pytest.mark.parametrize(
+    ("code", "full"), [("FULL", True), ("IOERR", False), ("IOERR_WRITE", False), ("NOMEM", False)]
+)
 def test_which_errors_mean_a_full_disk(code: str, full: bool) -> None:
     error = sqlite3.OperationalError(code)
     error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{code}")

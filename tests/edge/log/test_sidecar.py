@@ -18,9 +18,26 @@ SPEED = StreamState(1, "speed", 30, 20, 5, 2, (EpochRange(4, 0, 5, 1),))
 def written(directory: Path) -> Known:
     """A sidecar with three lines; what it says."""
     sidecar = Sidecar(directory)
-    sidecar.rewrite(Known("log", 7, 10, 2, 4096, {1: SPEED}, {(1, 7, 1): (1, 10, 6)}, {"tail": "5"}, {"lost_quota": 3}))
+    sidecar.rewrite(
+        Known(
+            "log",
+            7,
+            10,
+            2,
+            4096,
+            {1: SPEED},
+            {(1, 7, 1): (1, 10, 6)},
+            {"tail": "5"},
+            {"lost_quota": 3},
+        )
+    )
     sidecar.append(11, Change(formed=[((1, 7, 2), (11, 10, 16))], sources={"tail": "6"}))
-    sidecar.append(12, Change(streams=[StreamState(1, "speed", 40)], freed=[(1, 7, 1)], counters={"lost_quota": 4}))
+    sidecar.append(
+        12,
+        Change(
+            streams=[StreamState(1, "speed", 40)], freed=[(1, 7, 1)], counters={"lost_quota": 4}
+        ),
+    )
     found = sidecar.read()
     sidecar.close()
     assert found is not None
@@ -29,20 +46,37 @@ def written(directory: Path) -> Known:
 
 def test_the_lines_add_up(tmp_path: Path) -> None:
     assert written(tmp_path) == Known(
-        "log", 7, 12, 2, 4096, {1: StreamState(1, "speed", 40)}, {(1, 7, 2): (11, 10, 16)}, {"tail": "6"}, {"lost_quota": 4}
+        "log",
+        7,
+        12,
+        2,
+        4096,
+        {1: StreamState(1, "speed", 40)},
+        {(1, 7, 2): (11, 10, 16)},
+        {"tail": "6"},
+        {"lost_quota": 4},
     )
 
 
 def test_a_torn_line_ends_the_reading_and_nothing_before_it(tmp_path: Path) -> None:
     written(tmp_path)
     data = (tmp_path / SIDECAR_NAME).read_bytes()
-    commits = [found.commit if (found := decode(data[:size])) else None for size in range(len(data) + 1)]
-    assert [commit for n, commit in enumerate(commits) if n == 0 or commit != commits[n - 1]] == [None, 10, 11, 12]
+    commits = [
+        found.commit if (found := decode(data[:size])) else None for size in range(len(data) + 1)
+    ]
+    assert [commit for n, commit in enumerate(commits) if n == 0 or commit != commits[n - 1]] == [
+        None,
+        10,
+        11,
+        12,
+    ]
 
 
 def test_a_frame_that_is_replaced_in_its_own_commit_is_kept() -> None:
     known = Known("log", 7, 10, frames={(1, 7, 1): (1, 10, 6)})
-    known.apply({"commit": 11} | Change(freed=[(1, 7, 1)], formed=[((1, 7, 1), (1, 10, 6))]).as_json())
+    known.apply(
+        {"commit": 11} | Change(freed=[(1, 7, 1)], formed=[((1, 7, 1), (1, 10, 6))]).as_json()
+    )
     assert known.frames == {(1, 7, 1): (1, 10, 6)}
 
 
@@ -53,7 +87,11 @@ def test_a_frame_of_an_earlier_version_has_no_position() -> None:
 
 
 def test_a_consumer_is_known_as_of_its_last_commit_until_it_is_forgotten() -> None:
-    known, mean, peak = Known("log", 7, 10), ConsumerState("mean", {"speed": 5}, 2, 11), ConsumerState("peak", {"speed": 1}, 0, 11)
+    known, mean, peak = (
+        Known("log", 7, 10),
+        ConsumerState("mean", {"speed": 5}, 2, 11),
+        ConsumerState("peak", {"speed": 1}, 0, 11),
+    )
     known.apply({"commit": 11} | Change(consumers=[mean, peak]).as_json())
     assert known.consumers == {"mean": mean, "peak": peak}
     known.apply({"commit": 12} | Change(forgotten=["peak"]).as_json())
@@ -66,9 +104,9 @@ def test_a_file_that_is_not_ours_counts_as_missing(data: bytes) -> None:
 
 
 def test_the_file_of_the_first_version_is_read() -> None:
-    assert decode(b"de3ad3e71ff26f618818f8f485f87a92 00000002174758222201 00000000000000000023\n") == Known(
-        "de3ad3e71ff26f618818f8f485f87a92", 2174758222201, 23
-    )
+    assert decode(
+        b"de3ad3e71ff26f618818f8f485f87a92 00000002174758222201 00000000000000000023\n"
+    ) == Known("de3ad3e71ff26f618818f8f485f87a92", 2174758222201, 23)
 
 
 def test_it_is_written_anew_before_it_grows_without_end(tmp_path: Path) -> None:

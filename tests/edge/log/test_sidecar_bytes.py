@@ -1,4 +1,6 @@
-"""The sidecar as bad luck and strangers write it: whatever is in it, the log opens, loses nothing and begins a new epoch where it must."""
+"""The sidecar as bad luck and strangers write it: whatever is in it, the log opens, loses nothing
+and begins a new epoch where it must.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ def line(value: object) -> bytes:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4), max_leaves=8,
+    st.none() | st.booleans() | st.integers(-(2**63),
+        2**63) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner,
+        max_size=4), max_leaves=8,
 )  # fmt: skip
-KEYS = st.sampled_from(["commit", "streams", "formed", "freed", "sources", "counters", "consumers", "forgotten"])
+KEYS = st.sampled_from(
+    ["commit", "streams", "formed", "freed", "sources", "counters", "consumers", "forgotten"]
+)
 
 
 @given(st.binary(max_size=300))
@@ -42,31 +48,48 @@ def test_any_bytes_are_a_sidecar_or_none(data: bytes) -> None:
 
 @given(st.dictionaries(st.sampled_from([*FIRST, "streams", "consumers"]), JSON, max_size=5))
 @settings(max_examples=examples(40))
-def test_a_first_line_of_any_values_is_one_with_an_identity_or_none(changed: dict[str, Any]) -> None:
+def test_a_first_line_of_any_values_is_one_with_an_identity_or_none(
+    changed: dict[str, Any],
+) -> None:
     found = decode(line(FIRST | changed))
     if found is not None:
         assert isinstance(found.log_id, str)
-        assert type(found.epoch) is type(found.commit) is type(found.version) is type(found.page_size) is int
+        assert (
+            type(found.epoch)
+            is type(found.commit)
+            is type(found.version)
+            is type(found.page_size)
+            is int
+        )
 
 
 @given(st.dictionaries(KEYS, JSON, max_size=6))
 @settings(max_examples=examples(40))
 def test_a_later_line_of_any_values_ends_the_reading_at_the_worst(changed: dict[str, Any]) -> None:
-    found = decode(line(FIRST) + line({"commit": 11} | changed) + line({"commit": 12, "sources": {"file": "12"}}))
+    found = decode(
+        line(FIRST)
+        + line({"commit": 11} | changed)
+        + line({"commit": 12, "sources": {"file": "12"}})
+    )
     assert found is not None
     assert (found.log_id, found.epoch) == ("abc", 7)
 
 
 @pytest.mark.parametrize(
     "odd",
-    [[1], 7, "text", None, {}, {"commit": "x"}, {"commit": None}, {"commit": 11, "sources": [1]}, {"commit": 11, "formed": [[1]]},
+    [[1], 7, "text", None, {}, {"commit": "x"}, {"commit": None}, {"commit": 11, "sources": [1]},
+        {"commit": 11, "formed": [[1]]},
      {"commit": 11, "freed": [1]}, {"commit": 11, "consumers": [["mean", [], 0, 0]]},
      {"commit": 11, "consumers": [["mean", {"s": "x"}, 0, 0]]},
-     {"commit": 11, "streams": [[1, "speed"]]}, {"commit": 11, "counters": 7}, {"commit": 11, "forgotten": 7}],
+     {"commit": 11, "streams": [[1, "speed"]]}, {"commit": 11, "counters": 7},
+     {"commit": 11, "forgotten": 7}],
 )  # fmt: skip
 def test_a_line_that_means_nothing_ends_the_reading_and_what_came_before_holds(odd: object) -> None:
     found = decode(
-        line(FIRST) + line({"commit": 10, "sources": {"file": "10"}}) + line(odd) + line({"commit": 12, "sources": {"file": "12"}})
+        line(FIRST)
+        + line({"commit": 10, "sources": {"file": "10"}})
+        + line(odd)
+        + line({"commit": 12, "sources": {"file": "12"}})
     )
     assert found is not None
     assert found.sources == {"file": "10"}
@@ -74,9 +97,19 @@ def test_a_line_that_means_nothing_ends_the_reading_and_what_came_before_holds(o
 
 @pytest.mark.parametrize(
     "first",
-    [{}, [], FIRST | {"epoch": "7"}, FIRST | {"epoch": None}, FIRST | {"commit": 1.5}, FIRST | {"log": 7}, FIRST | {"version": True}],
+    [
+        {},
+        [],
+        FIRST | {"epoch": "7"},
+        FIRST | {"epoch": None},
+        FIRST | {"commit": 1.5},
+        FIRST | {"log": 7},
+        FIRST | {"version": True},
+    ],
 )
-def test_a_log_beside_such_a_sidecar_opens_and_keeps_what_it_has(tmp_path: Path, first: object) -> None:
+def test_a_log_beside_such_a_sidecar_opens_and_keeps_what_it_has(
+    tmp_path: Path, first: object
+) -> None:
     """It was set aside as damaged, at every start, until the oldest was deleted."""
     with opened(tmp_path) as events:
         put(events, range(1, 6))
@@ -91,14 +124,21 @@ def test_a_log_beside_such_a_sidecar_opens_and_keeps_what_it_has(tmp_path: Path,
 
 
 @given(st.data())
-def test_one_flipped_bit_takes_its_line_and_what_follows_and_changes_nothing_else(data: st.DataObject) -> None:
-    lines = [line(FIRST), *(line({"commit": 11 + n, "sources": {"file": str(n)}}) for n in range(5))]
+def test_one_flipped_bit_takes_its_line_and_what_follows_and_changes_nothing_else(
+    data: st.DataObject,
+) -> None:
+    lines = [
+        line(FIRST),
+        *(line({"commit": 11 + n, "sources": {"file": str(n)}}) for n in range(5)),
+    ]
     whole = bytearray(b"".join(lines))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= 1 << data.draw(st.integers(0, 7))
     broken = next(n for n in range(len(lines)) if at < sum(map(len, lines[: n + 1])))
     before, unharmed = decode(b"".join(lines[:broken])), decode(b"".join(lines))
-    assert decode(bytes(whole)) in (before, unharmed), "the case of a letter of its checksum may change"
+    assert decode(bytes(whole)) in (before, unharmed), (
+        "the case of a letter of its checksum may change"
+    )
 
 
 # what it says after any changes
@@ -106,12 +146,29 @@ def test_one_flipped_bit_takes_its_line_and_what_follows_and_changes_nothing_els
 CHANGES = st.lists(
     st.builds(
         Change,
-        streams=st.lists(st.builds(StreamState, st.integers(1, 3), st.sampled_from(["a", "b"]), st.integers(0, 9)), max_size=2),
-        formed=st.lists(st.tuples(st.tuples(st.integers(1, 2), st.just(7), st.integers(1, 4)), st.just((1, 10, 1))), max_size=3),
+        streams=st.lists(
+            st.builds(
+                StreamState, st.integers(1, 3), st.sampled_from(["a", "b"]), st.integers(0, 9)
+            ),
+            max_size=2,
+        ),
+        formed=st.lists(
+            st.tuples(
+                st.tuples(st.integers(1, 2), st.just(7), st.integers(1, 4)), st.just((1, 10, 1))
+            ),
+            max_size=3,
+        ),
         freed=st.lists(st.tuples(st.integers(1, 2), st.just(7), st.integers(1, 4)), max_size=3),
         sources=st.dictionaries(st.sampled_from(["x", "y"]), st.text(max_size=3), max_size=2),
-        counters=st.dictionaries(st.sampled_from(["lost_age", "lost_quota"]), st.integers(0, 9), max_size=2),
-        consumers=st.lists(st.builds(ConsumerState, st.sampled_from(["p", "q"]), st.just({"a": 1}), st.integers(0, 3)), max_size=2),
+        counters=st.dictionaries(
+            st.sampled_from(["lost_age", "lost_quota"]), st.integers(0, 9), max_size=2
+        ),
+        consumers=st.lists(
+            st.builds(
+                ConsumerState, st.sampled_from(["p", "q"]), st.just({"a": 1}), st.integers(0, 3)
+            ),
+            max_size=2,
+        ),
         forgotten=st.lists(st.sampled_from(["p", "q"]), max_size=2),
     ),
     max_size=12,
@@ -120,7 +177,9 @@ CHANGES = st.lists(
 
 @given(CHANGES, st.integers(0, 12))
 @settings(max_examples=examples(40))
-def test_lines_say_what_the_changes_were_and_a_file_written_anew_says_the_same(changes: list[Change], anew: int) -> None:
+def test_lines_say_what_the_changes_were_and_a_file_written_anew_says_the_same(
+    changes: list[Change], anew: int
+) -> None:
     model, data = Known("abc", 7, 10, 5, 1024), line(FIRST)
     for number, change in enumerate(changes, start=11):
         if number - 11 == anew:
@@ -129,10 +188,14 @@ def test_lines_say_what_the_changes_were_and_a_file_written_anew_says_the_same(c
             data = line(found.as_json())
         model.commit = number
         model.streams |= {stream.id: stream for stream in change.streams}
-        model.frames = {key: of for key, of in model.frames.items() if key not in change.freed} | dict(change.formed)
+        model.frames = {
+            key: of for key, of in model.frames.items() if key not in change.freed
+        } | dict(change.formed)
         model.sources |= change.sources
         model.counters |= change.counters
-        model.consumers = {name: of for name, of in model.consumers.items() if name not in change.forgotten}
+        model.consumers = {
+            name: of for name, of in model.consumers.items() if name not in change.forgotten
+        }
         model.consumers |= {one.name: one for one in change.consumers}
         data += line({"commit": number} | change.as_json())
     assert decode(data) == model

@@ -1,4 +1,6 @@
-"""What a start reads of a log: the rows' heads, however much stands in them; and that its sums are those of the rows."""
+"""What a start reads of a log: the rows' heads, however much stands in them; and that its sums are
+those of the rows.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def fill(directory: Path) -> None:
     with opened(directory, config=CONFIG) as events:
         for stream in ("a", "b", "c"):
             log = events.stream(stream)
-            assert log.wait_accepted(log.append_all(reading(n, text=f"{n}{TEXT}") for n in range(300)), timeout_s=PATIENCE_S)
+            assert log.wait_accepted(
+                log.append_all(reading(n, text=f"{n}{TEXT}") for n in range(300)),
+                timeout_s=PATIENCE_S,
+            )
 
 
 def test_the_sums_of_a_start_read_no_bodies_and_those_of_a_range_read_all(tmp_path: Path) -> None:
@@ -62,15 +67,27 @@ def test_the_sums_of_a_start_are_those_of_the_rows(tmp_path: Path, acknowledged:
         wait_until(lambda: events.status().backlog_readings <= left, "they are freed")
     with contextlib.closing(sqlite3.connect(tmp_path / LOG_NAME)) as db:
         rows = LogRows(db)
-        streams = db.execute("SELECT id, framed, last FROM streams WHERE id IN (SELECT stream FROM batches)").fetchall()
-        expected = {one: (rows.batch_bytes(one, 0, framed), rows.batch_bytes(one, framed + 1, last)) for one, framed, last in streams}
+        streams = db.execute(
+            "SELECT id, framed, last FROM streams WHERE id IN (SELECT stream FROM batches)"
+        ).fetchall()
+        expected = {
+            one: (rows.batch_bytes(one, 0, framed), rows.batch_bytes(one, framed + 1, last))
+            for one, framed, last in streams
+        }
         assert rows.sums() == expected
         assert sum(map(sum, expected.values())) > 0
         plan = " ".join(
-            row[3] for row in db.execute("EXPLAIN QUERY PLAN SELECT stream FROM batches CROSS JOIN streams ON id = +stream GROUP BY stream")
+            row[3]
+            for row in db.execute(
+                "EXPLAIN QUERY PLAN SELECT stream FROM batches CROSS JOIN streams ON id = +stream "
+                "GROUP BY stream"
+            )
         )
         assert "TEMP" not in plan, "else every body would be written to a file that sorts them"
     before = read_log(tmp_path, now_ms=0)
     with opened(tmp_path):
         again = read_log(tmp_path, now_ms=0)
-    assert (again["backlog_bytes"], again["retained_bytes"]) == (before["backlog_bytes"], before["retained_bytes"])
+    assert (again["backlog_bytes"], again["retained_bytes"]) == (
+        before["backlog_bytes"],
+        before["retained_bytes"],
+    )

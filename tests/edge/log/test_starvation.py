@@ -1,4 +1,5 @@
-"""A reader that holds the write-ahead log: it cannot be emptied, and grows no further than its bound. 0 lost, 0 twice.
+"""A reader that holds the write-ahead log: it cannot be emptied, and grows no further than its
+bound. 0 lost, 0 twice.
 
 `make test` takes a sample; `make test-faults` more rounds.
 """
@@ -53,10 +54,14 @@ def starve(directory: Path, events: EventLog, numbers: Iterator[int]) -> int:
 
 
 def config(wal_bytes_max: int) -> LogConfig:
-    return LogConfig(linger_ms=0, wal_bytes_max=wal_bytes_max, reserve_bytes=0, queue_readings_max=20_000)
+    return LogConfig(
+        linger_ms=0, wal_bytes_max=wal_bytes_max, reserve_bytes=0, queue_readings_max=20_000
+    )
 
 
-def test_a_reader_that_holds_the_log_stops_intake_at_the_bound_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_reader_that_holds_the_log_stops_intake_at_the_bound_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
     sent, numbers = Sent(), iter(range(ROUNDS * (READINGS_MAX + 1_000)))
     with opened(tmp_path, sent=sent, config=config(WAL_BYTES_MAX), uplink=UplinkConfig()) as events:
         log = events.stream("speed")
@@ -67,9 +72,14 @@ def test_a_reader_that_holds_the_log_stops_intake_at_the_bound_and_loses_nothing
                 wait_until(lambda: events.state is LogState.WAITING, "the log waits for the reader")
                 assert WAL_BYTES_MAX <= wal_bytes(tmp_path) < MUCH_BYTES
             assert log.wait_accepted(ticket, timeout_s=PATIENCE_S)
-            wait_until(lambda: events.state is LogState.GOOD and wal_bytes(tmp_path) <= KEPT_BYTES, "it goes on with a log of usual length")
+            wait_until(
+                lambda: events.state is LogState.GOOD and wal_bytes(tmp_path) <= KEPT_BYTES,
+                "it goes on with a log of usual length",
+            )
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
+        )
     assert sent.ns() == list(range(next(numbers)))
 
 
@@ -78,6 +88,8 @@ def test_control_without_a_bound_the_held_log_grows_on(tmp_path: Path) -> None:
         log = events.stream("speed")
         assert log.wait_accepted(log.append(reading(0)), timeout_s=PATIENCE_S)
         with held(tmp_path):
-            assert log.wait_accepted(starve(tmp_path, events, iter(range(READINGS_MAX))), timeout_s=PATIENCE_S)
+            assert log.wait_accepted(
+                starve(tmp_path, events, iter(range(READINGS_MAX))), timeout_s=PATIENCE_S
+            )
             assert events.state is LogState.GOOD
             assert wal_bytes(tmp_path) >= MUCH_BYTES

@@ -1,4 +1,6 @@
-"""The counters of a stream: every position gets one number of one epoch, whatever epochs come and go while nobody takes anything."""
+"""The counters of a stream: every position gets one number of one epoch, whatever epochs come and
+go while nobody takes anything.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_each_position_has_one_number_and_the_numbers_of_an_epoch_have_no_hole(steps: list[tuple[str, int]]) -> None:
+def test_each_position_has_one_number_and_the_numbers_of_an_epoch_have_no_hole(
+    steps: list[tuple[str, int]],
+) -> None:
     stream, epoch, frames = StreamState(1, "speed"), 1, list[tuple[int, int, int, int]]()
     for what, count in [*steps, *([("frame", 1_000)] * 80)]:
         if what == "accept":
@@ -41,7 +45,9 @@ def test_each_position_has_one_number_and_the_numbers_of_an_epoch_have_no_hole(s
             epoch += 1
         assert StreamState.from_row(stream.row()) == stream
     assert stream.framed == stream.last
-    assert [one[0] for one in frames] == sorted(one[0] for one in frames), "epochs are sent in the order in which they were"
+    assert [one[0] for one in frames] == sorted(one[0] for one in frames), (
+        "epochs are sent in the order in which they were"
+    )
     for one in {frame[0] for frame in frames}:
         of_it = [frame[1:] for frame in frames if frame[0] == one]
         assert [frame for frame, _, _ in of_it] == list(range(1, len(of_it) + 1))
@@ -88,22 +94,32 @@ def test_at_the_bound_of_epochs_the_newest_two_are_one_and_nothing_is_left_out()
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_an_epoch_that_found_nothing_waiting_begins_behind_what_was_sent(keep: bool) -> None:
-    stream = StreamState(1, "speed", last=30, framed=30, base=10, frame=4).in_new_epoch(5, keep_numbers=keep)
+    stream = StreamState(1, "speed", last=30, framed=30, base=10, frame=4).in_new_epoch(
+        5, keep_numbers=keep
+    )
     assert stream == StreamState(1, "speed", last=30, framed=30, base=30, frame=0)
 
 
 def test_what_a_copy_waits_with_is_counted_anew_but_that_of_epochs_before_is_not() -> None:
-    """A copy's original goes on with the numbers of the last epoch; those of the epochs before are nobody's to give again."""
+    """A copy's original goes on with the numbers of the last epoch; those of the epochs before are
+    nobody's to give again.
+    """
     older = (EpochRange(3, 0, 20, 1),)
     stream = StreamState(1, "speed", last=30, framed=10, base=20, frame=0, older=older)
-    assert stream.in_new_epoch(4, keep_numbers=False) == StreamState(1, "speed", 30, 10, 20, 0, older)
-    assert stream.in_new_epoch(4, keep_numbers=True) == StreamState(1, "speed", 30, 10, 30, 0, (*older, EpochRange(4, 20, 30, 0)))
+    assert stream.in_new_epoch(4, keep_numbers=False) == StreamState(
+        1, "speed", 30, 10, 20, 0, older
+    )
+    assert stream.in_new_epoch(4, keep_numbers=True) == StreamState(
+        1, "speed", 30, 10, 30, 0, (*older, EpochRange(4, 20, 30, 0))
+    )
 
 
 def test_a_stream_that_is_not_sent_takes_no_numbers_of_those_that_are() -> None:
     stream = StreamState(1, "speed", last=5, framed=5, base=0, frame=1).kept_here(105)
     assert (stream.last, stream.framed, stream.base) == (105, 105, 100)
-    assert _accept(stream, 1).next_range(1) == EpochRange(1, 100, 106, 1), "the next one that is sent is number 6"
+    assert _accept(stream, 1).next_range(1) == EpochRange(1, 100, 106, 1), (
+        "the next one that is sent is number 6"
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +151,9 @@ def test_the_checksum_covers_each_of_the_counters(which: int, more: int) -> None
     assert StreamState(*row).checksum() != StreamState(*changed).checksum()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("older", [(EpochRange(1, 0, 9, 1),), (EpochRange(1, 0, 9, 2),), (EpochRange(2, 0, 9, 1),), ()])
+@pytest.mark.parametrize(
+    "older", [(EpochRange(1, 0, 9, 1),), (EpochRange(1, 0, 9, 2),), (EpochRange(2, 0, 9, 1),), ()]
+)
 def test_the_checksum_covers_the_epochs_that_wait(older: tuple[EpochRange, ...]) -> None:
     other = StreamState(1, "speed", 20, 3, 9, 0, (EpochRange(1, 1, 9, 1),))
     assert StreamState(1, "speed", 20, 3, 9, 0, older).checksum() != other.checksum()

@@ -1,4 +1,6 @@
-"""The newest readings in memory: filled by the writer's thread, emptied by a consumer's, and never with a hole."""
+"""The newest readings in memory: filled by the writer's thread, emptied by a consumer's, and never
+with a hole.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,21 @@ from tests.services import PATIENCE_S
 
 
 def part(first: int, count: int) -> Received:
-    return Received("speed", first, [reading(position, gone=None) for position in range(first, first + count)])
+    return Received(
+        "speed", first, [reading(position, gone=None) for position in range(first, first + count)]
+    )
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["add", "skip", "read", "jump", "clear"]), st.integers(1, 40)), max_size=60)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "skip", "read", "jump", "clear"]), st.integers(1, 40)),
+    max_size=60,
+)
 
 
 @given(STEPS)
-def test_what_it_gives_follows_the_cursor_without_a_hole_and_it_holds_no_more_than_its_bound(steps: list[tuple[str, int]]) -> None:
+def test_what_it_gives_follows_the_cursor_without_a_hole_and_it_holds_no_more_than_its_bound(
+    steps: list[tuple[str, int]],
+) -> None:
     bound, tail = 50, Tail()
     last = at = 0
     with pytest.MonkeyPatch.context() as patch:
@@ -43,7 +52,9 @@ def test_what_it_gives_follows_the_cursor_without_a_hole_and_it_holds_no_more_th
             else:
                 for got in tail.after(at, count):
                     assert (got.first, got.stream) == (at + 1, "speed")
-                    assert [fields for _, fields in got.readings] == [{"n": place} for place in range(got.first, got.last + 1)]
+                    assert [fields for _, fields in got.readings] == [
+                        {"n": place} for place in range(got.first, got.last + 1)
+                    ]
                     at = got.last
                 assert at <= last
             assert sum(len(one.readings) for one in tail._parts) == tail._count <= bound
@@ -59,7 +70,9 @@ def test_a_reader_far_behind_gets_nothing_from_memory_and_one_that_is_ahead_noth
 
 
 class Interrupted(deque[Received]):
-    """Between the look whether there is something and the look at it another thread does its part, if it may."""
+    """Between the look whether there is something and the look at it another thread does its part,
+    if it may.
+    """
 
     meanwhile: Callable[[], None] = staticmethod(lambda: None)
 
@@ -70,8 +83,14 @@ class Interrupted(deque[Received]):
         return found
 
 
-@pytest.mark.parametrize("look", [lambda tail: tail.has_after(0), lambda tail: list(tail.after(0, 10))], ids=["has_after", "after"])
-def test_a_flood_that_empties_it_while_a_consumer_looks_ends_no_consumer(look: Callable[[Tail], object]) -> None:
+@pytest.mark.parametrize(
+    "look",
+    [lambda tail: tail.has_after(0), lambda tail: list(tail.after(0, 10))],
+    ids=["has_after", "after"],
+)
+def test_a_flood_that_empties_it_while_a_consumer_looks_ends_no_consumer(
+    look: Callable[[Tail], object],
+) -> None:
     tail = Tail()
     tail._parts = Interrupted()
     tail.add(part(1, 10))

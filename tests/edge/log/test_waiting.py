@@ -1,4 +1,6 @@
-"""When the writer's next turn is due, decided without a thread: what waits for company, how long at most, and what waits for nothing."""
+"""When the writer's next turn is due, decided without a thread: what waits for company, how long at
+most, and what waits for nothing.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,23 @@ class Desk:
     def __init__(self, directory: Path, **config: object) -> None:
         self.log = BareLog(directory)
         given = LogConfig(**({"linger_ms": 0, "queue_readings_max": 5} | config))  # type: ignore[arg-type]
-        self.waiting = Waiting(given, lambda stream: LANES.get(stream, Lane.NORMAL), readings_max=10)
+        self.waiting = Waiting(
+            given, lambda stream: LANES.get(stream, Lane.NORMAL), readings_max=10
+        )
 
     @property
     def store(self) -> LogStore:
         return self.log.store
 
-    def left(self, stream: str, *numbers: int, place: tuple[str, str] | None = None, lost: int = 0) -> None:
+    def left(
+        self, stream: str, *numbers: int, place: tuple[str, str] | None = None, lost: int = 0
+    ) -> None:
         """By a source."""
         queue = self.waiting.queues.of(stream, LANES.get(stream, Lane.NORMAL))
         self.waiting.check_room(queue)
-        self.waiting.add(queue, [reading(n) for n in numbers], place, {"refused": lost} if lost else {})
+        self.waiting.add(
+            queue, [reading(n) for n in numbers], place, {"refused": lost} if lost else {}
+        )
 
     def lose(self, stream: str, count: int, now_s: float, reason: str = "queue_full") -> None:
         self.waiting.lose(self.waiting.queues.of(stream, Lane.NORMAL), count, reason, now_s)
@@ -130,13 +138,19 @@ def test_a_place_takes_no_other_streams_losses_along_before_their_time(desk: Des
 # cursors and answers
 
 
-def test_a_cursor_waits_for_company_from_the_first_and_one_that_is_awaited_does_not(desk: Desk) -> None:
+def test_a_cursor_waits_for_company_from_the_first_and_one_that_is_awaited_does_not(
+    desk: Desk,
+) -> None:
     desk.store.register("mean", ["speed"], at_end=False)
     desk.waiting.commit(Commit(consumer="mean", passed=Passed({"speed": 1})), NOW_S)
-    desk.waiting.commit(Commit(consumer="mean", passed=Passed({"speed": 2})), NOW_S + FREE_LINGER_S / 2)
+    desk.waiting.commit(
+        Commit(consumer="mean", passed=Passed({"speed": 2})), NOW_S + FREE_LINGER_S / 2
+    )
     assert not desk.is_due(NOW_S + FREE_LINGER_S - 0.01)
     assert desk.is_due(NOW_S + FREE_LINGER_S)
-    desk.waiting.commit(Commit(consumer="mean", passed=Passed({"speed": 3}), is_awaited=True), NOW_S)
+    desk.waiting.commit(
+        Commit(consumer="mean", passed=Passed({"speed": 3}), is_awaited=True), NOW_S
+    )
     assert desk.is_due(NOW_S)
     desk.waiting.commit(Commit(consumer="peak", passed=Passed({"speed": 1})), NOW_S)
     assert desk.is_due(NOW_S), "one that waits holds back none that is awaited"
@@ -163,10 +177,14 @@ def test_a_commit_of_nothing_is_answered_with_the_next_turn(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("stream", ["speed", "street"])
-def test_a_commit_that_has_no_room_in_one_queue_leaves_nothing_in_any(desk: Desk, stream: str) -> None:
+def test_a_commit_that_has_no_room_in_one_queue_leaves_nothing_in_any(
+    desk: Desk, stream: str
+) -> None:
     desk.left("street", *range(5))
     with pytest.raises(LogBusyError):
-        desk.waiting.commit(Commit({"speed": [reading(1)], "street": [reading(2)]}, {"file": "3"}), NOW_S)
+        desk.waiting.commit(
+            Commit({"speed": [reading(1)], "street": [reading(2)]}, {"file": "3"}), NOW_S
+        )
     work = desk.taken(NOW_S)
     assert work is not None
     assert (set(work.readings), len(work.readings["street"]), work.positions) == ({"street"}, 5, {})
@@ -176,7 +194,11 @@ def test_a_commit_that_has_no_room_in_one_queue_leaves_nothing_in_any(desk: Desk
 def test_after_the_end_nothing_is_taken_and_what_is_here_waits_for_nothing(desk: Desk) -> None:
     desk.lose("speed", 1, NOW_S)
     desk.waiting.stopping = True
-    for leave in (lambda: desk.left("speed", 1), lambda: desk.lose("speed", 1, NOW_S), lambda: desk.waiting.commit(Commit(), NOW_S)):
+    for leave in (
+        lambda: desk.left("speed", 1),
+        lambda: desk.lose("speed", 1, NOW_S),
+        lambda: desk.waiting.commit(Commit(), NOW_S),
+    ):
         with pytest.raises(LogClosedError):
             leave()
     assert desk.is_due(NOW_S)
@@ -248,7 +270,9 @@ def test_who_wants_room_is_told_of_an_acknowledgement_at_once(desk: Desk) -> Non
 # the modes
 
 
-def test_where_it_is_logged_when_it_is_sent_a_reading_waits_for_somebody_who_sends(tmp_path: Path) -> None:
+def test_where_it_is_logged_when_it_is_sent_a_reading_waits_for_somebody_who_sends(
+    tmp_path: Path,
+) -> None:
     desk = Desk(tmp_path / "log", mode=LogMode.SBML)
     desk.left("speed", 1)
     assert not desk.is_due(NOW_S)
@@ -275,8 +299,16 @@ def test_every_mode_says_what_it_does(mode: LogMode) -> None:
 
 
 @pytest.mark.parametrize(("stream", "due_s"), [("alarm", 0.01), ("speed", 0.2), ("bulk", 1.0)])
-def test_on_a_busy_device_a_commit_waits_as_long_as_the_most_urgent_lane_may(tmp_path: Path, stream: str, due_s: float) -> None:
-    desk = Desk(tmp_path / "log", linger_urgent_ms=10, linger_ms=200, linger_bulk_ms=1_000, queue_readings_max=5_000)
+def test_on_a_busy_device_a_commit_waits_as_long_as_the_most_urgent_lane_may(
+    tmp_path: Path, stream: str, due_s: float
+) -> None:
+    desk = Desk(
+        tmp_path / "log",
+        linger_urgent_ms=10,
+        linger_ms=200,
+        linger_bulk_ms=1_000,
+        queue_readings_max=5_000,
+    )
     for n in range(40):  # a thousand a second, for two
         desk.left(stream, *range(50))
         desk.turn(NOW_S + n * 0.05)

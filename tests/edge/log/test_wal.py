@@ -30,26 +30,38 @@ def frames_in_use(path: Path) -> int:
     return count
 
 
-@given(st.lists(st.sampled_from(["write", "much", "RESTART", "TRUNCATE"]), min_size=1, max_size=12), st.integers(1, 40))
+@given(
+    st.lists(st.sampled_from(["write", "much", "RESTART", "TRUNCATE"]), min_size=1, max_size=12),
+    st.integers(1, 40),
+)
 @settings(max_examples=examples(30))
-def test_it_is_told_by_the_salts(tmp_path_factory: pytest.TempPathFactory, steps: list[str], asked: int) -> None:
+def test_it_is_told_by_the_salts(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], asked: int
+) -> None:
     path = tmp_path_factory.mktemp("wal") / LOG_NAME
     wal = WriteAheadLog(path.with_name(f"{LOG_NAME}-wal"))
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.executescript(f"PRAGMA page_size = {PAGE}; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE x (y)")
+        db.executescript(
+            f"PRAGMA page_size = {PAGE}; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = "
+            "0; CREATE TABLE x (y)"
+        )
         for step in steps:
             if step in ("RESTART", "TRUNCATE"):
                 assert db.execute(f"PRAGMA wal_checkpoint({step})").fetchone()[0] == 0
                 wal.emptied()
                 assert not wal.reaches(1)
             else:
-                db.execute("INSERT INTO x VALUES (zeroblob(?))", (100 if step == "write" else 20_000,))
+                db.execute(
+                    "INSERT INTO x VALUES (zeroblob(?))", (100 if step == "write" else 20_000,)
+                )
                 in_use = frames_in_use(wal._path)
                 assert in_use > 0
                 assert wal.reaches(32 + asked * FRAME) is (in_use >= asked)
 
 
-def test_a_log_that_is_checkpointed_keeps_its_file_and_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_checkpointed_keeps_its_file_and_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bound, checkpoints = 64 << 10, 0
     monkeypatch.setattr(disk, "CHECKPOINT_BYTES", bound)
     checkpoint = LogStore.checkpoint

@@ -1,4 +1,5 @@
-"""A write-ahead log that a crash left and bad luck changed: it costs what stood there, and all that is missing is said.
+"""A write-ahead log that a crash left and bad luck changed: it costs what stood there, and all that
+is missing is said.
 
 SQLite takes what comes before the first frame that is damaged, and forgets the rest without a word.
 """
@@ -56,8 +57,14 @@ def cut(share: float) -> Change:
 
 
 def crashed(log: BareLog, change: Change) -> None:
-    """As `BareLog.crash`, with another write-ahead log; opened as the log is, once more where it was damaged."""
-    files = {name: (log.directory / name).read_bytes() for name in FILES if (log.directory / name).exists()}
+    """As `BareLog.crash`, with another write-ahead log; opened as the log is, once more where it
+    was damaged.
+    """
+    files = {
+        name: (log.directory / name).read_bytes()
+        for name in FILES
+        if (log.directory / name).exists()
+    }
     changed = bytes(change(bytearray(files[WAL])))
     assert changed != files[WAL], "the fault did not fire"
     log.store.close()
@@ -99,7 +106,9 @@ DAMAGE: dict[str, tuple[Change, int]] = {
 """The change, and how many readings may be lost at most."""
 
 
-@pytest.mark.parametrize("grown", [False, True], ids=["of a log that is all in it", "of a log that was checkpointed"])
+@pytest.mark.parametrize(
+    "grown", [False, True], ids=["of a log that is all in it", "of a log that was checkpointed"]
+)
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damage_costs_what_stood_there_and_is_said(what: str, grown: bool) -> None:
     """A bit in the middle cost half of the readings, and nobody was told."""
@@ -129,7 +138,11 @@ def test_what_a_consumer_committed_and_sources_had_read_is_there_after_it() -> N
         log.store.register("mean", ["speed"], at_end=False)
         log.store.checkpoint(shrink=False)
         for n in range(COMMITS):
-            log.put({"speed": [reading(n)]}, positions={"file": str(n)}, passed={"mean": Passed({"speed": n + 1}, b"%d" % n)})
+            log.put(
+                {"speed": [reading(n)]},
+                positions={"file": str(n)},
+                passed={"mean": Passed({"speed": n + 1}, b"%d" % n)},
+            )
         crashed(log, flip(0.3, 24 + 700))
         log.catch_up()
         kept = log.store.consumer("mean")
@@ -166,11 +179,15 @@ def test_through_the_whole_log_damage_is_mended_at_the_start(tmp_path: Path) -> 
             put(events, range(n, n + 1))
         files = {name: (tmp_path / "first" / name).read_bytes() for name in FILES}
     for name, content in files.items():  # over the same files, for others would be a copy
-        (tmp_path / "first" / name).write_bytes(bytes(flip(0.5, 24 + 700)(bytearray(content))) if name == WAL else content)
+        (tmp_path / "first" / name).write_bytes(
+            bytes(flip(0.5, 24 + 700)(bytearray(content))) if name == WAL else content
+        )
     with opened(tmp_path / "first", sent=sent) as events:
         assert events.epoch_began == "damaged"
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "all is sent")
+        wait_until(
+            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "all is sent"
+        )
         lost = sum(out.count for out in sent if out.gap)
     assert len(sent.ns()) + lost == 20
     assert lost <= 1
@@ -207,7 +224,9 @@ def test_a_sidecar_that_was_left_behind_takes_no_log_for_damaged(change: Change)
             log.put({"speed": [reading(n)]})
         files = {name: (directory / name).read_bytes() for name in FILES}
         log.store.close()
-        for name, content in (files | {SIDECAR_NAME: sidecar, WAL: bytes(change(bytearray(files[WAL])))}).items():
+        for name, content in (
+            files | {SIDECAR_NAME: sidecar, WAL: bytes(change(bytearray(files[WAL])))}
+        ).items():
             (directory / name).write_bytes(content)
         log.store = log._open()
         assert log.store.epoch_began is None
@@ -218,7 +237,9 @@ def test_a_sidecar_that_was_left_behind_takes_no_log_for_damaged(change: Change)
 
 
 @pytest.mark.parametrize("content", [b"", bytes(32), bytes(5_000), b"\xff" * 31])
-def test_what_a_power_loss_leaves_of_a_file_that_was_never_synced_is_no_damage(content: bytes) -> None:
+def test_what_a_power_loss_leaves_of_a_file_that_was_never_synced_is_no_damage(
+    content: bytes,
+) -> None:
     """Its length without its bytes. To read the whole log for that would cost a device hours."""
     with place() as directory:
         log = BareLog(directory)

@@ -1,4 +1,6 @@
-"""The agent's page and metrics: what they say, that they escape, and that bad askers harm nobody."""
+"""The agent's page and metrics: what they say, that they escape, and that bad askers harm
+nobody.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,13 @@ EVIL = '<script>alert("1")</script>\n\\'
 STATUS: dict[str, Any] = {
     "running": True, "device": EVIL, "connection": "streaming", "log_state": "good",
     "log": {
-        "backlog_readings": 7, "backlog_bytes": 2048, "oldest_unacked_s": 3.5, "lost": {EVIL: 2, "quota": 0}, "frames": 1,
+        "backlog_readings": 7, "backlog_bytes": 2048, "oldest_unacked_s": 3.5,
+        "lost": {EVIL: 2, "quota": 0}, "frames": 1,
         "streams": {"speed": {"accepted": 1234, "waiting": 7}},
     },
     "sources": {
-        f"1 {EVIL}": {"state": "waiting", "error": EVIL, "taken": 5, "dropped": 1, "failures": 3, "refused": {"json": 4}},
+        f"1 {EVIL}": {"state": "waiting", "error": EVIL, "taken": 5, "dropped": 1, "failures": 3,
+            "refused": {"json": 4}},
     },
 }  # fmt: skip
 
@@ -47,7 +51,13 @@ def test_all_text_is_escaped() -> None:
 
 
 def test_a_dead_agent_without_anything_has_a_page_too() -> None:
-    empty = {"backlog_readings": 0, "backlog_bytes": 0, "oldest_unacked_s": None, "lost": {}, "streams": {}}
+    empty = {
+        "backlog_readings": 0,
+        "backlog_bytes": 0,
+        "oldest_unacked_s": None,
+        "lost": {},
+        "streams": {},
+    }
     found = render({"running": False, "log": empty}, {})
     assert "The agent does not run." in found
     assert "Nothing: the cloud has it all." in found
@@ -55,11 +65,16 @@ def test_a_dead_agent_without_anything_has_a_page_too() -> None:
 
 def test_metrics_are_what_prometheus_reads() -> None:
     found = {
-        sample.name: (sample.labels, sample.value) for each in text_string_to_metric_families(exposition(STATUS)) for sample in each.samples
+        sample.name: (sample.labels, sample.value)
+        for each in text_string_to_metric_families(exposition(STATUS))
+        for sample in each.samples
     }
     assert found["edgewake_agent_up"] == ({}, 1)
     assert found["edgewake_agent_accepted_readings_total"] == ({"stream": "speed"}, 1234)
-    assert found["edgewake_agent_source_refused_total"] == ({"source": f"1 {EVIL}", "reason": "json"}, 4)
+    assert found["edgewake_agent_source_refused_total"] == (
+        {"source": f"1 {EVIL}", "reason": "json"},
+        4,
+    )
     assert found["edgewake_agent_source_up"][1] == 0
 
 
@@ -104,8 +119,16 @@ def test_what_is_measured_is_shown_also_where_the_cloud_has_it_all(tmp_path: Pat
         put(events, range(3))
         put(events, range(7), stream="heat")
         put(events, range(1), stream="ew_inbox")
-        wait_until(lambda: sent.acknowledge(events) or not latest(tmp_path), "the log needs none of them any more")
-        said = {"running": True, "written_at": clock.now_ms(), "pid": os.getpid(), "interval_s": 3600}
+        wait_until(
+            lambda: sent.acknowledge(events) or not latest(tmp_path),
+            "the log needs none of them any more",
+        )
+        said = {
+            "running": True,
+            "written_at": clock.now_ms(),
+            "pid": os.getpid(),
+            "interval_s": 3600,
+        }
         status_file.write(tmp_path, said | {"latest": status_file.shown(events.latest())})
         with PageServer(tmp_path, 0, clock) as server:
             assert "n = 2" in server.text("/")
@@ -132,9 +155,13 @@ def test_a_log_that_is_not_there_is_said(tmp_path: Path, server: PageServer) -> 
     assert (status, "no event log yet" in text) == (503, True)
 
 
-def test_askers_that_say_nothing_are_bounded_and_cut(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_askers_that_say_nothing_are_bounded_and_cut(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(page_server.Handler, "timeout", 0.5)
-    silent = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(REQUESTS_MAX + 3)]
+    silent = [
+        socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(REQUESTS_MAX + 3)
+    ]
     for each in silent:
         each.settimeout(PATIENCE_S)
         assert each.recv(100) == b""
@@ -142,7 +169,9 @@ def test_askers_that_say_nothing_are_bounded_and_cut(server: PageServer, monkeyp
     assert ask(server)[0] == 200
 
 
-def test_many_who_look_read_the_log_once(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_who_look_read_the_log_once(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[int] = []
     plain = status_file.read
     monkeypatch.setattr(status_file, "read", lambda *a, **k: (read.append(1), plain(*a, **k))[1])

@@ -1,4 +1,6 @@
-"""What the page and the metrics say of a status, word by word, and that nothing of it is more than text."""
+"""What the page and the metrics say of a status, word by word, and that nothing of it is more than
+text.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from edgewake.edge.page.metrics import exposition
 from edgewake.edge.page.page import POLICY, REFRESH_S, VALUE_CHARS_MAX, VALUES_MAX, render
 
-LOG: dict[str, Any] = {"backlog_readings": 0, "backlog_bytes": 0, "oldest_unacked_s": None, "lost": {}, "streams": {}}
-SOURCE: dict[str, Any] = {"state": "running", "error": None, "taken": 5, "dropped": 1, "failures": 0, "refused": {}}
+LOG: dict[str, Any] = {
+    "backlog_readings": 0,
+    "backlog_bytes": 0,
+    "oldest_unacked_s": None,
+    "lost": {},
+    "streams": {},
+}
+SOURCE: dict[str, Any] = {
+    "state": "running",
+    "error": None,
+    "taken": 5,
+    "dropped": 1,
+    "failures": 0,
+    "refused": {},
+}
 
 
 class Read(HTMLParser):
@@ -71,28 +86,53 @@ def seen(latest: dict[str, dict[str, Any]] | None = None, **status: Any) -> Read
     [
         ({"running": False}, "The agent does not run."),
         ({"running": False, "connection": "streaming"}, "The agent does not run."),
-        ({"connection": "streaming", "log_state": "good"}, "The agent runs; connection: streaming; log: good"),
-        ({"connection": "waiting", "log_state": "full"}, "The agent runs; connection: waiting; log: full"),
+        (
+            {"connection": "streaming", "log_state": "good"},
+            "The agent runs; connection: streaming; log: good",
+        ),
+        (
+            {"connection": "waiting", "log_state": "full"},
+            "The agent runs; connection: waiting; log: full",
+        ),
         ({}, "The agent runs; connection: ?; log: ?"),
     ],
-    ids=["stopped", "stopped while connected", "connected", "without a broker", "of another version"],
+    ids=[
+        "stopped",
+        "stopped while connected",
+        "connected",
+        "without a broker",
+        "of another version",
+    ],
 )
 def test_the_state_is_the_first_sentence(status: dict[str, Any], says: str) -> None:
     assert seen(**status).of_id["state"].strip() == says
 
 
-@pytest.mark.parametrize(("connection", "kind"), [("streaming", "good"), ("waiting", "bad"), ("offline", "bad")])
+@pytest.mark.parametrize(
+    ("connection", "kind"), [("streaming", "good"), ("waiting", "bad"), ("offline", "bad")]
+)
 def test_only_a_connection_that_streams_is_green(connection: str, kind: str) -> None:
-    assert f'<span class="{kind}">{connection}</span>' in render({"running": True, "connection": connection, "log": LOG}, {})
+    assert f'<span class="{kind}">{connection}</span>' in render(
+        {"running": True, "connection": connection, "log": LOG}, {}
+    )
 
 
 @pytest.mark.parametrize(
     ("log", "says"),
     [
         ({}, "Nothing: the cloud has it all."),
-        ({"backlog_readings": 1, "backlog_bytes": 1, "oldest_unacked_s": None}, "1 readings, 0.0 KiB, the oldest for 0 s"),
-        ({"backlog_readings": 7, "backlog_bytes": 1024, "oldest_unacked_s": 3.4}, "7 readings, 1.0 KiB, the oldest for 3 s"),
-        ({"backlog_readings": 7, "backlog_bytes": 1536, "oldest_unacked_s": 86400.0}, "7 readings, 1.5 KiB, the oldest for 86400 s"),
+        (
+            {"backlog_readings": 1, "backlog_bytes": 1, "oldest_unacked_s": None},
+            "1 readings, 0.0 KiB, the oldest for 0 s",
+        ),
+        (
+            {"backlog_readings": 7, "backlog_bytes": 1024, "oldest_unacked_s": 3.4},
+            "7 readings, 1.0 KiB, the oldest for 3 s",
+        ),
+        (
+            {"backlog_readings": 7, "backlog_bytes": 1536, "oldest_unacked_s": 86400.0},
+            "7 readings, 1.5 KiB, the oldest for 86400 s",
+        ),
     ],
     ids=["nothing", "one, nobody knows since when", "seven", "for a day"],
 )
@@ -102,7 +142,11 @@ def test_what_waits_is_one_sentence(log: dict[str, Any], says: str) -> None:
 
 @pytest.mark.parametrize(
     ("lost", "says"),
-    [({}, "Nothing."), ({"quota": 0}, "Nothing."), ({"quota": 3, "age": 0, "corrupt": 1}, "3 readings (quota), 1 readings (corrupt)")],
+    [
+        ({}, "Nothing."),
+        ({"quota": 0}, "Nothing."),
+        ({"quota": 3, "age": 0, "corrupt": 1}, "3 readings (quota), 1 readings (corrupt)"),
+    ],
     ids=["no reasons", "none for a reason", "some for two of three"],
 )
 def test_what_was_lost_is_said_by_reason(lost: dict[str, int], says: str) -> None:
@@ -111,7 +155,9 @@ def test_what_was_lost_is_said_by_reason(lost: dict[str, int], says: str) -> Non
 
 def test_streams_are_told_with_their_last_readings_and_only_those_that_wait_twice() -> None:
     streams = {"gps": {"accepted": 12345, "waiting": 3}, "idle": {"accepted": 0, "waiting": 0}}
-    found = seen({"gps": {"t": 1795334400500, "lat": 52.5, "fix": None}}, log=LOG | {"streams": streams})
+    found = seen(
+        {"gps": {"t": 1795334400500, "lat": 52.5, "fix": None}}, log=LOG | {"streams": streams}
+    )
     assert found.cells["measured"][1:] == [
         ["gps", "12,345", "2026-11-22 08:00:00 UTC: lat = 52.5, fix = None"],
         ["idle", "0", ""],
@@ -134,7 +180,9 @@ def test_tables_without_rows_are_left_out() -> None:
     ],
     ids=["well", "well again", "failing", "ended", "with refusals"],
 )
-def test_sources_are_told_with_what_they_fail_of(source: dict[str, Any], state: str, refused: str) -> None:
+def test_sources_are_told_with_what_they_fail_of(
+    source: dict[str, Any], state: str, refused: str
+) -> None:
     found = seen(sources={"1 gps": SOURCE | source})
     assert found.cells["sources"][1:] == [["1 gps", state, "5", "1", refused]]
 
@@ -142,27 +190,39 @@ def test_sources_are_told_with_what_they_fail_of(source: dict[str, Any], state: 
 @pytest.mark.parametrize(("fields", "is_cut"), [(VALUES_MAX, False), (VALUES_MAX + 1, True)])
 def test_a_reading_of_many_fields_is_cut(fields: int, is_cut: bool) -> None:
     reading = {"t": 0} | {f"f{n}": n for n in range(fields)}
-    shown = seen({"s": reading}, log=LOG | {"streams": {"s": {"accepted": 1, "waiting": 0}}}).cells["measured"][1][2]
+    shown = seen({"s": reading}, log=LOG | {"streams": {"s": {"accepted": 1, "waiting": 0}}}).cells[
+        "measured"
+    ][1][2]
     assert shown.startswith("1970-01-01 00:00:00 UTC: f0 = 0, f1 = 1")
     assert (shown.count(" = "), shown.endswith(", …")) == (VALUES_MAX, is_cut)
 
 
 def test_a_long_text_is_cut() -> None:
-    shown = seen({"s": {"a": "x" * 5000}}, log=LOG | {"streams": {"s": {"accepted": 1, "waiting": 0}}}).cells["measured"][1][2]
+    shown = seen(
+        {"s": {"a": "x" * 5000}}, log=LOG | {"streams": {"s": {"accepted": 1, "waiting": 0}}}
+    ).cells["measured"][1][2]
     assert shown.strip() == "a = " + "x" * VALUE_CHARS_MAX
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("<>&\"'/= "), min_size=1, max_size=20)
+TEXTS = st.text(
+    st.characters(exclude_categories=["Cs"]) | st.sampled_from("<>&\"'/= "), min_size=1, max_size=20
+)
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
-def test_no_name_value_or_error_becomes_more_than_text(device: str, name: str, value: str, error: str) -> None:
+def test_no_name_value_or_error_becomes_more_than_text(
+    device: str, name: str, value: str, error: str
+) -> None:
     status = {
         "running": True, "device": device, "connection": name, "log_state": value,
         "log": LOG | {"streams": {name: {"accepted": 1, "waiting": 1}}, "lost": {value: 1}},
         "sources": {name: SOURCE | {"state": value, "error": error}},
     }  # fmt: skip
-    plain = {"running": True, "log": LOG | {"streams": {"s": {"accepted": 1, "waiting": 1}}, "lost": {"r": 1}}, "sources": {"1": SOURCE}}
+    plain = {
+        "running": True,
+        "log": LOG | {"streams": {"s": {"accepted": 1, "waiting": 1}}, "lost": {"r": 1}},
+        "sources": {"1": SOURCE},
+    }
     odd, usual = Read(render(status, {name: {value: error, "t": 0}})), Read(render(plain, {}))
     assert (odd.tags, odd.attributes) == (usual.tags, usual.attributes)
     assert not odd.attributes & {"onload", "onerror", "href", "src"}
@@ -184,7 +244,11 @@ def test_the_policy_allows_our_style_and_nothing_else() -> None:
 
 def samples(status: dict[str, Any]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     families = text_string_to_metric_families(exposition({"running": True, "log": LOG} | status))
-    return {(sample.name, tuple(sample.labels.items())): sample.value for family in families for sample in family.samples}
+    return {
+        (sample.name, tuple(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 @pytest.mark.parametrize(
@@ -199,7 +263,10 @@ def samples(status: dict[str, Any]) -> dict[tuple[str, tuple[tuple[str, str], ..
 )
 def test_up_and_connected_are_two_things(status: dict[str, Any], up: int, connected: int) -> None:
     found = samples(status)
-    assert (found["edgewake_agent_up", ()], found["edgewake_agent_connected", ()]) == (up, connected)
+    assert (found["edgewake_agent_up", ()], found["edgewake_agent_connected", ()]) == (
+        up,
+        connected,
+    )
 
 
 def test_every_number_of_the_status_is_a_sample() -> None:
@@ -207,14 +274,19 @@ def test_every_number_of_the_status_is_a_sample() -> None:
         "backlog_readings": 3, "backlog_bytes": 99, "oldest_unacked_s": 2.5, "lost": {"quota": 4},
         "streams": {"a": {"accepted": 10, "waiting": 2}, "b": {"accepted": 20, "waiting": 1}},
     }  # fmt: skip
-    sources = {"1 x": SOURCE | {"refused": {"json": 6}, "failures": 7}, "2 y": SOURCE | {"state": "waiting", "taken": 8}}
+    sources = {
+        "1 x": SOURCE | {"refused": {"json": 6}, "failures": 7},
+        "2 y": SOURCE | {"state": "waiting", "taken": 8},
+    }
     found = {
         f"{name.removeprefix('edgewake_agent_')}{dict(labels)}": value
         for (name, labels), value in samples({"log": log, "sources": sources}).items()
     }
     assert found == {
-        "up{}": 1, "connected{}": 0, "backlog_readings{}": 3, "backlog_bytes{}": 99, "oldest_unacked_seconds{}": 2.5,
-        "lost_readings_total{'reason': 'quota'}": 4, "one_way_sent_total{}": 0, "one_way_dropped_total{}": 0,
+        "up{}": 1, "connected{}": 0, "backlog_readings{}": 3, "backlog_bytes{}": 99,
+        "oldest_unacked_seconds{}": 2.5,
+        "lost_readings_total{'reason': 'quota'}": 4, "one_way_sent_total{}": 0,
+        "one_way_dropped_total{}": 0,
         "accepted_readings_total{'stream': 'a'}": 10, "accepted_readings_total{'stream': 'b'}": 20,
         "waiting_readings{'stream': 'a'}": 2, "waiting_readings{'stream': 'b'}": 1,
         "source_up{'source': '1 x'}": 1, "source_up{'source': '2 y'}": 0,
@@ -229,7 +301,11 @@ def test_an_age_of_nothing_is_nought() -> None:
     assert samples({})["edgewake_agent_oldest_unacked_seconds", ()] == 0
 
 
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from('\\"\n{}=,'), max_size=20))
+@given(
+    st.text(
+        st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from('\\"\n{}=,'), max_size=20
+    )
+)
 def test_whatever_a_source_is_called_prometheus_reads_it(name: str) -> None:
     found = samples({"sources": {name: SOURCE}})
     assert found["edgewake_agent_source_taken_total", (("source", name),)] == 5

@@ -1,4 +1,6 @@
-"""The page's server before hostile browsers, slow clients and whoever else can reach the loopback."""
+"""The page's server before hostile browsers, slow clients and whoever else can reach the
+loopback.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 
 def asks(server: PageServer, request: bytes) -> bytes:
     """All that is answered."""
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", server.server_port), timeout=PATIENCE_S
+    ) as connection:
         connection.sendall(request)
         found = b""
         while chunk := connection.recv(65_536):
@@ -45,7 +49,9 @@ def asks(server: PageServer, request: bytes) -> bytes:
         return found
 
 
-def request(server: PageServer, *, line: str = "GET / HTTP/1.1", host: str | None = None, more: str = "") -> bytes:
+def request(
+    server: PageServer, *, line: str = "GET / HTTP/1.1", host: str | None = None, more: str = ""
+) -> bytes:
     host = f"127.0.0.1:{server.server_port}" if host is None else host
     return f"{line}\r\nHost: {host}\r\n{more}\r\n".encode("latin-1")
 
@@ -68,7 +74,9 @@ def status(answer: bytes) -> int:
         ("", 421),
     ],
 )
-def test_only_who_calls_this_machine_by_its_name_is_answered(server: PageServer, host: str, code: int) -> None:
+def test_only_who_calls_this_machine_by_its_name_is_answered(
+    server: PageServer, host: str, code: int
+) -> None:
     """A page of somebody else's, whose name leads here, would read it otherwise."""
     answer = asks(server, request(server, host=host.format(port=server.server_port)))
     assert (status(answer), b"speed" in answer) == (code, code == 200)
@@ -107,9 +115,13 @@ def test_there_are_two_paths_and_no_files(server: PageServer, path: str, code: i
     assert (status(answer), b"root:" in answer, b"<script" in answer) == (code, False, False)
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "<script>"])
+@pytest.mark.parametrize(
+    "method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "<script>"]
+)
 def test_there_is_nothing_to_change(server: PageServer, method: str) -> None:
-    answer = asks(server, request(server, line=f"{method} / HTTP/1.1", more="Content-Length: 0\r\n"))
+    answer = asks(
+        server, request(server, line=f"{method} / HTTP/1.1", more="Content-Length: 0\r\n")
+    )
     assert (status(answer), b"<script" in answer) == (501, False)
 
 
@@ -117,21 +129,44 @@ def test_there_is_nothing_to_change(server: PageServer, method: str) -> None:
     ("garbage", "said"),
     [
         pytest.param(b"GET / HTTP/1.1 x\r\n\r\n", b"Bad Request", id="a line of four words"),
-        pytest.param(b"GET / HTTP/9.9\r\n\r\n", b"HTTP Version Not Supported", id="a version that there is not"),
         pytest.param(
-            b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 101 + b"\r\n", b"Request Header Fields Too Large", id="a hundred and one headers"
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"HTTP Version Not Supported",
+            id="a version that there is not",
         ),
-        pytest.param(b"GET / HTTP/1.1\r\na: " + b"x" * 70_000 + b"\r\n\r\n", b"Request Header Fields Too Large", id="a huge header"),
-        pytest.param(b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"Request-URI Too Long", id="a huge path"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 101 + b"\r\n",
+            b"Request Header Fields Too Large",
+            id="a hundred and one headers",
+        ),
+        pytest.param(
+            b"GET / HTTP/1.1\r\na: " + b"x" * 70_000 + b"\r\n\r\n",
+            b"Request Header Fields Too Large",
+            id="a huge header",
+        ),
+        pytest.param(
+            b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n",
+            b"Request-URI Too Long",
+            id="a huge path",
+        ),
     ],
 )
-def test_what_is_no_request_is_refused_and_the_next_one_answered(server: PageServer, garbage: bytes, said: bytes) -> None:
+def test_what_is_no_request_is_refused_and_the_next_one_answered(
+    server: PageServer, garbage: bytes, said: bytes
+) -> None:
     found = b""
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S) as connection, suppress(ConnectionError):
+    with (
+        socket.create_connection(
+            ("127.0.0.1", server.server_port), timeout=PATIENCE_S
+        ) as connection,
+        suppress(ConnectionError),
+    ):
         connection.sendall(garbage)
         while chunk := connection.recv(65_536):
             found += chunk
-    assert said in found or (not found and len(garbage) > 65_536), "one that sends on after the answer may miss it"
+    assert said in found or (not found and len(garbage) > 65_536), (
+        "one that sends on after the answer may miss it"
+    )
     assert status(asks(server, request(server))) == 200
 
 
@@ -141,7 +176,12 @@ def test_what_is_no_request_is_refused_and_the_next_one_answered(server: PageSer
     ids=["TLS", "noughts", "a line", "a word", "nothing"],
 )
 def test_what_is_no_http_harms_nobody(server: PageServer, garbage: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S) as connection, suppress(ConnectionError):
+    with (
+        socket.create_connection(
+            ("127.0.0.1", server.server_port), timeout=PATIENCE_S
+        ) as connection,
+        suppress(ConnectionError),
+    ):
         connection.sendall(garbage)
         with suppress(OSError):  # it has closed already
             connection.shutdown(socket.SHUT_WR)
@@ -150,18 +190,29 @@ def test_what_is_no_http_harms_nobody(server: PageServer, garbage: bytes) -> Non
     assert status(asks(server, request(server))) == 200
 
 
-@pytest.mark.parametrize("line", ["GET / HTTP/1.1", "GET /metrics HTTP/1.1", "GET /no HTTP/1.1", "POST / HTTP/1.1"])
+@pytest.mark.parametrize(
+    "line", ["GET / HTTP/1.1", "GET /metrics HTTP/1.1", "GET /no HTTP/1.1", "POST / HTTP/1.1"]
+)
 def test_every_answer_forbids_what_a_page_could_do(server: PageServer, line: str) -> None:
     head = asks(server, request(server, line=line)).partition(b"\r\n\r\n")[0].decode()
-    for wanted in (f"Content-Security-Policy: {POLICY}", "X-Content-Type-Options: nosniff", "Cache-Control: no-store", "Connection: close"):
+    for wanted in (
+        f"Content-Security-Policy: {POLICY}",
+        "X-Content-Type-Options: nosniff",
+        "Cache-Control: no-store",
+        "Connection: close",
+    ):
         assert wanted in head.splitlines()
     assert "Python" not in head
 
 
-def test_a_client_that_drips_is_cut_like_one_that_is_silent(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_drips_is_cut_like_one_that_is_silent(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each byte comes in time; the request does not."""
     monkeypatch.setattr(page_server.Handler, "timeout", 0.3)
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", server.server_port), timeout=PATIENCE_S
+    ) as connection:
         began_s, cut = time.monotonic(), False
         connection.setblocking(False)
         while not cut:
@@ -178,11 +229,17 @@ def test_a_client_that_drips_is_cut_like_one_that_is_silent(server: PageServer, 
     assert status(asks(server, request(server))) == 200
 
 
-def test_who_leaves_before_the_answer_is_no_fault_of_ours(server: PageServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_leaves_before_the_answer_is_no_fault_of_ours(
+    server: PageServer, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            connection = socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
+            connection = socket.create_connection(
+                ("127.0.0.1", server.server_port), timeout=PATIENCE_S
+            )
+            connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+            )  # a reset
             connection.sendall(request(server))
             connection.close()
         assert status(asks(server, request(server))) == 200
@@ -205,9 +262,13 @@ def test_a_port_that_is_taken_is_said(server: PageServer) -> None:
         PageServer(Path(), server.server_port, FakeClock())
 
 
-def test_an_answer_is_kept_for_a_second_and_no_longer(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_kept_for_a_second_and_no_longer(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[int] = []
-    monkeypatch.setitem(page_server.ANSWERS, "/made", ("text/plain", lambda *_: str(made.append(1) or len(made))))
+    monkeypatch.setitem(
+        page_server.ANSWERS, "/made", ("text/plain", lambda *_: str(made.append(1) or len(made)))
+    )
     clock = server._clock
     assert isinstance(clock, FakeClock)
     found = []
@@ -229,5 +290,9 @@ def test_a_wall_clock_that_jumps_changes_nothing_of_that(server: PageServer) -> 
 
 def test_the_loopback_alone_is_listened_on(server: PageServer) -> None:
     listening = Path("/proc/net/tcp").read_text().split("\n")
-    of_ours = [line.split()[1] for line in listening if f":{server.server_port:04X} " in line and line.split()[3] == "0A"]
+    of_ours = [
+        line.split()[1]
+        for line in listening
+        if f":{server.server_port:04X} " in line and line.split()[3] == "0A"
+    ]
     assert of_ours == [f"0100007F:{server.server_port:04X}"]

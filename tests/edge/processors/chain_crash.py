@@ -1,8 +1,10 @@
-"""One life of a log with chains: `python -m tests.edge.processors.chain_crash DIR [--kill PLACE NTH] [--apart]`.
+"""One life of a log with chains: `python -m tests.edge.processors.chain_crash DIR [--kill PLACE
+NTH] [--apart]`.
 
-A source appends N readings from where the log says that it had read to, two chains process them. The life ends by kill -9 at the n-th
-passage of a place in the log's writer, or, when all is processed, with the readings that the chains made, as JSON on standard output.
-`--apart` is the control: cursor and state are committed first, and what was made after that.
+A source appends N readings from where the log says that it had read to, two chains process them.
+The life ends by kill -9 at the n-th passage of a place in the log's writer, or, when all is
+processed, with the readings that the chains made, as JSON on standard output. `--apart` is the
+control: cursor and state are committed first, and what was made after that.
 """
 
 from __future__ import annotations
@@ -32,8 +34,16 @@ EVERY = 3
 CHAINS = [
     ChainConfig.checked(one)
     for one in (
-        {"stream": "speed", "into": "mean", "processor": [{"type": "window", "fields": ["x"], "size_count": EVERY}]},
-        {"stream": "mean", "into": "high", "processor": [{"type": "rule", "name": "high", "when": "x_mean > 20", "for_count": 2}]},
+        {
+            "stream": "speed",
+            "into": "mean",
+            "processor": [{"type": "window", "fields": ["x"], "size_count": EVERY}],
+        },
+        {
+            "stream": "mean",
+            "into": "high",
+            "processor": [{"type": "rule", "name": "high", "when": "x_mean > 20", "for_count": 2}],
+        },
     )
 ]
 
@@ -41,7 +51,10 @@ CHAINS = [
 def readings() -> list[Reading]:
     """The whole input: as noisy as it is the same."""
     rng = random.Random(7)
-    return [(1_790_000_000_000 + n * 100, {"x": rng.uniform(0, 40) + (n // 60 % 2) * 10}) for n in range(1, N + 1)]
+    return [
+        (1_790_000_000_000 + n * 100, {"x": rng.uniform(0, 40) + (n // 60 % 2) * 10})
+        for n in range(1, N + 1)
+    ]
 
 
 class Life:
@@ -86,7 +99,10 @@ class Life:
         if any(self.events.stream(stream).waiting for stream in found):
             return False
         is_processed = counts["mean"]["in"] == N and counts["high"]["in"] == len(found["mean"])
-        return is_processed and (self.is_apart or [counts[into]["out"] for into in found] == [len(made) for made in found.values()])
+        return is_processed and (
+            self.is_apart
+            or [counts[into]["out"] for into in found] == [len(made) for made in found.values()]
+        )
 
     async def _bring(self) -> None:
         speed, whole = self.events.stream("speed"), readings()

@@ -1,4 +1,6 @@
-"""Chains from a few words, and readings as hypothesis makes them: missing fields, texts in place of numbers, times that go back."""
+"""Chains from a few words, and readings as hypothesis makes them: missing fields, texts in place of
+numbers, times that go back.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ T0 = 1_790_000_000_000
 
 def chain(*processors: Mapping[str, Any]) -> Chain:
     """A chain from `speed` to `derived`."""
-    return build(ChainConfig.checked({"stream": "speed", "into": "derived", "processor": processors}))
+    return build(
+        ChainConfig.checked({"stream": "speed", "into": "derived", "processor": processors})
+    )
 
 
 def made(one: Chain, readings: Sequence[Reading]) -> list[Reading]:
@@ -41,10 +45,26 @@ def series(*values: float, every_s: float = 1.0) -> list[Reading]:
     return [at(place * every_s, x=value) for place, value in enumerate(values)]
 
 
-NUMBERS = st.one_of(st.integers(-100, 100), st.floats(-1e3, 1e3), st.sampled_from([0.1, 1e308, -1e141, 2**63, 1e-320]))
-VALUES = st.one_of(NUMBERS, NUMBERS, NUMBERS, st.none(), st.booleans(), st.sampled_from(["", "a", "b", "1", "k" * 300]))
+NUMBERS = st.one_of(
+    st.integers(-100, 100),
+    st.floats(-1e3, 1e3),
+    st.sampled_from([0.1, 1e308, -1e141, 2**63, 1e-320]),
+)
+VALUES = st.one_of(
+    NUMBERS,
+    NUMBERS,
+    NUMBERS,
+    st.none(),
+    st.booleans(),
+    st.sampled_from(["", "a", "b", "1", "k" * 300]),
+)
 FIELDS = st.dictionaries(st.sampled_from(["x", "y", "k"]), VALUES, min_size=1)
-STEPS_MS = st.one_of(st.integers(0, 1500), st.integers(0, 1500), st.integers(-3000, 0), st.sampled_from([-3_600_000, 60_000, 10**12]))
+STEPS_MS = st.one_of(
+    st.integers(0, 1500),
+    st.integers(0, 1500),
+    st.integers(-3000, 0),
+    st.sampled_from([-3_600_000, 60_000, 10**12]),
+)
 
 
 @st.composite

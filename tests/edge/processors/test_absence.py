@@ -26,12 +26,18 @@ QUIET = AbsenceConfig(name="quiet", stream="speed", into="alerts", after_s=10)
 def raised(events: EventLog) -> list[Reading]:
     """The alerts that are in the log."""
     consumer: Consumer = events.open_consumer("check", ["alerts"])
-    return [reading for item in consumer.poll().items if isinstance(item, Received) for reading in item.readings]
+    return [
+        reading
+        for item in consumer.poll().items
+        if isinstance(item, Received)
+        for reading in item.readings
+    ]
 
 
 def alert(t_s: float, since_s: float, *, active: bool) -> Reading:
     return T0 + round(t_s * 1000), {
-        "rule": "quiet", "active": active, "since_ms": T0 + round(since_s * 1000), "of_stream": "speed",
+        "rule": "quiet", "active": active, "since_ms": T0 + round(since_s * 1000),
+        "of_stream": "speed",
     }  # fmt: skip
 
 
@@ -68,17 +74,27 @@ async def test_silence_is_said_once_and_so_is_its_end(tmp_path: Path) -> None:
             await asyncio.to_thread(put, events, range(2, 3))
             await until(lambda: not watcher.counts()["active"])
         await until(lambda: events.stream("alerts").waiting == 0)
-        assert await asyncio.to_thread(raised, events) == [alert(10, 0, active=True), alert(3610, 0, active=False)]
+        assert await asyncio.to_thread(raised, events) == [
+            alert(10, 0, active=True),
+            alert(3610, 0, active=False),
+        ]
 
 
-async def test_a_stream_that_never_spoke_is_silent_from_the_start_and_one_that_speaks_is_not(tmp_path: Path) -> None:
+async def test_a_stream_that_never_spoke_is_silent_from_the_start_and_one_that_speaks_is_not(
+    tmp_path: Path,
+) -> None:
     clock = HeldClock(T0)
     with opened(tmp_path) as events:
         async with watching(events, clock) as watcher:
             for n in range(5):
                 clock.advance(8)
                 await heard(events, clock, n)
-            assert watcher.counts() == {"stream": "speed", "into": "alerts", "active": False, "raised": 0}
+            assert watcher.counts() == {
+                "stream": "speed",
+                "into": "alerts",
+                "active": False,
+                "raised": 0,
+            }
             clock.advance(10)
             await until(lambda: watcher.counts()["active"])
         async with watching(events, HeldClock(T0)) as again:
@@ -111,7 +127,10 @@ async def test_what_was_raised_is_raised_once_over_a_restart(tmp_path: Path) -> 
             await heard(events, clock, 1)
             assert watcher.counts()["raised"] == 0
         await until(lambda: events.stream("alerts").waiting == 0)
-        assert await asyncio.to_thread(raised, events) == [alert(10, 0, active=True), alert(3660, 0, active=False)]
+        assert await asyncio.to_thread(raised, events) == [
+            alert(10, 0, active=True),
+            alert(3660, 0, active=False),
+        ]
 
 
 async def test_a_rule_that_is_no_longer_configured_holds_nothing_back(tmp_path: Path) -> None:
@@ -122,6 +141,8 @@ async def test_a_rule_that_is_no_longer_configured_holds_nothing_back(tmp_path: 
         assert events.consumers() == {"check"}
 
 
-@pytest.mark.parametrize("kept", [None, b"", b"[]", b'{"active": true}', b'{"active": true, "since_ms": "x"}'])
+@pytest.mark.parametrize(
+    "kept", [None, b"", b"[]", b'{"active": true}', b'{"active": true, "since_ms": "x"}']
+)
 def test_a_state_that_cannot_be_read_is_none(kept: bytes | None) -> None:
     assert absence.resumed(kept, now_s=5.0, now_ms=7) == absence.Absence(5.0, 7)

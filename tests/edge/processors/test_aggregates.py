@@ -15,7 +15,9 @@ from edgewake.edge.processors.aggregates import AGGREGATES, Partial, merged, of
 from edgewake.edge.processors.count_window import CountWindow
 from edgewake.edge.processors.processor import NUMBER_MAX, number
 
-VALUES = st.lists(st.one_of(st.integers(-1_000, 1_000), st.floats(-1e6, 1e6)), min_size=1, max_size=40)
+VALUES = st.lists(
+    st.one_of(st.integers(-1_000, 1_000), st.floats(-1e6, 1e6)), min_size=1, max_size=40
+)
 
 
 def partial(values: list[float]) -> Partial:
@@ -23,7 +25,9 @@ def partial(values: list[float]) -> Partial:
 
 
 @given(VALUES, st.data())
-def test_however_values_are_split_and_merged_they_are_the_same(values: list[float], data: st.DataObject) -> None:
+def test_however_values_are_split_and_merged_they_are_the_same(
+    values: list[float], data: st.DataObject
+) -> None:
     cut = data.draw(st.integers(0, len(values)))
     parts = [part for part in (values[:cut], values[cut:]) if part]
     found = reduce(merged, map(partial, parts))
@@ -34,7 +38,9 @@ def test_however_values_are_split_and_merged_they_are_the_same(values: list[floa
     assert (AGGREGATES["first"](found), AGGREGATES["last"](found)) == (values[0], values[-1])
     assert AGGREGATES["sum"](found) == pytest.approx(math.fsum(values), rel=1e-9, abs=1e-6)
     assert AGGREGATES["mean"](found) == pytest.approx(statistics.fmean(values), rel=1e-9, abs=1e-9)
-    assert AGGREGATES["stddev"](found) == pytest.approx(statistics.pstdev(map(float, values)), rel=1e-6, abs=1e-6)
+    assert AGGREGATES["stddev"](found) == pytest.approx(
+        statistics.pstdev(map(float, values)), rel=1e-6, abs=1e-6
+    )
 
 
 @given(st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=30))
@@ -45,14 +51,17 @@ def test_the_deviation_of_values_far_from_zero_keeps_its_digits(values: list[flo
 
 
 @given(st.lists(st.sampled_from([NUMBER_MAX, -NUMBER_MAX, 0.0, 1.0]), min_size=1, max_size=50))
-def test_the_largest_numbers_that_are_measured_with_have_finite_aggregates(values: list[float]) -> None:
+def test_the_largest_numbers_that_are_measured_with_have_finite_aggregates(
+    values: list[float],
+) -> None:
     found = partial(values)
     assert all(math.isfinite(aggregate(found)) for aggregate in AGGREGATES.values())
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(1, 1.0), (-2.5, -2.5), (NUMBER_MAX, NUMBER_MAX), (-NUMBER_MAX, -NUMBER_MAX), (2e140, None), (-2e140, None), (2**63, 2.0**63),
+    [(1, 1.0), (-2.5, -2.5), (NUMBER_MAX, NUMBER_MAX), (-NUMBER_MAX, -NUMBER_MAX), (2e140, None),
+        (-2e140, None), (2**63, 2.0**63),
      (True, None),      (False, None), ("1", None), ("", None), (None, None),
      (math.inf, None), (-math.inf, None), (math.nan, None), (0, 0.0)],
 )  # fmt: skip
@@ -87,8 +96,13 @@ def test_what_is_added_changes_no_pane_that_somebody_holds() -> None:
     assert panes.empty() == {"readings": 0, "fields": {}}
 
 
-@given(st.lists(st.one_of(st.none(), st.integers(-9, 9)), max_size=40), st.sampled_from([(1, 1), (4, 1), (4, 2), (6, 6)]))
-def test_windows_by_count_are_the_last_readings_whatever_is_missing_in_them(values: list[int | None], sizes: tuple[int, int]) -> None:
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-9, 9)), max_size=40),
+    st.sampled_from([(1, 1), (4, 1), (4, 2), (6, 6)]),
+)
+def test_windows_by_count_are_the_last_readings_whatever_is_missing_in_them(
+    values: list[int | None], sizes: tuple[int, int]
+) -> None:
     size, every = sizes
     window = CountWindow(["x"], ["sum", "count"], size=size, every=every)
     state, found = window.initial, []
@@ -100,6 +114,13 @@ def test_windows_by_count_are_the_last_readings_whatever_is_missing_in_them(valu
     for end in ends:
         inside = [value for value in values[end - size : end] if value is not None]
         expected.append(
-            (end - 1, {"readings": size, "x_sum": float(sum(inside)) if inside else None, "x_count": len(inside) if inside else None})
+            (
+                end - 1,
+                {
+                    "readings": size,
+                    "x_sum": float(sum(inside)) if inside else None,
+                    "x_count": len(inside) if inside else None,
+                },
+            )
         )
     assert found == expected

@@ -1,4 +1,6 @@
-"""What a chain remembers stays within what the log keeps of it: many keys, many windows, long texts."""
+"""What a chain remembers stays within what the log keeps of it: many keys, many windows, long
+texts.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,24 @@ from tests.edge.helpers import opened, put
 from tests.edge.processors.helpers import T0, at, chain, readings, remarks
 from tests.services import PATIENCE_S
 
-PANES = {"type": "window", "fields": ["x", "y", "z"], "size_s": 100, "every_s": 1, "by": "k", "keys_max": 10_000}
+PANES = {
+    "type": "window",
+    "fields": ["x", "y", "z"],
+    "size_s": 100,
+    "every_s": 1,
+    "by": "k",
+    "keys_max": 10_000,
+}
 CURVE = {"type": "lttb", "field": "x", "every_s": 86_400, "by": "k"}
 
 
 @given(readings=readings(), bytes_max=st.integers(500, 2000))
-def test_a_state_that_is_kept_has_at_most_so_many_bytes_and_the_chain_goes_on_with_it(readings: Any, bytes_max: int) -> None:
-    one = chain(PANES, {"type": "window", "fields": ["readings"], "size_count": 50, "every_count": 1})
+def test_a_state_that_is_kept_has_at_most_so_many_bytes_and_the_chain_goes_on_with_it(
+    readings: Any, bytes_max: int
+) -> None:
+    one = chain(
+        PANES, {"type": "window", "fields": ["readings"], "size_count": 50, "every_count": 1}
+    )
     state = one.apply(one.begin(), readings).state
     before = state.encode()
     kept, body = one.kept(state, bytes_max)
@@ -37,7 +50,11 @@ def test_a_state_that_is_kept_has_at_most_so_many_bytes_and_the_chain_goes_on_wi
 
 def test_of_many_keys_those_that_are_used_are_remembered_and_what_is_forgotten_is_counted():
     one = chain(PANES)
-    vehicles = [at(second, k=f"v{number}", x=1.5, y=second, z=second) for number in range(20) for second in range(60)]
+    vehicles = [
+        at(second, k=f"v{number}", x=1.5, y=second, z=second)
+        for number in range(20)
+        for second in range(60)
+    ]
     state, body = one.kept(one.apply(one.begin(), vehicles).state, 80_000)
     assert len(body) <= 80_000
     left = list(state.states[0])
@@ -55,18 +72,25 @@ def test_a_bucket_of_long_texts_is_closed_early():
     assert remarks(one, long)["1 lttb"] == {"bucket_full": 3}
     state = one.apply(one.begin(), long).state
     assert len(state.encode()) < 3 * BUCKET_CHARS_MAX
-    assert "bucket_full" not in remarks(one, [at(second, x=second) for second in range(60)]).get("1 lttb", {})
+    assert "bucket_full" not in remarks(one, [at(second, x=second) for second in range(60)]).get(
+        "1 lttb", {}
+    )
 
 
 def test_a_bucket_of_an_earlier_version_goes_on():
     one = chain({"type": "lttb", "field": "x", "every_s": 10})
     state = one.apply(one.begin(), [at(second, x=second) for second in range(15)]).state
     del state.states[0]["chars"]
-    assert [t - T0 for t, _ in one.apply(state, [at(second, x=second) for second in range(15, 45)]).readings]
+    assert [
+        t - T0
+        for t, _ in one.apply(state, [at(second, x=second) for second in range(15, 45)]).readings
+    ]
 
 
 @pytest.mark.parametrize("processor", [PANES, CURVE], ids=["windows", "texts"])
-async def test_a_chain_that_remembers_too_much_goes_on_and_takes_no_agent_down(tmp_path: Path, processor: dict[str, Any]) -> None:
+async def test_a_chain_that_remembers_too_much_goes_on_and_takes_no_agent_down(
+    tmp_path: Path, processor: dict[str, Any]
+) -> None:
     config = ChainConfig.checked({"stream": "speed", "into": "derived", "processor": [processor]})
     with opened(tmp_path) as events:
         processing = Processing([config], events)
@@ -74,8 +98,13 @@ async def test_a_chain_that_remembers_too_much_goes_on_and_takes_no_agent_down(t
         running = asyncio.create_task(processing.chains["derived"].run())
         speed = events.stream("speed")
         for part in range(10):
-            many = [at(n / 40, k=f"v{n % 50}", x=n / 7, y=n / 3, z=n / 9, text="t" * 900) for n in range(part * 500, part * 500 + 500)]
-            await asyncio.to_thread(speed.wait_accepted, speed.append_all(many), timeout_s=PATIENCE_S)
+            many = [
+                at(n / 40, k=f"v{n % 50}", x=n / 7, y=n / 3, z=n / 9, text="t" * 900)
+                for n in range(part * 500, part * 500 + 500)
+            ]
+            await asyncio.to_thread(
+                speed.wait_accepted, speed.append_all(many), timeout_s=PATIENCE_S
+            )
         async with asyncio.timeout(PATIENCE_S):
             while not running.done() and processing.counts()["derived"]["in"] < 5_000:
                 await asyncio.sleep(0.02)

@@ -21,8 +21,10 @@ from tests.examples import examples
 EACH = [
     {"type": "filter", "where": "x > 0"},
     {"type": "select", "drop": ["y"], "rename": {"x": "z"}},
-    {"type": "units", "fields": {"x": {"unit": "km/h", "to": "m/s"}, "y": {"unit": "[degF]", "to": "K"}}},
-    {"type": "derive", "fields": {"sum": "x + y", "is_hot": "x > 50 OR k = 'a'", "root": "sqrt(x)"}},
+    {"type": "units",
+        "fields": {"x": {"unit": "km/h", "to": "m/s"}, "y": {"unit": "[degF]", "to": "K"}}},
+    {"type": "derive",
+        "fields": {"sum": "x + y", "is_hot": "x > 50 OR k = 'a'", "root": "sqrt(x)"}},
     {"type": "deadband", "fields": ["x"], "delta": 2, "max_s": 5},
     {"type": "deadband", "percent": 10},
     {"type": "rate", "field": "x", "counter": True},
@@ -30,13 +32,19 @@ EACH = [
     {"type": "smooth", "fields": ["x"], "method": "median", "count": 3},
     {"type": "downsample", "fields": ["x", "y"], "every_s": 2, "grace_s": 1},
     {"type": "lttb", "field": "x", "every_s": 3},
-    {"type": "window", "fields": ["x"], "size_s": 5, "aggregates": ["mean", "stddev", "sum", "count", "first", "last", "range"]},
+    {"type": "window", "fields": ["x"], "size_s": 5,
+        "aggregates": ["mean", "stddev", "sum", "count", "first", "last", "range"]},
     {"type": "window", "fields": ["x", "y"], "size_s": 6, "every_s": 2, "grace_s": 1.5},
     {"type": "window", "fields": ["x"], "size_count": 4, "every_count": 2},
-    {"type": "rule", "name": "high", "when": "x > 10", "clear": "x < 0", "for_s": 1, "for_count": 2},
+    {"type": "rule", "name": "high", "when": "x > 10", "clear": "x < 0", "for_s": 1,
+        "for_count": 2},
     {"type": "pattern", "name": "up", "sequence": ["x < 0", "x > 0", "y > 0"], "within_s": 10},
 ]  # fmt: skip
-KEYED = [one | {"by": "k", "keys_max": 2} for one in EACH if one["type"] not in {"filter", "select", "units", "derive"}]
+KEYED = [
+    one | {"by": "k", "keys_max": 2}
+    for one in EACH
+    if one["type"] not in {"filter", "select", "units", "derive"}
+]
 LONG = [
     [EACH[3], EACH[7], EACH[4], EACH[12]],
     [EACH[6], {"type": "rule", "name": "fast", "when": "x_rate > 1"}],
@@ -49,11 +57,19 @@ def test_every_kind_of_processor_is_tried_here():
     assert {str(one["type"]) for one in EACH} == set(_STEPS)
 
 
-@pytest.mark.parametrize("processors", CHAINS, ids=lambda one: "+".join(str(each["type"]) + "_by" * ("by" in each) for each in one))
+@pytest.mark.parametrize(
+    "processors",
+    CHAINS,
+    ids=lambda one: "+".join(str(each["type"]) + "_by" * ("by" in each) for each in one),
+)
 @settings(max_examples=examples(40))
 @given(data=st.data(), given_readings=readings())
-def test_batches_and_crashes_change_nothing(processors: list[dict[str, object]], data: st.DataObject, given_readings: list[Reading]):
-    """Each piece is applied, perhaps in vain (a kill before its commit), then again by a process that knows what was committed."""
+def test_batches_and_crashes_change_nothing(
+    processors: list[dict[str, object]], data: st.DataObject, given_readings: list[Reading]
+):
+    """Each piece is applied, perhaps in vain (a kill before its commit), then again by a process
+    that knows what was committed.
+    """
     whole = chain(*processors).apply(chain(*processors).begin(), given_readings)
     place, kept, out = 0, None, list[Reading]()
     while place < len(given_readings):
@@ -80,7 +96,11 @@ def test_a_processor_that_remembers_beside_its_state_is_found_out():
 
         def apply(self, state: int, readings: list[Reading]) -> Applied:
             self.count += len(readings)
-            return Applied(state, [(t, {"n": self.count}) for t, _ in readings], type(Applied(0, (), {}).remarks)())  # type: ignore[arg-type]
+            return Applied(
+                state,
+                [(t, {"n": self.count}) for t, _ in readings],
+                type(Applied(0, (), {}).remarks)(),
+            )  # type: ignore[arg-type]
 
     numbers = series(1, 2)
     whole = Forgetful().apply(0, numbers)
@@ -88,10 +108,14 @@ def test_a_processor_that_remembers_beside_its_state_is_found_out():
     assert [reading for piece in pieces for reading in piece.readings] != whole.readings
 
 
-@pytest.mark.parametrize("processors", CHAINS, ids=lambda one: "+".join(str(each["type"]) for each in one))
+@pytest.mark.parametrize(
+    "processors", CHAINS, ids=lambda one: "+".join(str(each["type"]) for each in one)
+)
 @settings(max_examples=examples(20))
 @given(given_readings=readings())
-def test_what_is_made_can_be_logged_and_read_by_the_bridge(processors: list[dict[str, object]], given_readings: list[Reading]):
+def test_what_is_made_can_be_logged_and_read_by_the_bridge(
+    processors: list[dict[str, object]], given_readings: list[Reading]
+):
     out = made(chain(*processors), given_readings)
     for batch in batches(out, readings_max=1000, bytes_max=1 << 18) if out else ():
         frame = decode(b'{"epoch":1,"frame":1,"seq":1,' + batch.body[1:])
@@ -124,8 +148,18 @@ def test_a_state_that_is_none_begins_anew(body: bytes):
 
 def test_remarks_count_what_a_rule_was_applied_to():
     one = chain({"type": "filter", "where": "x > 1"}, {"type": "rate", "field": "y"})
-    given_readings = [at(0, x=2, y=1), at(1, y=3), at(2, x=5, y=True), at(3, x=5), at(3, x=7, y=2), at(2, x=9, y=3)]
-    assert remarks(one, given_readings) == {"1 filter": {"unknown": 1}, "2 rate": {"not_a_number": 1, "missing": 1, "backwards": 1}}
+    given_readings = [
+        at(0, x=2, y=1),
+        at(1, y=3),
+        at(2, x=5, y=True),
+        at(3, x=5),
+        at(3, x=7, y=2),
+        at(2, x=9, y=3),
+    ]
+    assert remarks(one, given_readings) == {
+        "1 filter": {"unknown": 1},
+        "2 rate": {"not_a_number": 1, "missing": 1, "backwards": 1},
+    }
 
 
 def test_a_step_that_raises_costs_its_reading_and_no_other():
@@ -138,13 +172,21 @@ def test_a_step_that_raises_costs_its_reading_and_no_other():
             return Stepped(state + 1, ((reading[0], {"n": state}),))
 
     numbers = series(1, 2, 3)
-    assert Fold(Broken()).apply(0, numbers) == Applied(2, [at(0, n=0), at(2, n=1)], Counter(failed=1))
+    assert Fold(Broken()).apply(0, numbers) == Applied(
+        2, [at(0, n=0), at(2, n=1)], Counter(failed=1)
+    )
     keyed = Keyed(Broken(), "k", 10).apply({}, numbers)
-    assert (keyed.readings, keyed.remarks) == ([at(0, k=None, n=0), at(2, k=None, n=1)], Counter(failed=1))
+    assert (keyed.readings, keyed.remarks) == (
+        [at(0, k=None, n=0), at(2, k=None, n=1)],
+        Counter(failed=1),
+    )
 
 
 def test_what_is_made_is_no_larger_than_a_reading_may_be():
-    many = [{"type": "derive", "fields": {f"f{place}_{n}": "upper(x)" for n in range(32)}} for place in range(9)]
+    many = [
+        {"type": "derive", "fields": {f"f{place}_{n}": "upper(x)" for n in range(32)}}
+        for place in range(9)
+    ]
     one = chain(*many)
     given_readings = [at(0, x=1), at(1, x="ß" * 3000), at(2, x="a")]
     assert made(one, given_readings) == []

@@ -26,17 +26,28 @@ def value(text: str, **fields: Scalar) -> Scalar:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1 + 2 * 3", 7), ("(1 + 2) * 3", 9), ("10 - 4 - 3", 3), ("8 / 4 / 2", 1), ("7 % 4", 3), ("-7 % 4", -3), ("--x", 4),
-        ("x > 3 AND y < 0", True), ("x > 3 and not y < 0", False), ("x <> 4 OR door", True), ("x != 4", False), ("x == 4", True),
-        ("name = 'Ada'", True), ("name < 'B'", True), ("'it''s' = 'it''s'", True), ("length(upper(name))", 3),
-        ("none IS NULL", True), ("x IS NOT NULL", True), ("gone IS NULL", True), ("none = none", None),
-        ("x IN (1, 4)", True), ("x NOT IN (1, 4)", False), ("x IN (1, NULL)", None), ("name IN ('Bob', 'Ada')", True),
-        ("x BETWEEN 4 AND 5", True), ("x NOT BETWEEN 4 AND 5", False), ("y BETWEEN 0 AND 5 OR x = 4", True),
-        ("none AND FALSE", False), ("none OR TRUE", True), ("none AND TRUE", None), ("none OR FALSE", None),
-        ("if(x > 3, 'hot', 'cold')", "hot"), ("if(none, 1, 2)", 2), ("coalesce(none, gone, y)", -1.5), ("greatest(x, y, 3)", 4),
-        ("least(x, 'a')", None), ("round(2.567, 1)", 2.6), ("pow(2, 10)", 1024), ("sqrt(x)", 2), ("abs(y)", 1.5), ("floor(y)", -2),
-        ("ceil(y)", -1), ("round(0.5)", 1), ("round(2.5)", 3), ("round(-2.5)", -3), ("round(2.675, 2)", 2.68), ("round(1250, -2)", 1300),
-        ("round(0.49999999999999994)", 0), ("round(1e300, 2)", 1e300), ("round(x, 99)", 4), ("round(y, none)", None),
+        ("1 + 2 * 3", 7), ("(1 + 2) * 3", 9), ("10 - 4 - 3", 3), ("8 / 4 / 2", 1), ("7 % 4", 3),
+        ("-7 % 4", -3), ("--x", 4),
+        ("x > 3 AND y < 0", True), ("x > 3 and not y < 0", False), ("x <> 4 OR door", True),
+        ("x != 4", False), ("x == 4", True),
+        ("name = 'Ada'", True), ("name < 'B'", True), ("'it''s' = 'it''s'", True),
+        ("length(upper(name))", 3),
+        ("none IS NULL", True), ("x IS NOT NULL", True), ("gone IS NULL", True),
+        ("none = none", None),
+        ("x IN (1, 4)", True), ("x NOT IN (1, 4)", False), ("x IN (1, NULL)", None),
+        ("name IN ('Bob', 'Ada')", True),
+        ("x BETWEEN 4 AND 5", True), ("x NOT BETWEEN 4 AND 5", False),
+        ("y BETWEEN 0 AND 5 OR x = 4", True),
+        ("none AND FALSE", False), ("none OR TRUE", True), ("none AND TRUE", None),
+        ("none OR FALSE", None),
+        ("if(x > 3, 'hot', 'cold')", "hot"), ("if(none, 1, 2)", 2),
+        ("coalesce(none, gone, y)", -1.5), ("greatest(x, y, 3)", 4),
+        ("least(x, 'a')", None), ("round(2.567, 1)", 2.6), ("pow(2, 10)", 1024), ("sqrt(x)", 2),
+        ("abs(y)", 1.5), ("floor(y)", -2),
+        ("ceil(y)", -1), ("round(0.5)", 1), ("round(2.5)", 3), ("round(-2.5)", -3),
+        ("round(2.675, 2)", 2.68), ("round(1250, -2)", 1300),
+        ("round(0.49999999999999994)", 0), ("round(1e300, 2)", 1e300), ("round(x, 99)", 4),
+        ("round(y, none)", None),
         ("t", 1000), ("t / 1000", 1), (".5 + 1e1", 10.5),
     ],
 )  # fmt: skip
@@ -45,7 +56,9 @@ def test_means_what_sql_means(text: str, expected: Scalar):
 
 
 @pytest.mark.parametrize(
-    "text", ["x / 0", "x % 0", "ln(0)", "ln(y)", "sqrt(y)", "pow(y, 0.5)", "exp(999)", "pow(10, 300) * pow(10, 300)", "name + 1",
+    "text",
+    ["x / 0", "x % 0", "ln(0)", "ln(y)", "sqrt(y)", "pow(y, 0.5)", "exp(999)",
+        "pow(10, 300) * pow(10, 300)", "name + 1",
      "door + 1", "-name", "lower(x)", "name > 1", "NOT x", "x AND 1"],
 )  # fmt: skip
 def test_what_has_no_value_is_null(text: str):
@@ -76,7 +89,17 @@ def test_errors_say_where_and_what_was_expected(text: str, said: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["__import__('os').system('id')", "eval('1')", "open('/etc/passwd')", "lambda: 1", "[x]", "x := 1", "{x}", "x ** 9"]
+    "text",
+    [
+        "__import__('os').system('id')",
+        "eval('1')",
+        "open('/etc/passwd')",
+        "lambda: 1",
+        "[x]",
+        "x := 1",
+        "{x}",
+        "x ** 9",
+    ],
 )
 def test_nothing_else_of_python_passes(text: str):
     with pytest.raises(ExpressionError):
@@ -86,7 +109,8 @@ def test_nothing_else_of_python_passes(text: str):
 @pytest.mark.parametrize(
     "text",
     [
-        "(" * 1000 + "x" + ")" * 999, "-" * 1999 + "x", "NOT " * 400 + "x", "x" + "+x" * 999, "x" + " OR x" * 300,
+        "(" * 1000 + "x" + ")" * 999, "-" * 1999 + "x", "NOT " * 400 + "x", "x" + "+x" * 999,
+        "x" + " OR x" * 300,
         "abs(" * 400 + "x" + ")" * 400,         "x IN (" + "1," * 900 + "1)", "x" * 2001,
     ],
 )  # fmt: skip
@@ -114,11 +138,23 @@ NAMES = {"a": 3.5, "b": -2.0, "c": None}
 
 @st.composite
 def trees(draw: st.DrawFn, depth: int = 2) -> str:
-    """Numeric expressions that SQLite understands alike: none of whole numbers, which it divides without a remainder."""
+    """Numeric expressions that SQLite understands alike: none of whole numbers, which it divides
+    without a remainder.
+    """
     if depth == 0 or draw(st.booleans()):
         return draw(st.sampled_from([*NAMES, "2.0", "0.25", "7.0"]))
     left, right = draw(trees(depth=depth - 1)), draw(trees(depth=depth - 1))
-    return draw(st.sampled_from([f"({left} + {right})", f"{left} * {right}", f"{left} - ({right})", f"({left}) / ({right})", f"- {left}"]))
+    return draw(
+        st.sampled_from(
+            [
+                f"({left} + {right})",
+                f"{left} * {right}",
+                f"{left} - ({right})",
+                f"({left}) / ({right})",
+                f"- {left}",
+            ]
+        )
+    )
 
 
 @st.composite
@@ -128,7 +164,14 @@ def conditions(draw: st.DrawFn, depth: int = 2) -> str:
         left, right = draw(trees()), draw(trees())
         sign = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
         return draw(
-            st.sampled_from([f"{left} {sign} {right}", f"{left} IS NULL", f"{left} BETWEEN {right} AND 9", f"{left} IN ({right}, 7)"])
+            st.sampled_from(
+                [
+                    f"{left} {sign} {right}",
+                    f"{left} IS NULL",
+                    f"{left} BETWEEN {right} AND 9",
+                    f"{left} IN ({right}, 7)",
+                ]
+            )
         )
     left, right = draw(conditions(depth=depth - 1)), draw(conditions(depth=depth - 1))
     return draw(st.sampled_from([f"({left}) AND {right}", f"{left} OR {right}", f"NOT ({left})"]))
@@ -137,7 +180,9 @@ def conditions(draw: st.DrawFn, depth: int = 2) -> str:
 @given(conditions())
 def test_conditions_agree_with_sqlite(text: str):
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
-        (found,) = database.execute(f"SELECT {text} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)").fetchone()
+        (found,) = database.execute(
+            f"SELECT {text} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)"
+        ).fetchone()
     ours = compiled(text)((0, dict(NAMES)))
     assert ours is (None if found is None else bool(found))
 
@@ -145,7 +190,9 @@ def test_conditions_agree_with_sqlite(text: str):
 @given(trees())
 def test_numbers_agree_with_sqlite(text: str):
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
-        (found,) = database.execute(f"SELECT {text} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)").fetchone()
+        (found,) = database.execute(
+            f"SELECT {text} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)"
+        ).fetchone()
     ours = compiled(text)((0, dict(NAMES)))
     if found is None:
         assert ours is None
@@ -154,7 +201,14 @@ def test_numbers_agree_with_sqlite(text: str):
         assert math.isclose(float(ours), found)
 
 
-@given(st.one_of(st.integers(-10_000, 10_000), st.floats(-1e6, 1e6), st.floats(allow_nan=False, allow_infinity=False)), st.integers(-4, 17))
+@given(
+    st.one_of(
+        st.integers(-10_000, 10_000),
+        st.floats(-1e6, 1e6),
+        st.floats(allow_nan=False, allow_infinity=False),
+    ),
+    st.integers(-4, 17),
+)
 def test_numbers_are_rounded_as_the_access_servers_round_them(number: float, digits: int):
     theirs = compile_select(f"round(x, {digits}) AS r").project({"x": number})["r"]
     assert value(f"round(x, {digits})", x=number) == theirs
@@ -175,14 +229,21 @@ SHARED = {"a": 3.5, "b": -2, "n": None, "s": "Ada", "d": True, "e": "1"}
 def shared(draw: st.DrawFn, depth: int = 3) -> str:
     """Expressions that devices and access servers both take, of any type, right or wrong."""
     if depth == 0:
-        return draw(st.sampled_from([*SHARED, "gone", "2", "0", "0.25", "'Ada'", "'a'", "TRUE", "NULL"]))
+        return draw(
+            st.sampled_from([*SHARED, "gone", "2", "0", "0.25", "'Ada'", "'a'", "TRUE", "NULL"])
+        )
     left, right = draw(shared(depth=depth - 1)), draw(shared(depth=depth - 1))
-    sign = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "AND", "OR"]))
+    sign = draw(
+        st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "AND", "OR"])
+    )
     return draw(
         st.sampled_from(
-            [left, f"({left}) {sign} ({right})", f"NOT ({left})", f"- ({left})", f"({left}) IS NULL", f"({left}) IS NOT NULL",
-             f"({left}) IN (({right}), 2, 'Ada')", f"({left}) BETWEEN ({right}) AND 4", f"({left}) NOT BETWEEN -1 AND ({right})",
-             f"coalesce({left}, {right})", f"abs({left})", f"ceil({left})", f"floor({left})", f"length({left})", f"lower({left})",
+            [left, f"({left}) {sign} ({right})", f"NOT ({left})", f"- ({left})",
+                f"({left}) IS NULL", f"({left}) IS NOT NULL",
+             f"({left}) IN (({right}), 2, 'Ada')", f"({left}) BETWEEN ({right}) AND 4",
+             f"({left}) NOT BETWEEN -1 AND ({right})",
+             f"coalesce({left}, {right})", f"abs({left})", f"ceil({left})", f"floor({left})",
+             f"length({left})", f"lower({left})",
              f"upper({left})", f"round({left}, 1)"]
         )
     )  # fmt: skip
@@ -202,4 +263,6 @@ def test_an_expression_means_on_the_device_what_it_means_at_the_access_servers(t
         isinstance(expected, bool),
         isinstance(expected, str),
     )
-    assert found == (pytest.approx(expected, rel=1e-9) if expression.is_number(expected) else expected)
+    assert found == (
+        pytest.approx(expected, rel=1e-9) if expression.is_number(expected) else expected
+    )

@@ -48,7 +48,13 @@ def expected() -> dict[str, list[list[Any]]]:
 
 
 def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.edge.processors.chain_crash", str(directory), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.edge.processors.chain_crash",
+        str(directory),
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
@@ -73,7 +79,10 @@ def test_cursor_and_output_in_two_transactions_lose(tmp_path: Path) -> None:
     assert lives(tmp_path, [("committed", nth) for nth in (3, 4, 5, 6, 7)], "--apart") != expected()
 
 
-SPEED = '[[source]]\ntype = "file_tail"\nstream = "speed"\nsend = false\npath = "{path}"\npoll_s = 0.01\n'
+SPEED = (
+    '[[source]]\ntype = "file_tail"\nstream = "speed"\nsend = false\npath = "{path}"\npoll_s = '
+    "0.01\n"
+)
 CHAINS = """
 [[chain]]
 stream = "speed"
@@ -99,10 +108,15 @@ when = "n_min % 2 = 0"
 """
 
 
-async def test_a_killed_agent_makes_what_one_makes_that_was_never_killed(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_a_killed_agent_makes_what_one_makes_that_was_never_killed(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     lines, written, device = tmp_path / "speed.jsonl", 0, "chained"
     path = config(tmp_path, mosquitto.port, device, SPEED.format(path=lines) + CHAINS)
-    assert "chains: speed → speed_mean, speed_mean → speed_alert" in edgewake("check", "--config", path).stdout
+    assert (
+        "chains: speed → speed_mean, speed_mean → speed_alert"
+        in edgewake("check", "--config", path).stdout
+    )
     async with Peer(mosquitto.port) as peer:
         agent = part("agent", path, tmp_path / "out")
 
@@ -123,12 +137,20 @@ async def test_a_killed_agent_makes_what_one_makes_that_was_never_killed(tmp_pat
         chains = [build(ChainConfig.checked(one)) for one in tomllib.loads(CHAINS)["chain"]]
         means = chains[0].apply(chains[0].begin(), rows).readings
         alerts = chains[1].apply(chains[1].begin(), means).readings
-        await peer.until(lambda: arrived() >= len(means) and len(peer.kept.readings(device, "speed_alert")) >= len(alerts))
+        await peer.until(
+            lambda: (
+                arrived() >= len(means)
+                and len(peer.kept.readings(device, "speed_alert")) >= len(alerts)
+            )
+        )
         assert agent.stop() == 0
         said: Any = json_of(edgewake("status", "--config", path, "--json").stdout)
         assert peer.kept.readings(device, "speed_mean") == [fields for _, fields in means]
         assert peer.kept.readings(device, "speed_alert") == [fields for _, fields in alerts]
-        assert (said["chains"]["speed_mean"]["in"], said["chains"]["speed_mean"]["missed"]) == (written, 0)
+        assert (said["chains"]["speed_mean"]["in"], said["chains"]["speed_mean"]["missed"]) == (
+            written,
+            0,
+        )
         assert len(alerts) > 10
         assert peer.kept.readings(device, "speed") == [], "what the chain made is sent instead"
 
@@ -165,7 +187,9 @@ async def until(processing: Processing, count: int, into: str = "speed_mean") ->
     return found  # type: ignore[no-any-return]
 
 
-async def test_a_chain_goes_on_where_it_was_and_begins_anew_when_it_is_another(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_chain_goes_on_where_it_was_and_begins_anew_when_it_is_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with opened(tmp_path) as events:
         await asyncio.to_thread(put, events, range(3))
         async with processed(events, mean()) as processing:
@@ -177,7 +201,14 @@ async def test_a_chain_goes_on_where_it_was_and_begins_anew_when_it_is_another(t
     with opened(tmp_path) as events:
         async with processed(events, mean(size=1)) as processing:
             await asyncio.to_thread(put, events, range(4, 5))
-            assert await until(processing, 1) == {"stream": "speed", "into": "speed_mean", "in": 1, "out": 1, "remarks": {}, "missed": 0}
+            assert await until(processing, 1) == {
+                "stream": "speed",
+                "into": "speed_mean",
+                "in": 1,
+                "out": 1,
+                "remarks": {},
+                "missed": 0,
+            }
     assert "its configuration changed" in caplog.text
 
 
@@ -190,7 +221,9 @@ async def test_a_chain_that_is_no_longer_configured_holds_nothing_back(tmp_path:
             assert events.consumers() == {name_of("speed_mean")}
 
 
-async def test_the_first_readings_of_a_stream_that_is_not_sent_are_kept_for_its_chain(tmp_path: Path) -> None:
+async def test_the_first_readings_of_a_stream_that_is_not_sent_are_kept_for_its_chain(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path, local=frozenset({"speed"})) as events:
         processing = Processing([mean()], events)
         await processing.open()

@@ -40,15 +40,27 @@ def test_filter_keeps_what_is_true_and_remarks_on_what_is_neither():
 
 
 def test_select_drops_renames_and_swaps():
-    assert made(chain({"type": "select", "drop": ["y"], "rename": {"x": "z"}}), [at(0, x=1, y=2, k=3)]) == [at(0, k=3, z=1)]
-    assert made(chain({"type": "select", "keep": ["x"]}), [at(0, x=1, y=2), at(1, y=2)]) == [at(0, x=1)]
-    assert made(chain({"type": "select", "rename": {"x": "y", "y": "x"}}), [at(0, x=1, y=2)]) == [at(0, x=2, y=1)]
+    assert made(
+        chain({"type": "select", "drop": ["y"], "rename": {"x": "z"}}), [at(0, x=1, y=2, k=3)]
+    ) == [at(0, k=3, z=1)]
+    assert made(chain({"type": "select", "keep": ["x"]}), [at(0, x=1, y=2), at(1, y=2)]) == [
+        at(0, x=1)
+    ]
+    assert made(chain({"type": "select", "rename": {"x": "y", "y": "x"}}), [at(0, x=1, y=2)]) == [
+        at(0, x=2, y=1)
+    ]
     assert made(chain({"type": "select", "rename": {"x": "y"}}), [at(0, x=1, y=2)]) == [at(0, y=1)]
 
 
 @pytest.mark.parametrize(
     ("unit", "to", "value", "expected"),
-    [("km/h", "m/s", 36, 10), ("[degF]", "Cel", 212, 100), ("Cel", "K", 0, 273.15), ("kW.h", "J", 1, 3.6e6), ("psi", "bar", 1, None)],
+    [
+        ("km/h", "m/s", 36, 10),
+        ("[degF]", "Cel", 212, 100),
+        ("Cel", "K", 0, 273.15),
+        ("kW.h", "J", 1, 3.6e6),
+        ("psi", "bar", 1, None),
+    ],
 )
 def test_units(unit: str, to: str, value: float, expected: float | None):
     change = {"type": "units", "fields": {"x": {"unit": unit, "to": to}}}
@@ -60,9 +72,21 @@ def test_units(unit: str, to: str, value: float, expected: float | None):
     assert math.isclose(float(fields["x"]), expected)  # type: ignore[arg-type]
 
 
-@given(FLOATS, st.sampled_from([(a, b) for a, one in UNITS.items() for b, other in UNITS.items() if one.dimension == other.dimension]))
+@given(
+    FLOATS,
+    st.sampled_from(
+        [
+            (a, b)
+            for a, one in UNITS.items()
+            for b, other in UNITS.items()
+            if one.dimension == other.dimension
+        ]
+    ),
+)
 def test_a_unit_there_and_back_is_the_same(value: float, pair: tuple[str, str]):
-    there, back = ({"type": "units", "fields": {"x": {"unit": a, "to": b}}} for a, b in (pair, pair[::-1]))
+    there, back = (
+        {"type": "units", "fields": {"x": {"unit": a, "to": b}}} for a, b in (pair, pair[::-1])
+    )
     ((_, fields),) = made(chain(there, back), [at(0, x=value)])
     assert math.isclose(float(fields["x"]), value, rel_tol=1e-9, abs_tol=1e-6)  # type: ignore[arg-type]
 
@@ -75,7 +99,10 @@ def test_a_text_is_not_converted():
 
 def test_derive_adds_fields_and_null_where_there_is_no_value():
     one = chain({"type": "derive", "fields": {"ratio": "x / y", "x": "x + 1"}})
-    assert made(one, [at(0, x=6, y=3), at(1, x=6, y=0)]) == [at(0, x=7, y=3, ratio=2), at(1, x=7, y=0, ratio=None)]
+    assert made(one, [at(0, x=6, y=3), at(1, x=6, y=0)]) == [
+        at(0, x=7, y=3, ratio=2),
+        at(1, x=7, y=0, ratio=None),
+    ]
     assert remarks(one, [at(1, x=6, y=0)]) == {"1 derive": {"null": 1}}
 
 
@@ -108,24 +135,56 @@ def test_deadband_reports_percent_time_text_and_a_clock_that_was_set_back():
 
 def test_rate_is_null_where_there_is_none():
     one = chain({"type": "rate", "field": "x", "per_s": 60, "counter": True, "name": "r"})
-    given_readings = [at(0, x=1), at(2, x=3), at(3, x=None), at(4, x="a"), at(4, x=4), at(3, x=5), at(5, x=7), at(6, x=0), at(7, x=2)]
-    assert [fields["r"] for _, fields in made(one, given_readings)] == [None, 60, None, None, 30, None, 60, None, 120]
-    assert remarks(one, given_readings) == {"1 rate": {"missing": 1, "not_a_number": 1, "backwards": 1, "restarted": 1}}
+    given_readings = [
+        at(0, x=1),
+        at(2, x=3),
+        at(3, x=None),
+        at(4, x="a"),
+        at(4, x=4),
+        at(3, x=5),
+        at(5, x=7),
+        at(6, x=0),
+        at(7, x=2),
+    ]
+    assert [fields["r"] for _, fields in made(one, given_readings)] == [
+        None,
+        60,
+        None,
+        None,
+        30,
+        None,
+        60,
+        None,
+        120,
+    ]
+    assert remarks(one, given_readings) == {
+        "1 rate": {"missing": 1, "not_a_number": 1, "backwards": 1, "restarted": 1}
+    }
 
 
 @given(st.lists(FLOATS, min_size=1))
 def test_median_and_mean_of_the_last_values(values: list[float]):
     for method, oracle in (("median", statistics.median), ("mean", statistics.fmean)):
-        out = made(chain({"type": "smooth", "fields": ["x"], "method": method, "count": 3}), series(*values))
-        assert xs(out) == [oracle(values[max(0, place - 2) : place + 1]) for place in range(len(values))]
+        out = made(
+            chain({"type": "smooth", "fields": ["x"], "method": method, "count": 3}),
+            series(*values),
+        )
+        assert xs(out) == [
+            oracle(values[max(0, place - 2) : place + 1]) for place in range(len(values))
+        ]
 
 
 @given(st.lists(FLOATS, min_size=1), st.floats(0.1, 100))
 def test_exponential_smoothing_weighs_by_age(values: list[float], half_life_s: float):
     """The weight of a value is halved with each half-life that it is old."""
-    out = made(chain({"type": "smooth", "fields": ["x"], "half_life_s": half_life_s}), series(*values))
+    out = made(
+        chain({"type": "smooth", "fields": ["x"], "half_life_s": half_life_s}), series(*values)
+    )
     keep = 0.5 ** (1 / half_life_s)
-    expected = sum(value * keep ** (len(values) - 1 - place) * (1 if place == 0 else 1 - keep) for place, value in enumerate(values))
+    expected = sum(
+        value * keep ** (len(values) - 1 - place) * (1 if place == 0 else 1 - keep)
+        for place, value in enumerate(values)
+    )
     assert math.isclose(float(out[-1][1]["x"]), expected, rel_tol=1e-6, abs_tol=1e-3)  # type: ignore[arg-type]
 
 
@@ -133,7 +192,10 @@ def test_exponential_smoothing_weighs_by_age(values: list[float], half_life_s: f
 
 
 @settings(max_examples=examples(60))
-@given(st.lists(st.tuples(st.integers(0, 3000), FLOATS), min_size=1), st.sampled_from([(1, 5), (5, 5), (2, 6)]))
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), FLOATS), min_size=1),
+    st.sampled_from([(1, 5), (5, 5), (2, 6)]),
+)
 def test_windows_of_time_agree_with_python(rows: list[tuple[int, float]], shape: tuple[int, int]):
     every_s, size_s = shape
     every_ms, size_ms = every_s * 1000, size_s * 1000
@@ -142,7 +204,18 @@ def test_windows_of_time_agree_with_python(rows: list[tuple[int, float]], shape:
         t += step
         given_readings.append((t, {"x": value}))
     names = ["count", "mean", "sum", "min", "max", "range", "first", "last", "stddev"]
-    out = made(chain({"type": "window", "fields": ["x"], "size_s": size_s, "every_s": every_s, "aggregates": names}), given_readings)
+    out = made(
+        chain(
+            {
+                "type": "window",
+                "fields": ["x"],
+                "size_s": size_s,
+                "every_s": every_s,
+                "aggregates": names,
+            }
+        ),
+        given_readings,
+    )
     members: dict[int, list[float]] = defaultdict(list)
     for when, fields in given_readings:
         last = when // every_ms * every_ms
@@ -152,19 +225,38 @@ def test_windows_of_time_agree_with_python(rows: list[tuple[int, float]], shape:
     assert [start for start, _ in out] == sorted(members)
     for start, fields in out:
         values = members[start]
-        assert [fields["readings"], fields["x_count"], fields["x_min"], fields["x_max"], fields["x_first"], fields["x_last"]] == [
+        assert [fields["readings"], fields["x_count"], fields["x_min"], fields["x_max"],
+            fields["x_first"], fields["x_last"]] == [
             len(values), len(values), min(values), max(values), values[0], values[-1],
         ]  # fmt: skip
-        for name, expected in (("mean", statistics.fmean(values)), ("sum", sum(values)), ("stddev", statistics.pstdev(values))):
+        for name, expected in (
+            ("mean", statistics.fmean(values)),
+            ("sum", sum(values)),
+            ("stddev", statistics.pstdev(values)),
+        ):
             assert math.isclose(float(fields[f"x_{name}"]), expected, rel_tol=1e-6, abs_tol=1e-3)  # type: ignore[arg-type]
 
 
 @given(st.lists(FLOATS), st.sampled_from([(3, 3), (4, 2), (1, 1)]))
 def test_windows_by_count_agree_with_python(values: list[float], shape: tuple[int, int]):
     size, every = shape
-    out = made(chain({"type": "window", "fields": ["x"], "size_count": size, "every_count": every, "aggregates": ["max"]}), series(*values))
+    out = made(
+        chain(
+            {
+                "type": "window",
+                "fields": ["x"],
+                "size_count": size,
+                "every_count": every,
+                "aggregates": ["max"],
+            }
+        ),
+        series(*values),
+    )
     ends = [end for end in range(size, len(values) + 1) if end % every == 0]
-    assert out == [(T0 + (end - 1) * 1000, {"readings": size, "x_max": max(values[end - size : end])}) for end in ends]
+    assert out == [
+        (T0 + (end - 1) * 1000, {"readings": size, "x_max": max(values[end - size : end])})
+        for end in ends
+    ]
 
 
 def test_grace_takes_in_what_comes_out_of_order_and_late_readings_are_counted():
@@ -186,9 +278,13 @@ def test_one_reading_of_the_far_future_costs_a_bounded_number_of_readings():
 
 
 def test_readings_without_a_number_are_in_the_window_but_not_in_the_mean():
-    one = chain({"type": "window", "fields": ["x", "y"], "size_count": 4, "aggregates": ["mean", "count"]})
+    one = chain(
+        {"type": "window", "fields": ["x", "y"], "size_count": 4, "aggregates": ["mean", "count"]}
+    )
     given_readings = [at(0, x=2), at(1, x="a"), at(2, x=True), at(3, x=4)]
-    assert made(one, given_readings) == [at(3, readings=4, x_mean=3, x_count=2, y_mean=None, y_count=None)]
+    assert made(one, given_readings) == [
+        at(3, readings=4, x_mean=3, x_count=2, y_mean=None, y_count=None)
+    ]
     assert remarks(one, given_readings) == {"1 window": {"not_a_number": 2, "missing": 4}}
 
 
@@ -208,15 +304,28 @@ def test_lttb_chooses_real_readings_in_order_and_keeps_a_peak(values: list[float
 
 
 def areas(values: list[float], size: int, chosen: list[float]) -> list[tuple[float, float]]:
-    """As the thesis has it, but after our own choices: of each bucket the triangle of what was chosen, and the largest, each formed with
-    the choice before it and the next bucket's mean. The last bucket is still being filled.
+    """As the thesis has it, but after our own choices: of each bucket the triangle of what was
+    chosen, and the largest, each formed with the choice before it and the next bucket's mean. The
+    last bucket is still being filled.
     """
     points = list(enumerate(values))
-    buckets = [[point for point in points[1:] if point[0] // size == number] for number in range(len(values) // size + 1)]
+    buckets = [
+        [point for point in points[1:] if point[0] // size == number]
+        for number in range(len(values) // size + 1)
+    ]
     before, found = points[0], []
-    for (bucket, after), y in zip(pairwise([bucket for bucket in buckets if bucket]), chosen, strict=False):
-        (ax, ay), cx, cy = before, statistics.fmean(x for x, _ in after), statistics.fmean(y for _, y in after)
-        formed = {point: abs((point[0] - ax) * (cy - ay) - (cx - ax) * (point[1] - ay)) for point in bucket}
+    for (bucket, after), y in zip(
+        pairwise([bucket for bucket in buckets if bucket]), chosen, strict=False
+    ):
+        (ax, ay), cx, cy = (
+            before,
+            statistics.fmean(x for x, _ in after),
+            statistics.fmean(y for _, y in after),
+        )
+        formed = {
+            point: abs((point[0] - ax) * (cy - ay) - (cx - ax) * (point[1] - ay))
+            for point in bucket
+        }
         before = next(point for point in bucket if point[1] == y)
         found.append((formed[before], max(formed.values())))
     return found
@@ -224,7 +333,9 @@ def areas(values: list[float], size: int, chosen: list[float]) -> list[tuple[flo
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=60))
 def test_lttb_agrees_with_the_method_as_it_is_published(whole: list[int]):
-    """The largest triangle but for rounding: two may be of one size, and then either may be chosen."""
+    """The largest triangle but for rounding: two may be of one size, and then either may be
+    chosen.
+    """
     values = [value + place * 0.01371 for place, value in enumerate(whole)]
     first, *chosen = xs(made(chain({"type": "lttb", "field": "x", "every_s": 4}), series(*values)))
     formed = areas(values, 4, chosen)
@@ -236,7 +347,9 @@ def test_lttb_agrees_with_the_method_as_it_is_published(whole: list[int]):
 def test_lttb_keeps_a_peak_that_a_mean_would_flatten():
     values = [0.0] * 10 + [50.0] + [0.0] * 20
     assert 50.0 in xs(made(chain({"type": "lttb", "field": "x", "every_s": 5}), series(*values)))
-    assert 50.0 not in xs(made(chain({"type": "downsample", "fields": ["x"], "every_s": 5}), series(*values)))
+    assert 50.0 not in xs(
+        made(chain({"type": "downsample", "fields": ["x"], "every_s": 5}), series(*values))
+    )
 
 
 def test_a_bucket_that_is_too_full_is_closed_early_and_said():
@@ -261,25 +374,41 @@ def test_a_rule_is_raised_and_cleared_once_with_hysteresis():
 
 
 def test_a_rule_waits_until_it_has_held():
-    assert alerts(made(chain({"type": "rule", "name": "hot", "when": "x > 1", "for_s": 2}), series(2, 2, 0, 2, 2, 2, 2, 0))) == [
+    assert alerts(
+        made(
+            chain({"type": "rule", "name": "hot", "when": "x > 1", "for_s": 2}),
+            series(2, 2, 0, 2, 2, 2, 2, 0),
+        )
+    ) == [
         (5, True),
         (7, False),
     ]
-    assert alerts(made(chain({"type": "rule", "name": "hot", "when": "x > 1", "for_count": 3}), series(2, 2, 0, 2, 2, 2))) == [(5, True)]
+    assert alerts(
+        made(
+            chain({"type": "rule", "name": "hot", "when": "x > 1", "for_count": 3}),
+            series(2, 2, 0, 2, 2, 2),
+        )
+    ) == [(5, True)]
 
 
 def test_a_rule_is_not_moved_by_what_it_does_not_know_and_not_fooled_by_a_clock_set_back():
     one = chain({"type": "rule", "name": "hot", "when": "x > 1", "for_s": 10})
-    assert alerts(made(one, [at(0, x=2), at(5, y=1), at(6, x="9"), at(10, x=2), at(11, y=0)])) == [(10, True)]
+    assert alerts(made(one, [at(0, x=2), at(5, y=1), at(6, x="9"), at(10, x=2), at(11, y=0)])) == [
+        (10, True)
+    ]
     assert alerts(made(one, [at(100, x=2), at(1, x=2), at(10, x=2), at(11, x=2)])) == [(11, True)]
 
 
 def matches(given_readings: list[Reading], within_ms: int) -> list[int]:
-    """Every match of x=1, then x=2, then x=3, by trying all triples; none shares a reading with, or begins before the end of, another."""
+    """Every match of x=1, then x=2, then x=3, by trying all triples; none shares a reading with, or
+    begins before the end of, another.
+    """
     found, begin = [], 0
     for end, (t, fields) in enumerate(given_readings):
         if fields.get("x") == 3 and any(
-            given_readings[one][1].get("x") == 1 and given_readings[two][1].get("x") == 2 and t - given_readings[one][0] <= within_ms
+            given_readings[one][1].get("x") == 1
+            and given_readings[two][1].get("x") == 2
+            and t - given_readings[one][0] <= within_ms
             for one in range(begin, end)
             for two in range(one + 1, end)
         ):
@@ -294,7 +423,9 @@ def test_a_pattern_finds_what_trying_everything_finds(rows: list[tuple[int, int]
     for step, value in rows:
         t += step
         given_readings.append(at(t, x=value))
-    one = chain({"type": "pattern", "name": "up", "sequence": ["x = 1", "x = 2", "x = 3"], "within_s": 8})
+    one = chain(
+        {"type": "pattern", "name": "up", "sequence": ["x = 1", "x = 2", "x = 3"], "within_s": 8}
+    )
     assert [t for t, _ in made(one, given_readings)] == matches(given_readings, 8000)
 
 
@@ -302,16 +433,33 @@ def test_a_pattern_finds_what_trying_everything_finds(rows: list[tuple[int, int]
 
 
 def test_each_value_has_a_state_of_its_own_and_names_itself():
-    one = chain({"type": "window", "fields": ["x"], "size_count": 2, "aggregates": ["sum"], "by": "k"})
-    given_readings = [at(0, k="a", x=1), at(1, k="b", x=10), at(2, x=100), at(3, k="a", x=2), at(4, k="b", x=20), at(5, x=200)]
+    one = chain(
+        {"type": "window", "fields": ["x"], "size_count": 2, "aggregates": ["sum"], "by": "k"}
+    )
+    given_readings = [
+        at(0, k="a", x=1),
+        at(1, k="b", x=10),
+        at(2, x=100),
+        at(3, k="a", x=2),
+        at(4, k="b", x=20),
+        at(5, x=200),
+    ]
     assert made(one, given_readings) == [
-        at(3, k="a", readings=2, x_sum=3), at(4, k="b", readings=2, x_sum=30), at(5, k=None, readings=2, x_sum=300),
+        at(3, k="a", readings=2, x_sum=3), at(4, k="b", readings=2, x_sum=30),
+        at(5, k=None, readings=2, x_sum=300),
     ]  # fmt: skip
 
 
 def test_the_value_unused_longest_is_forgotten_and_said():
     one = chain({"type": "window", "fields": ["x"], "size_count": 2, "by": "k", "keys_max": 2})
-    given_readings = [at(0, k=1, x=1), at(1, k=2, x=1), at(2, k=1.0, x=1), at(3, k=3, x=1), at(4, k=2, x=1), at(5, k="k" * 300, x=1)]
+    given_readings = [
+        at(0, k=1, x=1),
+        at(1, k=2, x=1),
+        at(2, k=1.0, x=1),
+        at(3, k=3, x=1),
+        at(4, k=2, x=1),
+        at(5, k="k" * 300, x=1),
+    ]
     assert [fields["k"] for _, fields in made(one, given_readings)] == [1.0]
     assert remarks(one, given_readings)["1 window"] == {"key_forgotten": 2, "key_refused": 1}
 

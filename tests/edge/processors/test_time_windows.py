@@ -1,4 +1,6 @@
-"""Windows of event time against a plain account of what the docs say: each reading is in its windows or counted as late."""
+"""Windows of event time against a plain account of what the docs say: each reading is in its
+windows or counted as late.
+"""
 
 from __future__ import annotations
 
@@ -51,17 +53,31 @@ class Account:
 
     def _close(self, through: int) -> None:
         assert self.closed is not None
-        for last in range(self.closed + 1, min(through, max(pane for pane, _ in self.accepted) + self.width - 1) + 1):
-            inside = [(pane, value) for pane, value in self.accepted if last - self.width < pane <= last]
+        for last in range(
+            self.closed + 1,
+            min(through, max(pane for pane, _ in self.accepted) + self.width - 1) + 1,
+        ):
+            inside = [
+                (pane, value) for pane, value in self.accepted if last - self.width < pane <= last
+            ]
             if inside:
                 values = [value for _, value in sorted(inside, key=lambda one: one[0])]
                 self.made.append((max(0, (last - self.width + 1) * EVERY_MS), values))
         self.closed = through
 
 
-def run(window: TimeWindow, readings: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, dict[str, object]]], list[str], list[int]]:
-    """What a window makes of readings, its remarks, and how many panes it had after each; its state goes through JSON each time."""
-    state, out, remarks, panes = None, list[tuple[int, dict[str, object]]](), list[str](), list[int]()
+def run(
+    window: TimeWindow, readings: Sequence[tuple[int, int]]
+) -> tuple[list[tuple[int, dict[str, object]]], list[str], list[int]]:
+    """What a window makes of readings, its remarks, and how many panes it had after each; its state
+    goes through JSON each time.
+    """
+    state, out, remarks, panes = (
+        None,
+        list[tuple[int, dict[str, object]]](),
+        list[str](),
+        list[int](),
+    )
     for t, value in readings:
         state, made, said = window.step(state, (t, {"x": value}))
         state = orjson.loads(orjson.dumps(state))
@@ -73,14 +89,26 @@ def run(window: TimeWindow, readings: Sequence[tuple[int, int]]) -> tuple[list[t
 
 STEPS = st.lists(
     st.tuples(
-        st.one_of(st.integers(-300, 1_500), st.integers(-8_000, 8_000), st.sampled_from([0, 1, -1, 60_000, -60_000])), st.integers(-9, 9)
+        st.one_of(
+            st.integers(-300, 1_500),
+            st.integers(-8_000, 8_000),
+            st.sampled_from([0, 1, -1, 60_000, -60_000]),
+        ),
+        st.integers(-9, 9),
     ),
     max_size=60,
 )
 
 
-@given(STEPS, st.sampled_from([1, 2, 5]), st.sampled_from([0, 1, 999, 1_000, 2_500]), st.integers(0, 20_000))
-def test_each_reading_is_in_its_windows_or_counted_as_late(steps: list[tuple[int, int]], width: int, grace_ms: int, begins: int) -> None:
+@given(
+    STEPS,
+    st.sampled_from([1, 2, 5]),
+    st.sampled_from([0, 1, 999, 1_000, 2_500]),
+    st.integers(0, 20_000),
+)
+def test_each_reading_is_in_its_windows_or_counted_as_late(
+    steps: list[tuple[int, int]], width: int, grace_ms: int, begins: int
+) -> None:
     readings, t = list[tuple[int, int]](), begins
     for step, value in steps:
         t = max(0, t + step)
@@ -88,7 +116,9 @@ def test_each_reading_is_in_its_windows_or_counted_as_late(steps: list[tuple[int
     account = Account(width, grace_ms)
     for reading in readings:
         account.take(*reading)
-    window = TimeWindow(["x"], AGGREGATES, size_ms=width * EVERY_MS, every_ms=EVERY_MS, grace_ms=grace_ms)
+    window = TimeWindow(
+        ["x"], AGGREGATES, size_ms=width * EVERY_MS, every_ms=EVERY_MS, grace_ms=grace_ms
+    )
     out, remarks, panes = run(window, readings)
     expected = [
         (
@@ -111,7 +141,9 @@ def test_each_reading_is_in_its_windows_or_counted_as_late(steps: list[tuple[int
 
 
 @pytest.mark.parametrize("grace_ms", [0, 1, 500, 3_000])
-def test_a_window_is_over_with_the_first_reading_that_is_the_grace_past_its_end(grace_ms: int) -> None:
+def test_a_window_is_over_with_the_first_reading_that_is_the_grace_past_its_end(
+    grace_ms: int,
+) -> None:
     window = TimeWindow(["x"], ("sum",), size_ms=EVERY_MS, every_ms=EVERY_MS, grace_ms=grace_ms)
     before, _, _ = run(window, [(10_000, 1), (10_999, 2), (11_000 + grace_ms - 1, 4)])
     after, _, _ = run(window, [(10_000, 1), (10_999, 2), (11_000 + grace_ms, 4)])
@@ -120,14 +152,18 @@ def test_a_window_is_over_with_the_first_reading_that_is_the_grace_past_its_end(
 
 
 @pytest.mark.parametrize(("late", "restarts"), [(LATE_RUN_MAX, False), (LATE_RUN_MAX + 1, True)])
-def test_so_many_late_ones_in_a_row_are_stragglers_and_one_more_is_a_clock_set_back(late: int, restarts: bool) -> None:
+def test_so_many_late_ones_in_a_row_are_stragglers_and_one_more_is_a_clock_set_back(
+    late: int, restarts: bool
+) -> None:
     window = TimeWindow(["x"], ("sum",), size_ms=EVERY_MS, every_ms=EVERY_MS, grace_ms=0)
     out, remarks, _ = run(window, [(50_000, 1), *[(5_000, 2)] * late])
     assert remarks == ["late"] * LATE_RUN_MAX + ["restarted"] * restarts
     assert out == ([(50_000, {"readings": 1, "x_sum": 1})] if restarts else [])
 
 
-@pytest.mark.parametrize("in_time", [50_001, 51_500], ids=["that closes nothing", "that closes a window"])
+@pytest.mark.parametrize(
+    "in_time", [50_001, 51_500], ids=["that closes nothing", "that closes a window"]
+)
 def test_one_that_is_in_time_ends_the_row_of_late_ones(in_time: int) -> None:
     window = TimeWindow(["x"], ("sum",), size_ms=EVERY_MS, every_ms=EVERY_MS, grace_ms=0)
     row = [(5_000, 2)] * LATE_RUN_MAX
@@ -137,7 +173,9 @@ def test_one_that_is_in_time_ends_the_row_of_late_ones(in_time: int) -> None:
 
 def test_the_windows_of_a_clock_set_back_go_on_from_there() -> None:
     window = TimeWindow(["x"], ("sum",), size_ms=EVERY_MS, every_ms=EVERY_MS, grace_ms=0)
-    out, remarks, _ = run(window, [(50_000, 1), *[(5_000, 2)] * (LATE_RUN_MAX + 2), (6_000, 4), (5_500, 8)])
+    out, remarks, _ = run(
+        window, [(50_000, 1), *[(5_000, 2)] * (LATE_RUN_MAX + 2), (6_000, 4), (5_500, 8)]
+    )
     assert out == [(50_000, {"readings": 1, "x_sum": 1}), (5_000, {"readings": 2, "x_sum": 4})]
     assert remarks[-1] == "late"
 
@@ -157,7 +195,9 @@ def test_a_reading_of_the_far_future_makes_no_empty_windows(jump_ms: int) -> Non
 
 
 def test_the_time_of_a_plain_window_is_its_start_and_it_has_nothing_but_its_fields() -> None:
-    window = TimeWindow(["x", "y"], ("max",), size_ms=EVERY_MS, every_ms=EVERY_MS, grace_ms=0, plain=True)
+    window = TimeWindow(
+        ["x", "y"], ("max",), size_ms=EVERY_MS, every_ms=EVERY_MS, grace_ms=0, plain=True
+    )
     out, remarks, _ = run(window, [(1_700, 5), (1_200, 3), (2_000, 9)])
     assert out == [(1_000, {"x": 5, "y": None})]
     assert remarks == ["missing"] * 3

@@ -1,4 +1,6 @@
-"""Settings from afar: what may be set, what becomes of a trial, and that the device comes back whatever was pushed."""
+"""Settings from afar: what may be set, what becomes of a trial, and that the device comes back
+whatever was pushed.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,25 @@ from tests.edge.peer import Peer, Taken
 from tests.edge.test_agent import READY, config, edgewake
 from tests.services import Mosquitto, part
 
-OWN = {"device": "car", "data_dir": "/tmp/x", "log": {"mode": "rbml"}, "downlink": {"settings": True}}
+OWN = {
+    "device": "car",
+    "data_dir": "/tmp/x",
+    "log": {"mode": "rbml"},
+    "downlink": {"settings": True},
+}
 ONE, TWO = Version("i1", 1, "log.linger_ms = 1"), Version("i2", 2, "log.linger_ms = 2")
 
 
 def test_whole_tables_are_replaced_and_the_rest_is_as_the_device_says() -> None:
-    found = merged(OWN, 'log.linger_ms = 5\n[[source]]\ntype = "host_metrics"\nstream = "host"\n', "v1")
-    assert (found.device, found.log.linger_ms, found.log.mode, found.source[0].stream) == ("car", 5.0, "rbml", "host")
+    found = merged(
+        OWN, 'log.linger_ms = 5\n[[source]]\ntype = "host_metrics"\nstream = "host"\n', "v1"
+    )
+    assert (found.device, found.log.linger_ms, found.log.mode, found.source[0].stream) == (
+        "car",
+        5.0,
+        "rbml",
+        "host",
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +71,9 @@ def test_a_trial_is_good_when_proven_and_given_up_when_its_life_ended_before() -
     assert died.started() == died
 
 
-def test_the_file_is_whole_and_what_cannot_be_used_does_not_keep_the_device_down(tmp_path: Path) -> None:
+def test_the_file_is_whole_and_what_cannot_be_used_does_not_keep_the_device_down(
+    tmp_path: Path,
+) -> None:
     file = SettingsFile(OWN, tmp_path)
     assert file.start().log.linger_ms == 200
     file.write(SettingsState().pushed(ONE))
@@ -72,8 +88,12 @@ def test_the_file_is_whole_and_what_cannot_be_used_does_not_keep_the_device_down
     assert (tmp_path / "settings.damaged").read_bytes() == b"{"
 
 
-@pytest.mark.parametrize("error", [LocalError("no disk"), ExceptionGroup("tasks", [OSError("no disk")])])
-def test_a_trial_that_ends_by_an_error_is_given_up_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [LocalError("no disk"), ExceptionGroup("tasks", [OSError("no disk")])]
+)
+def test_a_trial_that_ends_by_an_error_is_given_up_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def fails(*_: object) -> bool:
         raise error
 
@@ -82,7 +102,11 @@ def test_a_trial_that_ends_by_an_error_is_given_up_at_once(tmp_path: Path, monke
     file.write(SettingsState(good=ONE).pushed(TWO))
     life = Life(AgentConfig(device="d", data_dir=tmp_path), OWN, (), "", verbose=False)
     assert run._live(life), "another life begins"
-    assert (file.read().version, file.read().failed, file.read().why) == (1, TWO, "the agent ended: no disk")
+    assert (file.read().version, file.read().failed, file.read().why) == (
+        1,
+        TWO,
+        "the agent ended: no disk",
+    )
     with pytest.raises(type(error)):  # what is proven good is not given up for it
         run._live(life)
 
@@ -95,7 +119,9 @@ def states(peer: Peer, device: str) -> list[tuple[object, object]]:
     return [(answer["state"], answer.get("version")) for answer in answers(peer, device)]
 
 
-async def test_pushed_settings_are_used_after_a_restart_of_the_same_process_and_reported(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_pushed_settings_are_used_after_a_restart_of_the_same_process_and_reported(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     path = config(tmp_path, mosquitto.port, "set-1", ALLOWED.format(health_s=60))
     async with Peer(mosquitto.port) as peer:
         with part("agent", path, tmp_path / "out") as agent:
@@ -115,11 +141,17 @@ async def test_pushed_settings_are_used_after_a_restart_of_the_same_process_and_
             assert agent.pid == pid
             assert agent.is_running()
             assert agent.stop() == 0
-    assert orjson.loads(edgewake("status", "--config", path, "--json").stdout)["settings_version"] == 7
+    assert (
+        orjson.loads(edgewake("status", "--config", path, "--json").stdout)["settings_version"] == 7
+    )
 
 
-async def test_settings_under_which_the_cloud_acknowledges_nothing_are_rolled_back(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    """The cloud is silent as soon as the device says that it tries them; the control is the test before, with the same device."""
+async def test_settings_under_which_the_cloud_acknowledges_nothing_are_rolled_back(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """The cloud is silent as soon as the device says that it tries them; the control is the test
+    before, with the same device.
+    """
     silent: list[bool] = []
     path = config(tmp_path, mosquitto.port, "set-2", ALLOWED.format(health_s=3))
 
@@ -142,8 +174,12 @@ async def test_settings_under_which_the_cloud_acknowledges_nothing_are_rolled_ba
             assert agent.stop() == 0
 
 
-async def test_settings_that_end_the_agent_are_rolled_back(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    """The life that tries them is killed, as by a watchdog or for its memory, before the cloud has acknowledged anything."""
+async def test_settings_that_end_the_agent_are_rolled_back(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """The life that tries them is killed, as by a watchdog or for its memory, before the cloud has
+    acknowledged anything.
+    """
     path = config(tmp_path, mosquitto.port, "set-3", ALLOWED.format(health_s=60))
     async with Peer(mosquitto.port, answer=lambda _taken: None) as peer:
         with part("agent", path, tmp_path / "out") as agent:

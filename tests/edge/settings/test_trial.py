@@ -1,4 +1,6 @@
-"""Settings on trial: from the message that brings them to the answer, through lives that end, disks that are full and odd orders."""
+"""Settings on trial: from the message that brings them to the answer, through lives that end, disks
+that are full and odd orders.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,14 @@ class FullDisk(SettingsFile):
 class Life:
     """One life of an agent that may be set from afar."""
 
-    def __init__(self, directory: Path, *, healthy_after_s: float = float("inf"), refusals: int = 0, full_at_start: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        healthy_after_s: float = float("inf"),
+        refusals: int = 0,
+        full_at_start: bool = False,
+    ) -> None:
         self.file = FullDisk(OWN, directory)
         self.file.refusals = refusals if full_at_start else 0
         self.linger_ms = self.file.start().log.linger_ms
@@ -66,7 +75,9 @@ class Life:
     async def gets(self, version: Version) -> Answer | None:
         """As the inbox gives a message: first the check, then the deed; None: this life ends."""
         message = settings(version)
-        return self.trial.check(message) or await asyncio.wait_for(self.trial.apply(message), PATIENCE_S)
+        return self.trial.check(message) or await asyncio.wait_for(
+            self.trial.apply(message), PATIENCE_S
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +94,9 @@ def checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "fault_in", fault_in)
 
 
-async def test_new_settings_are_tried_by_the_next_life_and_answered_when_they_have_proven_good(tmp_path: Path) -> None:
+async def test_new_settings_are_tried_by_the_next_life_and_answered_when_they_have_proven_good(
+    tmp_path: Path,
+) -> None:
     first = Life(tmp_path)
     assert (await first.gets(ONE), first.restarts, first.trial.version) == (None, 1, 1)
     second = Life(tmp_path, healthy_after_s=3)
@@ -91,14 +104,20 @@ async def test_new_settings_are_tried_by_the_next_life_and_answered_when_they_ha
     await second.trial.watch()
     answer = await answering
     assert [one.state for one in second.said] == [AnswerState.TRYING]
-    assert (second.linger_ms, answer and (answer.state, answer.version), second.restarts) == (1.0, (AnswerState.DONE, 1), 0)
+    assert (second.linger_ms, answer and (answer.state, answer.version), second.restarts) == (
+        1.0,
+        (AnswerState.DONE, 1),
+        0,
+    )
     third = Life(tmp_path)
     assert (third.linger_ms, third.file.read()) == (1.0, SettingsState(good=ONE))
     await third.trial.watch()
     assert third.said == [], "nothing is on trial"
 
 
-async def test_settings_under_which_the_cloud_hears_nothing_are_given_up_and_that_is_answered(tmp_path: Path) -> None:
+async def test_settings_under_which_the_cloud_hears_nothing_are_given_up_and_that_is_answered(
+    tmp_path: Path,
+) -> None:
     await Life(tmp_path).gets(ONE)
     trying = Life(tmp_path)
     answering = asyncio.create_task(trying.gets(ONE))
@@ -107,20 +126,32 @@ async def test_settings_under_which_the_cloud_hears_nothing_are_given_up_and_tha
     assert HEALTH_S <= trying.clock.monotonic_s() < HEALTH_S + 1
     after = Life(tmp_path)
     answer = await after.gets(ONE)
-    assert (after.linger_ms, answer and answer.state, answer and answer.version) == (200.0, AnswerState.ROLLED_BACK, 0)
+    assert (after.linger_ms, answer and answer.state, answer and answer.version) == (
+        200.0,
+        AnswerState.ROLLED_BACK,
+        0,
+    )
     assert answer is not None
     assert answer.detail == "the cloud acknowledged nothing within 10 s"
 
 
-@pytest.mark.parametrize(("healthy_after_s", "is_good"), [(HEALTH_S - 0.1, True), (HEALTH_S + 1, False)], ids=["in time", "too late"])
-async def test_an_acknowledgement_counts_when_it_comes_in_time(tmp_path: Path, healthy_after_s: float, is_good: bool) -> None:
+@pytest.mark.parametrize(
+    ("healthy_after_s", "is_good"),
+    [(HEALTH_S - 0.1, True), (HEALTH_S + 1, False)],
+    ids=["in time", "too late"],
+)
+async def test_an_acknowledgement_counts_when_it_comes_in_time(
+    tmp_path: Path, healthy_after_s: float, is_good: bool
+) -> None:
     await Life(tmp_path).gets(ONE)
     trying = Life(tmp_path, healthy_after_s=healthy_after_s)
     await trying.trial.watch()
     assert (trying.file.read().good == ONE, trying.restarts == 0) == (is_good, is_good)
 
 
-async def test_a_life_that_ended_amid_its_trial_gives_it_up_and_the_message_is_answered_once_more(tmp_path: Path) -> None:
+async def test_a_life_that_ended_amid_its_trial_gives_it_up_and_the_message_is_answered_once_more(
+    tmp_path: Path,
+) -> None:
     await Life(tmp_path).gets(ONE)
     Life(tmp_path)
     after = Life(tmp_path)
@@ -139,13 +170,29 @@ KNOWN = SettingsState(good=ONE, failed=TWO, why="it died")
         pytest.param(SettingsState(), Version("n", 1, ""), None, "", id="the first"),
         pytest.param(KNOWN, Version("n", 3, ""), None, "", id="a newer one"),
         pytest.param(
-            KNOWN, Version("n", 2, ""), AnswerState.REFUSED, "version 2: expected one after 2", id="the number of one that failed"
+            KNOWN,
+            Version("n", 2, ""),
+            AnswerState.REFUSED,
+            "version 2: expected one after 2",
+            id="the number of one that failed",
         ),
-        pytest.param(KNOWN, Version("n", 1, ""), AnswerState.REFUSED, "version 1: expected one after 2", id="an older one"),
+        pytest.param(
+            KNOWN,
+            Version("n", 1, ""),
+            AnswerState.REFUSED,
+            "version 1: expected one after 2",
+            id="an older one",
+        ),
         pytest.param(KNOWN, ONE, AnswerState.DONE, "", id="the good one again"),
         pytest.param(KNOWN, TWO, AnswerState.ROLLED_BACK, "it died", id="the failed one again"),
         pytest.param(SettingsState(good=ONE, trial=TWO), TWO, None, "", id="the one on trial"),
-        pytest.param(SettingsState(trial=TWO), Version("n", 2, ""), AnswerState.REFUSED, "after 2", id="another with the number of that"),
+        pytest.param(
+            SettingsState(trial=TWO),
+            Version("n", 2, ""),
+            AnswerState.REFUSED,
+            "after 2",
+            id="another with the number of that",
+        ),
     ],
 )
 def test_settings_are_taken_in_the_order_of_their_numbers(
@@ -153,7 +200,14 @@ def test_settings_are_taken_in_the_order_of_their_numbers(
 ) -> None:
     file = SettingsFile(OWN, tmp_path)
     file.write(state)
-    trial = Trial(file, FakeClock(), health_s=1, is_healthy=lambda: True, restart=lambda: None, say=lambda _: None)
+    trial = Trial(
+        file,
+        FakeClock(),
+        health_s=1,
+        is_healthy=lambda: True,
+        restart=lambda: None,
+        say=lambda _: None,
+    )
     found = trial.check(settings(asked))
     assert (None if found is None else found.state) == answer
     assert says in (found.detail if found else "")
@@ -168,7 +222,9 @@ async def test_settings_that_cannot_be_used_are_refused_without_a_restart(tmp_pa
     assert await life.gets(ONE) is None, "a version that was refused is no version that came"
 
 
-async def test_settings_for_which_the_disk_has_no_room_are_answered_and_the_agent_lives_on(tmp_path: Path) -> None:
+async def test_settings_for_which_the_disk_has_no_room_are_answered_and_the_agent_lives_on(
+    tmp_path: Path,
+) -> None:
     life = Life(tmp_path, refusals=1)
     answer = await life.gets(ONE)
     assert answer is not None
@@ -179,16 +235,23 @@ async def test_settings_for_which_the_disk_has_no_room_are_answered_and_the_agen
 
 
 @pytest.mark.parametrize("healthy_after_s", [0.0, float("inf")], ids=["proven good", "given up"])
-async def test_what_became_of_a_trial_is_kept_as_soon_as_the_disk_has_room(tmp_path: Path, healthy_after_s: float) -> None:
+async def test_what_became_of_a_trial_is_kept_as_soon_as_the_disk_has_room(
+    tmp_path: Path, healthy_after_s: float
+) -> None:
     await Life(tmp_path).gets(ONE)
     trying = Life(tmp_path, healthy_after_s=healthy_after_s, refusals=3)
     began_s = trying.clock.monotonic_s()
     await trying.trial.watch()
     assert trying.clock.monotonic_s() - began_s >= 3 * NOTE_AGAIN_S
-    assert (trying.file.read().trial, trying.trial.version) == (None, 1 if healthy_after_s == 0 else 0)
+    assert (trying.file.read().trial, trying.trial.version) == (
+        None,
+        1 if healthy_after_s == 0 else 0,
+    )
 
 
-async def test_a_disk_that_is_full_at_a_start_keeps_no_device_down_and_tries_nothing_that_it_cannot_note(tmp_path: Path) -> None:
+async def test_a_disk_that_is_full_at_a_start_keeps_no_device_down_and_tries_nothing_that_it_cannot_note(
+    tmp_path: Path,
+) -> None:
     """Twice: a start that would begin a trial, and one that would give it up."""
     Life(tmp_path).file.write(SettingsState(good=ONE).pushed(TWO))
     full = Life(tmp_path, refusals=3, full_at_start=True, healthy_after_s=0)
@@ -204,7 +267,9 @@ async def test_a_disk_that_is_full_at_a_start_keeps_no_device_down_and_tries_not
     assert (after.linger_ms, after.file.read().failed) == (1.0, TWO)
 
 
-async def test_others_that_come_while_some_are_on_trial_are_tried_after_them(tmp_path: Path) -> None:
+async def test_others_that_come_while_some_are_on_trial_are_tried_after_them(
+    tmp_path: Path,
+) -> None:
     """The log may have lost the message of those on trial."""
     await Life(tmp_path).gets(ONE)
     trying = Life(tmp_path, healthy_after_s=2)
@@ -228,7 +293,9 @@ async def test_others_that_come_while_a_trial_fails_wait_for_the_next_life(tmp_p
     assert await Life(tmp_path).gets(TWO) is None
 
 
-async def test_an_older_version_that_waited_behind_a_trial_is_refused_after_it(tmp_path: Path) -> None:
+async def test_an_older_version_that_waited_behind_a_trial_is_refused_after_it(
+    tmp_path: Path,
+) -> None:
     await Life(tmp_path).gets(TWO)
     trying = Life(tmp_path, healthy_after_s=1)
     late = asyncio.create_task(trying.trial.apply(settings(ONE)))
@@ -241,11 +308,22 @@ async def test_an_older_version_that_waited_behind_a_trial_is_refused_after_it(t
 
 def test_every_field_of_the_state_comes_back_from_the_file(tmp_path: Path) -> None:
     file = SettingsFile(OWN, tmp_path / "new" / "folder")
-    states = [SettingsState(), SettingsState(good=ONE), SettingsState(good=ONE, trial=TWO, is_begun=True), KNOWN]
+    states = [
+        SettingsState(),
+        SettingsState(good=ONE),
+        SettingsState(good=ONE, trial=TWO, is_begun=True),
+        KNOWN,
+    ]
     for state in states:
         file.write(state)
         assert file.read() == state
-    assert {field.name for field in dataclasses.fields(SettingsState)} == {"good", "trial", "is_begun", "failed", "why"}
+    assert {field.name for field in dataclasses.fields(SettingsState)} == {
+        "good",
+        "trial",
+        "is_begun",
+        "failed",
+        "why",
+    }
     assert (tmp_path / "new" / "folder").stat().st_mode & 0o777 == 0o700
 
 
@@ -259,9 +337,18 @@ def test_every_field_of_the_state_comes_back_from_the_file(tmp_path: Path) -> No
         (SettingsState(good=ONE, failed=TWO), ONE, 1, 2),
         (SettingsState(failed=TWO), None, 0, 2),
     ],
-    ids=["nothing was set", "good ones", "the first on trial", "others on trial", "others failed", "the first failed"],
+    ids=[
+        "nothing was set",
+        "good ones",
+        "the first on trial",
+        "others on trial",
+        "others failed",
+        "the first failed",
+    ],
 )
-def test_what_is_in_use_and_the_greatest_number_that_came(state: SettingsState, used: Version | None, version: int, latest: int) -> None:
+def test_what_is_in_use_and_the_greatest_number_that_came(
+    state: SettingsState, used: Version | None, version: int, latest: int
+) -> None:
     assert (state.used, state.version, state.latest) == (used, version, latest)
 
 

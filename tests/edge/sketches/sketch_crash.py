@@ -1,7 +1,9 @@
-"""One life of a log with sketches: `python -m tests.edge.sketches.sketch_crash DIR PLACE NTH [--ahead]`.
+"""One life of a log with sketches: `python -m tests.edge.sketches.sketch_crash DIR PLACE NTH
+[--ahead]`.
 
-A source appends what `readings` says; the life ends by kill -9 at the n-th passage of a place in the log's writer, or, when the last window
-was sent, with the sketches as JSON on standard output. `--ahead` is the control: the cursor moves with every chunk.
+A source appends what `readings` says; the life ends by kill -9 at the n-th passage of a place in
+the log's writer, or, when the last window was sent, with the sketches as JSON on standard output.
+`--ahead` is the control: the cursor moves with every chunk.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ from tests.edge.helpers import opened
 
 N, WINDOWS = 600, 6
 CONFIG = SketchConfig.checked(
-    {"stream": "noise", "fields": ["db", "street"], "kinds": ["numbers", "hll", "theta", "kll", "top", "count_min"], "window_s": 1}
+    {
+        "stream": "noise",
+        "fields": ["db", "street"],
+        "kinds": ["numbers", "hll", "theta", "kll", "top", "count_min"],
+        "window_s": 1,
+    }
 )
 T0 = 1_790_000_000_000
 
@@ -33,7 +40,10 @@ T0 = 1_790_000_000_000
 def readings() -> list[Reading]:
     """The whole input; the last reading is after the last window."""
     rng = random.Random(5)
-    found: list[Reading] = [(T0 + n * 10, {"db": rng.gauss(60, 9), "street": f"street {rng.randrange(1, 30)}"}) for n in range(N)]
+    found: list[Reading] = [
+        (T0 + n * 10, {"db": rng.gauss(60, 9), "street": f"street {rng.randrange(1, 30)}"})
+        for n in range(N)
+    ]
     return [*found, (T0 + WINDOWS * 1000, {"other": 1})]
 
 
@@ -61,12 +71,25 @@ async def live(directory: Path, place: str, nth: int, *, ahead: bool) -> list[Re
             if ahead:
                 await consumer.commit((await consumer.read()).cursor)
         found: list[Reading] = []
-        while not any(t == T0 + (WINDOWS - 1) * 1000 for t, _ in found):  # all of a window come together
-            found += [one for item in (await check.read()).items if isinstance(item, Received) for one in item.readings]
+        while not any(
+            t == T0 + (WINDOWS - 1) * 1000 for t, _ in found
+        ):  # all of a window come together
+            found += [
+                one
+                for item in (await check.read()).items
+                if isinstance(item, Received)
+                for one in item.readings
+            ]
         task.cancel()
         await asyncio.wait({task})
     return found
 
 
 if __name__ == "__main__":
-    print(orjson.dumps(asyncio.run(live(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), ahead="--ahead" in sys.argv))).decode())
+    print(
+        orjson.dumps(
+            asyncio.run(
+                live(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), ahead="--ahead" in sys.argv)
+            )
+        ).decode()
+    )

@@ -1,4 +1,6 @@
-"""The agent as a process: a stream stays, its sketches are sent, and a kill -9 leaves nothing out of them."""
+"""The agent as a process: a stream stays, its sketches are sent, and a kill -9 leaves nothing out
+of them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ window_s = 1
 T0, EVERY_MS, N = 1_790_000_000_000, 10, 1_050
 
 
-async def test_sketches_are_sent_instead_of_readings_and_a_kill_leaves_nothing_out(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_sketches_are_sent_instead_of_readings_and_a_kill_leaves_nothing_out(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     lines, device = tmp_path / "noise.jsonl", "sketched"
     path = config(tmp_path, mosquitto.port, device, TABLES.format(path=lines))
     values = [60 + 9 * math.sin(n) for n in range(N)]
@@ -55,11 +59,18 @@ async def test_sketches_are_sent_instead_of_readings_and_a_kill_leaves_nothing_o
         await peer.until(lambda: len(came()) == 2 * (N * EVERY_MS // 1000))
         assert agent.stop() == 0
     found = [parse(fields) for fields in came()]
-    assert [one.start_ms for one in found if one.kind == "numbers"] == [T0 + n * 1000 for n in range(N * EVERY_MS // 1000)]
+    assert [one.start_ms for one in found if one.kind == "numbers"] == [
+        T0 + n * 1000 for n in range(N * EVERY_MS // 1000)
+    ]
     for place, one in enumerate([one for one in found if one.kind == "numbers"]):
         inside = values[place * 100 : (place + 1) * 100]
         numbers = Numbers.decode(one.data)
-        assert (one.readings, numbers.count, numbers.min, numbers.max) == (100, 100, min(inside), max(inside))
+        assert (one.readings, numbers.count, numbers.min, numbers.max) == (
+            100,
+            100,
+            min(inside),
+            max(inside),
+        )
         assert math.isclose(numbers.sum, math.fsum(inside))
     said: Any = json_of(edgewake("status", "--config", path, "--json").stdout)
     assert (said["sketches"]["noise"]["counted"], said["sketches"]["noise"]["late"]) == (N, 0)

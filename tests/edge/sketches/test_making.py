@@ -1,4 +1,6 @@
-"""What goes into a sketch and what does not, and the child that makes them: its pipe, its windows, its bounds."""
+"""What goes into a sketch and what does not, and the child that makes them: its pipe, its windows,
+its bounds.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge.sketches.config import OPEN_MAX, SketchConfig
-from edgewake.edge.sketches.kinds import BLOCK, COUNT_MIN_WIDTH, TEXT_BYTES_MAX, FilledCountMin, FilledNumbers, numbers_of, texts_of
+from edgewake.edge.sketches.kinds import (
+    BLOCK,
+    COUNT_MIN_WIDTH,
+    TEXT_BYTES_MAX,
+    FilledCountMin,
+    FilledNumbers,
+    numbers_of,
+    texts_of,
+)
 from edgewake.edge.sketches.maker import Maker, serve
 from edgewake.edge.sketches.pipe import LENGTH
 from edgewake.protocol.count_min import DEPTH, CountMin
@@ -42,10 +52,13 @@ def test_a_truth_value_and_a_text_are_no_numbers(values: list[Any], numbers: lis
 
 @pytest.mark.parametrize(
     ("text", "is_counted"),
-    [("", True), ("x" * TEXT_BYTES_MAX, True), ("x" * (TEXT_BYTES_MAX + 1), False), ("ä" * (TEXT_BYTES_MAX // 2), True),
-     ("ä" * (TEXT_BYTES_MAX // 2) + "x", False), ("\N{GRINNING FACE}" * (TEXT_BYTES_MAX // 4), True),
+    [("", True), ("x" * TEXT_BYTES_MAX, True), ("x" * (TEXT_BYTES_MAX + 1), False),
+        ("ä" * (TEXT_BYTES_MAX // 2), True),
+     ("ä" * (TEXT_BYTES_MAX // 2) + "x", False),
+     ("\N{GRINNING FACE}" * (TEXT_BYTES_MAX // 4), True),
      ("\N{GRINNING FACE}" * (TEXT_BYTES_MAX // 4) + "x", False)],
-    ids=["empty", "at the bound", "one byte more", "of two bytes each", "of two bytes and one more", "of four bytes each",
+    ids=["empty", "at the bound", "one byte more", "of two bytes each", "of two bytes and one more",
+        "of four bytes each",
          "of four and one more"],
 )  # fmt: skip
 def test_a_text_is_counted_up_to_its_bytes(text: str, is_counted: bool) -> None:
@@ -61,7 +74,9 @@ CUTS = st.lists(st.integers(0, 2 * BLOCK + 3), max_size=6)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=2 * BLOCK + 3), CUTS)
-def test_figures_are_the_same_to_the_last_digit_however_the_values_were_cut(values: list[float], cuts: list[int]) -> None:
+def test_figures_are_the_same_to_the_last_digit_however_the_values_were_cut(
+    values: list[float], cuts: list[int]
+) -> None:
     whole, parts = FilledNumbers(), FilledNumbers()
     whole.add(values)
     places = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
@@ -103,7 +118,11 @@ def test_windows_and_fields_are_apart_and_a_window_is_given_once() -> None:
     maker = Maker(OWN)
     maker.take([[1, "speed", [1, 2]], [1, "name", ["a"]], [2, "speed", [3]]])
     maker.take([[1, "speed", [4]]])
-    assert made(maker, 1) == {("name", "count_min"): 1, ("speed", "numbers"): 3, ("speed", "count_min"): 3}
+    assert made(maker, 1) == {
+        ("name", "count_min"): 1,
+        ("speed", "numbers"): 3,
+        ("speed", "count_min"): 3,
+    }
     assert made(maker, 1) == {}
     assert made(maker, 2) == {("speed", "numbers"): 1, ("speed", "count_min"): 1}
     assert made(maker, -7) == {}
@@ -134,7 +153,8 @@ def message(value: object) -> bytes:
 
 def test_the_child_answers_in_order_and_ends_with_its_input() -> None:
     answers = served(
-        message({"values": [[1, "speed", [1, 2]]]}), message({"over": 1}), message({"over": 1}), message({"values": [[2, "speed", [5]]]}),
+        message({"values": [[1, "speed", [1, 2]]]}), message({"over": 1}), message({"over": 1}),
+        message({"values": [[2, "speed", [5]]]}),
         message({"over": 2}),
     )  # fmt: skip
     assert [[(field, kind, count) for field, kind, count, _ in one] for one in answers] == [
@@ -148,8 +168,12 @@ def test_an_input_that_ends_within_a_length_ends_it_in_order(torn: bytes) -> Non
     assert served(message({"over": 1}), torn) == [[]]
 
 
-@pytest.mark.parametrize("torn", [LENGTH.pack(10) + b'{"over', LENGTH.pack(0), LENGTH.pack(2) + b"xx"])
-def test_a_message_that_is_none_ends_it_with_an_error_and_the_agent_makes_all_again(torn: bytes) -> None:
+@pytest.mark.parametrize(
+    "torn", [LENGTH.pack(10) + b'{"over', LENGTH.pack(0), LENGTH.pack(2) + b"xx"]
+)
+def test_a_message_that_is_none_ends_it_with_an_error_and_the_agent_makes_all_again(
+    torn: bytes,
+) -> None:
     with pytest.raises(orjson.JSONDecodeError):
         served(torn)
 
@@ -163,7 +187,8 @@ def config(**changed: object) -> SketchConfig:
 
 @pytest.mark.parametrize(
     "good",
-    [{}, {"window_s": 1, "grace_s": OPEN_MAX}, {"window_s": 86_400}, {"kinds": ["numbers"]}, {"fields": [f"f{n}" for n in range(16)]},
+    [{}, {"window_s": 1, "grace_s": OPEN_MAX}, {"window_s": 86_400}, {"kinds": ["numbers"]},
+        {"fields": [f"f{n}" for n in range(16)]},
      {"grace_s": 0.5}, {"beside": True}],
 )  # fmt: skip
 def test_what_may_be_asked_for(good: dict[str, object]) -> None:
@@ -172,13 +197,17 @@ def test_what_may_be_asked_for(good: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
-    [({"window_s": 7}, "part of a day"), ({"window_s": 0}, "window_s"), ({"window_s": 86_401}, "window_s"),
+    [({"window_s": 7}, "part of a day"), ({"window_s": 0}, "window_s"),
+        ({"window_s": 86_401}, "window_s"),
      ({"window_s": 1, "grace_s": OPEN_MAX + 0.1}, "at most 10 windows"), ({"kinds": []}, "kinds"),
      ({"kinds": ["numbers", "numbers"]}, "twice"),
-     ({"kinds": ["sample"]}, "not made on the device"), ({"kinds": ["mode"]}, "kinds"), ({"fields": []}, "fields"),
+     ({"kinds": ["sample"]}, "not made on the device"), ({"kinds": ["mode"]}, "kinds"),
+     ({"fields": []}, "fields"),
      ({"fields": [f"f{n}" for n in range(17)]}, "fields"),
-     ({"fields": ["x", "y", "x"]}, "twice"), ({"fields": ["device"]}, "envelope"), ({"stream": "Speed"}, "a-z"),
-     ({"grace_s": -1}, "grace_s"), ({"grace_s": math.inf}, "grace_s"), ({"grace_s": math.nan}, "grace_s")],
+     ({"fields": ["x", "y", "x"]}, "twice"), ({"fields": ["device"]}, "envelope"),
+     ({"stream": "Speed"}, "a-z"),
+     ({"grace_s": -1}, "grace_s"), ({"grace_s": math.inf}, "grace_s"),
+     ({"grace_s": math.nan}, "grace_s")],
 )  # fmt: skip
 def test_what_may_not(bad: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):

@@ -1,4 +1,6 @@
-"""What devices make, merged in the cloud as it merges its own: within its bounds of the exact answer."""
+"""What devices make, merged in the cloud as it merges its own: within its bounds of the exact
+answer.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def summary(values: list[Any], *, device: str = "box", cut: int = 1000) -> Summa
         maker.take([(7, "price", values[begin : begin + cut])])
     found = []
     for field, kind, readings, text in maker.over(7):
-        one = DeviceSketch("shop", field, SketchKind(kind), T0, T0 + 60_000, readings, b64decode(text))
+        one = DeviceSketch(
+            "shop", field, SketchKind(kind), T0, T0 + 60_000, readings, b64decode(text)
+        )
         ((_, record),) = intake.taken({"device": device, "received_at": one.end_ms, **one.fields()})
         found.append(record.summary)
     return merged(found)
@@ -39,7 +43,9 @@ def summary(values: list[Any], *, device: str = "box", cut: int = 1000) -> Summa
 
 def test_merged_sketches_of_devices_answer_within_their_bounds() -> None:
     rng = random.Random(3)
-    devices = [[round(rng.gauss(50 + 5 * device, 10), 1) for _ in range(20_000)] for device in range(5)]
+    devices = [
+        [round(rng.gauss(50 + 5 * device, 10), 1) for _ in range(20_000)] for device in range(5)
+    ]
     values = [value for some in devices for value in some]
     found = merged([summary(some, device=f"box-{place}") for place, some in enumerate(devices)])
     figures = answers.figures(found)
@@ -55,11 +61,24 @@ def test_merged_sketches_of_devices_answer_within_their_bounds() -> None:
         assert abs(exact - rank) < 0.0266, "twice the bound of one sketch"
 
 
-def test_what_is_sent_beside_readings_is_a_series_of_its_own_device_and_merged_with_no_other() -> None:
-    one = DeviceSketch("shop", "price", SketchKind.NUMBERS, T0, T0 + 60_000, 3, Numbers.of([1.0, 2.0, 3.0]).encode(), beside=True)
+def test_what_is_sent_beside_readings_is_a_series_of_its_own_device_and_merged_with_no_other() -> (
+    None
+):
+    one = DeviceSketch(
+        "shop",
+        "price",
+        SketchKind.NUMBERS,
+        T0,
+        T0 + 60_000,
+        3,
+        Numbers.of([1.0, 2.0, 3.0]).encode(),
+        beside=True,
+    )
     assert parse(one.fields()) == one
     ((_, beside),) = intake.taken({"device": "box", "received_at": one.end_ms, **one.fields()})
-    ((_, instead),) = intake.taken({"device": "box", "received_at": one.end_ms, **replace(one, beside=False).fields()})
+    ((_, instead),) = intake.taken(
+        {"device": "box", "received_at": one.end_ms, **replace(one, beside=False).fields()}
+    )
     assert (beside.series.devices, instead.series.devices) == ("@box", "")
     with pytest.raises(Rejected, match="beside"):
         parse(one.fields() | {"beside": 1})
@@ -67,12 +86,16 @@ def test_what_is_sent_beside_readings_is_a_series_of_its_own_device_and_merged_w
 
 def test_merged_counts_of_texts_answer_within_their_bounds() -> None:
     rng = random.Random(4)
-    devices = [[f"street {min(int(rng.expovariate(0.3)), 200)}" for _ in range(5_000)] for _ in range(4)]
+    devices = [
+        [f"street {min(int(rng.expovariate(0.3)), 200)}" for _ in range(5_000)] for _ in range(4)
+    ]
     exact = Counter(text for some in devices for text in some)
     found = merged([summary(some) for some in devices])
     for item in answers.frequent(found, 5):
         assert item.low <= exact[item.text] <= item.high
-    assert {item.text for item in answers.frequent(found, 5)} == {text for text, _ in exact.most_common(5)}
+    assert {item.text for item in answers.frequent(found, 5)} == {
+        text for text, _ in exact.most_common(5)
+    }
     often = answers.occurrences(found, "street 3")
     assert often is not None
     assert often.low <= exact["street 3"] <= often.high
@@ -80,7 +103,13 @@ def test_merged_counts_of_texts_answer_within_their_bounds() -> None:
 
 @given(
     st.lists(
-        st.one_of(st.integers(-5, 5), st.floats(-1e9, 1e9), st.booleans(), st.sampled_from(["", "a", "ü" * 200, "long " * 60])), max_size=60
+        st.one_of(
+            st.integers(-5, 5),
+            st.floats(-1e9, 1e9),
+            st.booleans(),
+            st.sampled_from(["", "a", "ü" * 200, "long " * 60]),
+        ),
+        max_size=60,
     ),
     st.integers(1, 60),
 )

@@ -39,7 +39,15 @@ LOCAL = frozenset({"noise", STREAM})
 
 
 def life(directory: Path, place: str, nth: int, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.edge.sketches.sketch_crash", str(directory), place, str(nth), *more]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.edge.sketches.sketch_crash",
+        str(directory),
+        place,
+        str(nth),
+        *more,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
@@ -64,7 +72,13 @@ def test_kills_at_named_places_leave_the_sketches_of_no_kill(tmp_path: Path) -> 
 def test_a_cursor_that_moves_ahead_of_what_is_open_loses(tmp_path: Path) -> None:
     """The control."""
     whole = sum(fields["readings"] for _, fields in lives(tmp_path / "whole", []))
-    assert sum(fields["readings"] for _, fields in lives(tmp_path / "killed", [("accepted", 6)], "--ahead")) < whole
+    assert (
+        sum(
+            fields["readings"]
+            for _, fields in lives(tmp_path / "killed", [("accepted", 6)], "--ahead")
+        )
+        < whole
+    )
 
 
 @asynccontextmanager
@@ -82,7 +96,9 @@ async def sketched(events: EventLog, config: SketchConfig = CONFIG) -> AsyncIter
 async def killed(sketcher: Sketcher) -> None:
     """The child, which is there or comes soon."""
     await until(lambda: sketcher.pid is not None)
-    with contextlib.suppress(ProcessLookupError):  # it is dead already and the agent has not seen it
+    with contextlib.suppress(
+        ProcessLookupError
+    ):  # it is dead already and the agent has not seen it
         os.kill(sketcher.pid or 0, signal.SIGKILL)
 
 
@@ -96,11 +112,18 @@ async def made(events: EventLog, windows: int) -> list[Reading]:
     consumer, found = await events.consumer("check", [STREAM]), list[Reading]()
     async with asyncio.timeout(PATIENCE_S):
         while len(found) < 10 * windows:
-            found += [one for item in (await consumer.read()).items if isinstance(item, Received) for one in item.readings]
+            found += [
+                one
+                for item in (await consumer.read()).items
+                if isinstance(item, Received)
+                for one in item.readings
+            ]
     return found
 
 
-async def test_a_child_that_is_killed_is_replaced_and_nothing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_is_killed_is_replaced_and_nothing_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sketching, "RESTART_MIN_S", 0.01)
     found = []
     for name, kills in (("whole", False), ("killed", True)):
@@ -113,12 +136,18 @@ async def test_a_child_that_is_killed_is_replaced_and_nothing_is_left_out(tmp_pa
                         await killed(sketcher)
                 found.append(await made(events, WINDOWS))
                 counts = sketcher.counts()
-                assert (counts["counted"], counts["late"], counts["missed"]) == (len(readings()), 0, 0)
+                assert (counts["counted"], counts["late"], counts["missed"]) == (
+                    len(readings()),
+                    0,
+                    0,
+                )
                 assert (counts["restarts"] > 0) is kills
     assert found[0] == found[1]
 
 
-async def test_a_child_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workshop, "PATIENCE_S", 1.0)
     with opened(tmp_path, local=LOCAL) as events:
         await events.consumer("check", [STREAM])
@@ -133,7 +162,9 @@ async def test_a_child_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
             await until(lambda: sketcher.counts()["made"] == 20)
 
 
-async def test_a_child_that_cannot_start_or_answers_nonsense_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_cannot_start_or_answers_nonsense_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(workshop, "MODULE", "no.such.module")
     async with workshop.workshop([SketchKind.HLL]) as maker:
         with pytest.raises(MakerGone):
@@ -148,11 +179,15 @@ async def test_a_child_that_cannot_start_or_answers_nonsense_is_said(monkeypatch
             raise AssertionError("it is not there")
 
 
-def test_without_the_library_the_agent_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_agent_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sketching, "find_spec", lambda _name: None)
     with opened(tmp_path) as events, pytest.raises(LocalError, match=r"edgewake\[edge-sketches\]"):
         Sketcher(CONFIG, events, SystemClock(), random.Random(1))
-    own = SketchConfig.checked({"stream": "noise", "fields": ["db"], "kinds": ["numbers", "count_min"]})
+    own = SketchConfig.checked(
+        {"stream": "noise", "fields": ["db"], "kinds": ["numbers", "count_min"]}
+    )
     with opened(tmp_path) as events:
         Sketcher(own, events, SystemClock(), random.Random(1))  # they need none
 
@@ -170,17 +205,24 @@ GRACE_MS = 500
 
 
 def disordered() -> list[Reading]:
-    """Readings that come up to the grace and more out of order, some without the field, some with a text in it; the last closes all."""
+    """Readings that come up to the grace and more out of order, some without the field, some with a
+    text in it; the last closes all.
+    """
     rng = random.Random(11)
     found = []
     for n in range(400):
-        value: dict[str, Any] = {"db": rng.choice([rng.gauss(60, 9), rng.gauss(60, 9), "loud", None]), "street": rng.choice("abc")}
+        value: dict[str, Any] = {
+            "db": rng.choice([rng.gauss(60, 9), rng.gauss(60, 9), "loud", None]),
+            "street": rng.choice("abc"),
+        }
         found.append((T0 + n * 20 - rng.choice([0, 0, 200, 499, 500, 1200, 1700]), value))
     return [*found, (T0 + 60_000, {"other": 1})]
 
 
 def account(given: list[Reading]) -> tuple[dict[tuple[int, str, str], list[Any]], int]:
-    """What the docs say: window start, field, kind → its values in their order; and how many were late."""
+    """What the docs say: window start, field, kind → its values in their order; and how many were
+    late.
+    """
     head = closed_through = 0
     inside: dict[tuple[int, str, str], list[Any]] = defaultdict(list)
     late = 0
@@ -200,9 +242,17 @@ def account(given: list[Reading]) -> tuple[dict[tuple[int, str, str], list[Any]]
     return inside, late
 
 
-async def test_a_windows_figures_are_those_of_its_readings_in_whatever_order_they_come(tmp_path: Path) -> None:
+async def test_a_windows_figures_are_those_of_its_readings_in_whatever_order_they_come(
+    tmp_path: Path,
+) -> None:
     config = SketchConfig.checked(
-        {"stream": "noise", "fields": ["db", "street"], "kinds": ["numbers", "count_min"], "window_s": 1, "grace_s": GRACE_MS / 1000}
+        {
+            "stream": "noise",
+            "fields": ["db", "street"],
+            "kinds": ["numbers", "count_min"],
+            "window_s": 1,
+            "grace_s": GRACE_MS / 1000,
+        }
     )
     expected, late = account(disordered())
     found = []
@@ -213,9 +263,16 @@ async def test_a_windows_figures_are_those_of_its_readings_in_whatever_order_the
                 await put(events, disordered()[begin : begin + 90])
             async with asyncio.timeout(PATIENCE_S):
                 while len(found) < len(expected):
-                    found += [parse(one) for item in (await check.read()).items if isinstance(item, Received) for _, one in item.readings]
+                    found += [
+                        parse(one)
+                        for item in (await check.read()).items
+                        if isinstance(item, Received)
+                        for _, one in item.readings
+                    ]
             assert sketcher.counts()["late"] == late > 0
-    assert {(one.start_ms, one.field, one.kind.value): one.readings for one in found} == {of: len(some) for of, some in expected.items()}
+    assert {(one.start_ms, one.field, one.kind.value): one.readings for one in found} == {
+        of: len(some) for of, some in expected.items()
+    }
     for one in found:
         some = expected[one.start_ms, one.field, one.kind.value]
         if one.kind is SketchKind.NUMBERS:
@@ -223,4 +280,7 @@ async def test_a_windows_figures_are_those_of_its_readings_in_whatever_order_the
             assert (figures.count, figures.min, figures.max) == (len(some), min(some), max(some))
             assert figures.sum == pytest.approx(math.fsum(some))
         else:
-            assert all(CountMin.decode(one.data).count(item_text(value)) >= some.count(value) for value in some)
+            assert all(
+                CountMin.decode(one.data).count(item_text(value)) >= some.count(value)
+                for value in some
+            )

@@ -1,4 +1,6 @@
-"""A source in its cage with a real log behind it, and servers that say exactly what a test wants."""
+"""A source in its cage with a real log behind it, and servers that say exactly what a test
+wants.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 class Caged:
     """A running source."""
 
-    def __init__(self, events: EventLog, intake: Intake, sent: Sent, supervisor: Supervisor, answering: bool) -> None:
+    def __init__(
+        self, events: EventLog, intake: Intake, sent: Sent, supervisor: Supervisor, answering: bool
+    ) -> None:
         self._answering = answering
         self.events, self.intake, self.sent, self.supervisor = events, intake, sent, supervisor
 
@@ -57,7 +61,10 @@ class Caged:
 
     async def failed(self, text: str) -> None:
         """Wait until it failed with this reason."""
-        await self.until(lambda: text in (self.supervisor.error or ""), f"a failure that says {text!r}, not {self.supervisor.error!r}")
+        await self.until(
+            lambda: text in (self.supervisor.error or ""),
+            f"a failure that says {text!r}, not {self.supervisor.error!r}",
+        )
 
 
 @asynccontextmanager
@@ -70,20 +77,33 @@ async def caged(
     answering: bool = True,
     feeds: Feeds | None = None,
 ) -> AsyncIterator[Caged]:
-    """Run a source; at the end it is cancelled and the log closed. Not `answering`: the log keeps everything."""
+    """Run a source; at the end it is cancelled and the log closed.
+
+    Not `answering`: the log keeps everything.
+    """
     sent = Sent()
     events = EventLog(
-        directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=SystemClock(), rng=random.Random(1),
+        directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=SystemClock(),
+        rng=random.Random(1),
         on_frames=sent.take, failpoint=failpoint,
     )  # fmt: skip
     events.start_sending()
     clock = SystemClock()
     intake = Intake(
-        "caged", LogSink(events.stream(config.stream, bytes_max=config.queue_bytes_max)), Policy.BLOCK, clock, time=config.time.rule()
+        "caged",
+        LogSink(events.stream(config.stream, bytes_max=config.queue_bytes_max)),
+        Policy.BLOCK,
+        clock,
+        time=config.time.rule(),
     )
     context = SourceContext(device, clock, events.position, feeds)
     supervisor = Supervisor(
-        "caged", lambda: config.source(context), intake, clock, Backoff(0.01, 0.05, random.Random(1)), policy=config.policy
+        "caged",
+        lambda: config.source(context),
+        intake,
+        clock,
+        Backoff(0.01, 0.05, random.Random(1)),
+        policy=config.policy,
     )
     task = asyncio.create_task(supervisor.run())
     try:
@@ -125,17 +145,28 @@ async def head_of(reader: asyncio.StreamReader) -> dict[str, str]:
     """A request's head: its first line as "", names in lower case."""
     text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = text.strip().split("\r\n")
-    return {"": first} | {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {"": first} | {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
 
 
 def answered(body: bytes = b"", *headers: str, status: str = "200 OK") -> bytes:
     """An answer with its length."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Content-Type: application/json", *headers]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Length: {len(body)}",
+        "Content-Type: application/json",
+        *headers,
+    ]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def answering(*answers: bytes, heads: list[dict[str, str]] | None = None, then: bytes | None = None) -> Handler:
-    """Each connection gets the next answer and is closed; behind the last one it gets `then`, or the last one again."""
+def answering(
+    *answers: bytes, heads: list[dict[str, str]] | None = None, then: bytes | None = None
+) -> Handler:
+    """Each connection gets the next answer and is closed; behind the last one it gets `then`, or
+    the last one again.
+    """
     left, behind = list(answers), answers[-1] if then is None else then
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -151,9 +182,13 @@ def answering(*answers: bytes, heads: list[dict[str, str]] | None = None, then: 
 
 
 def scripted(
-    end: Callable[[asyncio.StreamReader, asyncio.StreamWriter], E], script: Callable[[E], Awaitable[None]], ends: list[E] | None = None
+    end: Callable[[asyncio.StreamReader, asyncio.StreamWriter], E],
+    script: Callable[[E], Awaitable[None]],
+    ends: list[E] | None = None,
 ) -> Handler:
-    """Each connection is made an `end`, put into `ends`, and does what the script says; then it waits for the client to leave."""
+    """Each connection is made an `end`, put into `ends`, and does what the script says; then it
+    waits for the client to leave.
+    """
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         one = end(reader, writer)

@@ -1,9 +1,12 @@
-"""One life of a device that follows others: `python -m tests.edge.sources.feed_crash DIR [--kill PLACE NTH] [--apart]`.
+"""One life of a device that follows others: `python -m tests.edge.sources.feed_crash DIR [--kill
+PLACE NTH] [--apart]`.
 
-The cloud has N events, and answers a question with the seven that follow its cursor. The life ends by kill -9 at the n-th passage of a
-place in the log's writer, or, when all is here, with the events and gaps of all lives as JSON on standard output. `--apart` is the control:
-the cursor is kept after the events and not together with them, and a gap is said like any loss; the place between is called `apart`. With
-`--gone K` the cloud no longer keeps the events before K, and says so in a chunk of its own.
+The cloud has N events, and answers a question with the seven that follow its cursor. The life ends
+by kill -9 at the n-th passage of a place in the log's writer, or, when all is here, with the events
+and gaps of all lives as JSON on standard output. `--apart` is the control: the cursor is kept after
+the events and not together with them, and a gap is said like any loss; the place between is called
+`apart`. With `--gone K` the cloud no longer keeps the events before K, and says so in a chunk of
+its own.
 """
 
 from __future__ import annotations
@@ -40,14 +43,19 @@ class Life:
         self._place, self._left = place, nth
         clock = SystemClock()
         self.events = EventLog(
-            directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=clock, rng=random.Random(1), failpoint=self.reach
+            directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=clock,
+            rng=random.Random(1), failpoint=self.reach
         )  # fmt: skip
         self.intake = Intake("feed", LogSink(self.events.stream("s")), Policy.BLOCK, clock)
         self.feeds = Feeds()
         self.feeds.send = self._answer
         self._is_all_asked = asyncio.Event()
-        config = SubscriptionConfig(type="subscription", stream="s", follow=("speed",), begin="earliest")
-        self.source = Subscription(config, SourceContext("d", clock, self.events.position, self.feeds))
+        config = SubscriptionConfig(
+            type="subscription", stream="s", follow=("speed",), begin="earliest"
+        )
+        self.source = Subscription(
+            config, SourceContext("d", clock, self.events.position, self.feeds)
+        )
 
     def reach(self, place: str) -> None:
         """A place was passed."""
@@ -76,7 +84,10 @@ class Life:
         """Until all is here; the events of all lives, in order."""
         consumer = await self.events.consumer("check", ["s"])
         running = asyncio.create_task(self.source.run(self.intake))
-        await asyncio.wait({running, asyncio.ensure_future(self._is_all_asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {running, asyncio.ensure_future(self._is_all_asked.wait())},
+            return_when=asyncio.FIRST_COMPLETED,
+        )
         running.cancel()
         await asyncio.wait({running})
         items = (await asyncio.to_thread(consumer.poll)).items
@@ -85,7 +96,11 @@ class Life:
 
 
 def _shown(item: Received | Missed) -> list[object]:
-    return [f"{item.reason} {item.count}"] if isinstance(item, Missed) else [fields["n"] for _, fields in item.readings]
+    return (
+        [f"{item.reason} {item.count}"]
+        if isinstance(item, Missed)
+        else [fields["n"] for _, fields in item.readings]
+    )
 
 
 def put_apart(life: Life) -> None:
@@ -93,7 +108,10 @@ def put_apart(life: Life) -> None:
     put = life.intake.put
 
     async def first_one_then_the_other(
-        readings: Sequence[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int]
+        readings: Sequence[Reading],
+        *,
+        position: tuple[str, str] | None = None,
+        lost: Mapping[str, int],
     ) -> None:
         if lost:
             await put([], position=position)

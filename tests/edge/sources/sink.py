@@ -1,4 +1,6 @@
-"""What a source passes on, kept in memory: a log that is full, slow or broken when a test says so, and a source run against it."""
+"""What a source passes on, kept in memory: a log that is full, slow or broken when a test says so,
+and a source run against it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from tests.services import PATIENCE_S
 
 
 class MemorySink:
-    """The end of an `Intake`. What is put is one commit; `positions` are those of all commits that had one."""
+    """The end of an `Intake`.
+
+    What is put is one commit; `positions` are those of all commits that had one.
+    """
 
     def __init__(self) -> None:
         self.readings: list[Reading] = []
@@ -55,7 +60,9 @@ class MemorySink:
         self.is_full = False
         self._changed.set()
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
         if self.failures:
             raise self.failures.pop(0)
         if self.is_full:
@@ -77,7 +84,9 @@ class MemorySink:
         self.lost[reason] += count
 
 
-def intake_of(sink: MemorySink, policy: Policy = Policy.BLOCK, clock: Clock | None = None) -> Intake:
+def intake_of(
+    sink: MemorySink, policy: Policy = Policy.BLOCK, clock: Clock | None = None
+) -> Intake:
     """A way into it."""
     return Intake("source", sink, policy, clock or FakeClock())
 
@@ -110,7 +119,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(source: Source, sink: MemorySink | None = None, policy: Policy | None = None) -> AsyncIterator[Running]:
+async def running(
+    source: Source, sink: MemorySink | None = None, policy: Policy | None = None
+) -> AsyncIterator[Running]:
     """Run it, without a supervisor: what it raises ends it."""
     sink = sink or MemorySink()
     intake = intake_of(sink, policy or source.policy)

@@ -1,4 +1,6 @@
-"""Files that rotate while the agent is away and the machine's clock is set, back or forth: every line is taken once."""
+"""Files that rotate while the agent is away and the machine's clock is set, back or forth: every
+line is taken once.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,17 @@ def week_of_old_files(path: Path) -> None:
         changed_at(path.with_name(f"in.log.{number}"), NOW_S - number * 24 * HOUR_S)
 
 
-@pytest.mark.parametrize("jump_s", [-HOUR_S, -60.0, 0.0, HOUR_S], ids=["an hour back", "a minute back", "not at all", "an hour on"])
-def test_two_rotations_while_nobody_looks_lose_no_line_though_the_clock_was_set(path: Path, jump_s: float) -> None:
-    """The first file is known by its number; the second one came and went while nobody looked, and only its time tells of it."""
+@pytest.mark.parametrize(
+    "jump_s",
+    [-HOUR_S, -60.0, 0.0, HOUR_S],
+    ids=["an hour back", "a minute back", "not at all", "an hour on"],
+)
+def test_two_rotations_while_nobody_looks_lose_no_line_though_the_clock_was_set(
+    path: Path, jump_s: float
+) -> None:
+    """The first file is known by its number; the second one came and went while nobody looked, and
+    only its time tells of it.
+    """
     week_of_old_files(path)
     add(path, b"one")
     changed_at(path, NOW_S)
@@ -77,7 +87,9 @@ def test_a_file_whose_time_lies_in_the_future_hides_none_that_comes_after_it(pat
     assert watch.again().read() == [b"two", b"three"]
 
 
-def test_a_place_that_an_earlier_version_kept_is_read_and_goes_by_the_times_alone(path: Path) -> None:
+def test_a_place_that_an_earlier_version_kept_is_read_and_goes_by_the_times_alone(
+    path: Path,
+) -> None:
     week_of_old_files(path)
     add(path, b"one")
     changed_at(path, NOW_S)
@@ -118,11 +130,13 @@ def seen(name: str, mtime_ns: int) -> Seen:
 @pytest.mark.parametrize(
     ("foreign_ns", "current_ns", "mtime_ns", "before"),
     [
-        (5, 10, 9, True), (5, 10, 10, False), (5, None, 9, True), (None, 3, 9, True), (None, 3, 10, False),
+        (5, 10, 9, True), (5, 10, 10, False), (5, None, 9, True), (None, 3, 9, True),
+        (None, 3, 10, False),
         (5, 9, 9, False), (5, 9, 6, False), (5, 9, 5, True), (20, 9, 15, True),
     ],
     ids=[
-        "the time tells", "just then", "no current file", "an earlier version", "an earlier version, just then",
+        "the time tells", "just then", "no current file", "an earlier version",
+        "an earlier version, just then",
         "set back", "set back, later", "set back, just then", "set back, before what was foreign",
     ],
 )  # fmt: skip
@@ -134,9 +148,21 @@ def test_what_was_there_before_changed_before_or_no_later_than_what_was_foreign_
 
 
 @settings(max_examples=examples(40))
-@given(st.lists(st.tuples(st.sampled_from(["write", "rotate", "read", "restart"]), st.integers(-4000, 4000)), max_size=14))
-def test_whatever_the_clock_does_nothing_is_read_twice_and_what_is_known_is_never_lost(steps: list[tuple[str, int]]) -> None:
-    """Each step sets the clock. Files that came and went between two looks may have any time: of these no line is taken twice."""
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["write", "rotate", "read", "restart"]), st.integers(-4000, 4000)
+        ),
+        max_size=14,
+    )
+)
+def test_whatever_the_clock_does_nothing_is_read_twice_and_what_is_known_is_never_lost(
+    steps: list[tuple[str, int]],
+) -> None:
+    """Each step sets the clock.
+
+    Files that came and went between two looks may have any time: of these no line is taken twice.
+    """
 
     directory = Path(tempfile.mkdtemp())
     try:
@@ -149,7 +175,11 @@ def test_whatever_the_clock_does_nothing_is_read_twice_and_what_is_known_is_neve
         for step, clock_s in steps:
             seen_s = NOW_S + clock_s
             if step == "write":
-                add(path, b"line %d, long enough to tell it from any other line of any other file" % written)
+                add(
+                    path,
+                    b"line %d, long enough to tell it from any other line of any other file"
+                    % written,
+                )
                 written += 1
                 changed_at(path, seen_s)
             elif step == "rotate":

@@ -1,4 +1,6 @@
-"""What is found in a document that somebody else made, in order, within bounds, whatever is mixed in it."""
+"""What is found in a document that somebody else made, in order, within bounds, whatever is mixed
+in it.
+"""
 
 from __future__ import annotations
 
@@ -72,18 +74,41 @@ async def test_many_readings_leave_the_others_their_turns() -> None:
 
 @given(
     st.lists(
-        st.sampled_from([{"n": 1}, {"m": "x"}, {"n": float("inf")}, {}, {"n": {}}, 5, None, "x", [], b'{"n": 2}', b"nonsense", b"[]"]),
+        st.sampled_from(
+            [
+                {"n": 1},
+                {"m": "x"},
+                {"n": float("inf")},
+                {},
+                {"n": {}},
+                5,
+                None,
+                "x",
+                [],
+                b'{"n": 2}',
+                b"nonsense",
+                b"[]",
+            ]
+        ),
         max_size=30,
     )
 )
-async def test_whatever_is_mixed_in_a_document_the_good_ones_are_taken_in_order(items: list[object]) -> None:
+async def test_whatever_is_mixed_in_a_document_the_good_ones_are_taken_in_order(
+    items: list[object],
+) -> None:
     sink = MemorySink()
     readings = await checked(intake_of(sink), items)
-    good = [{"n": 2} if isinstance(item, bytes) else item for item in items if item in ({"n": 1}, {"m": "x"}, b'{"n": 2}')]
+    good = [
+        {"n": 2} if isinstance(item, bytes) else item
+        for item in items
+        if item in ({"n": 1}, {"m": "x"}, b'{"n": 2}')
+    ]
     assert [fields for _, fields in readings] == good
     assert sum(sink.lost.values()) == len(items) - len(good)
 
 
 def test_a_document_of_lines_is_as_one_of_a_list() -> None:
     lines = b"\n".join(orjson.dumps({"n": n}) for n in range(10))
-    assert [orjson.loads(item) for item in found(lines)] == found(b"[" + lines.replace(b"\n", b",") + b"]")
+    assert [orjson.loads(item) for item in found(lines)] == found(
+        b"[" + lines.replace(b"\n", b",") + b"]"
+    )

@@ -42,7 +42,12 @@ class Tail:
 async def tailing(directory: Path, path: Path, **more: object) -> AsyncIterator[Tail]:
     sent = Sent()
     events = EventLog(
-        directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=sent.take
+        directory,
+        LogConfig(linger_ms=0, reserve_bytes=0),
+        UplinkConfig(),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        on_frames=sent.take,
     )
     events.start_sending()
     source = FileTail(
@@ -78,7 +83,9 @@ async def test_lines_are_taken_as_they_come_and_half_a_line_waits(tmp_path: Path
 
 async def test_a_bad_line_is_counted_and_never_stops_it(tmp_path: Path) -> None:
     path = tmp_path / "in.log"
-    path.write_bytes(b'{"n": 1}\nnot json\n{"n": nan}\n\xff\xfe\n' + b"x" * 70_000 + b'\n{"n": 2}\n')
+    path.write_bytes(
+        b'{"n": 1}\nnot json\n{"n": nan}\n\xff\xfe\n' + b"x" * 70_000 + b'\n{"n": 2}\n'
+    )
     async with tailing(tmp_path / "log", path) as tail:
         await tail.until(lambda: tail.sent.ns() == [1, 2])
         assert tail.intake.refused == {"json": 3, "oversize": 1}
@@ -105,7 +112,9 @@ async def test_a_restart_goes_on_behind_the_last_accepted_line(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("away", [False, True])
-async def test_a_rotated_file_is_read_to_its_end_before_the_new_one(tmp_path: Path, away: bool) -> None:
+async def test_a_rotated_file_is_read_to_its_end_before_the_new_one(
+    tmp_path: Path, away: bool
+) -> None:
     """Also when it was rotated while the agent was away."""
     path = tmp_path / "in.log"
     path.write_text(lines(range(5)))
@@ -153,7 +162,9 @@ async def test_start_at_the_end_takes_new_lines_only(tmp_path: Path) -> None:
         assert 4 not in tail.sent.ns()
 
 
-async def test_what_is_added_while_away_is_taken_although_nothing_was_taken_before(tmp_path: Path) -> None:
+async def test_what_is_added_while_away_is_taken_although_nothing_was_taken_before(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "in.log"
     path.write_text(lines(range(5)))
     async with tailing(tmp_path / "log", path, start="end") as tail:
@@ -209,13 +220,21 @@ async def test_a_last_line_without_an_end_counts_once_its_file_is_rotated_and_qu
 async def test_a_fifo_is_refused_and_freezes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "in.fifo"
     os.mkfifo(path)
-    source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
+    source = FileTail(
+        FileTailConfig(type="file_tail", stream="s", path=path),
+        SystemClock(),
+        position=lambda _: None,
+    )
     with pytest.raises(LocalError, match="not a regular file"):
         async with asyncio.timeout(PATIENCE_S):
-            await source.run(Intake("tail", OneWaySink(lambda _: None, lose), source.policy, SystemClock()))
+            await source.run(
+                Intake("tail", OneWaySink(lambda _: None, lose), source.policy, SystemClock())
+            )
 
 
-async def test_a_disk_that_does_not_answer_stops_neither_the_loop_nor_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_does_not_answer_stops_neither_the_loop_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     never, reached = threading.Event(), threading.Event()
 
     def hang(*_: object) -> None:
@@ -223,8 +242,14 @@ async def test_a_disk_that_does_not_answer_stops_neither_the_loop_nor_the_end(tm
         never.wait(2 * PATIENCE_S)
 
     monkeypatch.setattr(Follower, "read", hang)
-    source = FileTail(FileTailConfig(type="file_tail", stream="s", path=tmp_path / "x"), SystemClock(), position=lambda _: None)
-    task = asyncio.create_task(source.run(Intake("tail", OneWaySink(lambda _: None, lose), source.policy, SystemClock())))
+    source = FileTail(
+        FileTailConfig(type="file_tail", stream="s", path=tmp_path / "x"),
+        SystemClock(),
+        position=lambda _: None,
+    )
+    task = asyncio.create_task(
+        source.run(Intake("tail", OneWaySink(lambda _: None, lose), source.policy, SystemClock()))
+    )
     async with asyncio.timeout(PATIENCE_S):
         while not reached.is_set():
             await asyncio.sleep(0.01)
@@ -248,8 +273,14 @@ async def test_a_big_file_leaves_the_loop_its_turns(tmp_path: Path) -> None:
 
     other = asyncio.create_task(others())
     taken: list[int] = []
-    source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
-    intake = Intake("tail", OneWaySink(lambda readings: taken.append(turns), lose), source.policy, SystemClock())
+    source = FileTail(
+        FileTailConfig(type="file_tail", stream="s", path=path),
+        SystemClock(),
+        position=lambda _: None,
+    )
+    intake = Intake(
+        "tail", OneWaySink(lambda readings: taken.append(turns), lose), source.policy, SystemClock()
+    )
     task = asyncio.create_task(source.run(intake))
     async with asyncio.timeout(PATIENCE_S):
         while intake.taken < 40_000:

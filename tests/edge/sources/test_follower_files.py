@@ -1,4 +1,6 @@
-"""What happens to a file that is followed: moved, replaced, emptied, linked, gone, written in odd ways. Each line is taken once."""
+"""What happens to a file that is followed: moved, replaced, emptied, linked, gone, written in odd
+ways. Each line is taken once.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.sources.follower import CHUNK_BYTES, CLOSE_S, LOOK_S, OPEN_MAX, QUIET_S, FilePositions, Follower
+from edgewake.edge.sources.follower import (
+    CHUNK_BYTES,
+    CLOSE_S,
+    LOOK_S,
+    OPEN_MAX,
+    QUIET_S,
+    FilePositions,
+    Follower,
+)
 from edgewake.edge.sources.rotation import KNOWN_MAX
 from edgewake.protocol.errors import LocalError
 
@@ -16,7 +26,9 @@ from edgewake.protocol.errors import LocalError
 class Watch:
     """A follower whose time is told, and what it has taken."""
 
-    def __init__(self, path: Path, *, at_end: bool = False, position: FilePositions | None = None) -> None:
+    def __init__(
+        self, path: Path, *, at_end: bool = False, position: FilePositions | None = None
+    ) -> None:
         self.path = path
         self.now_s = 0.0
         self.taken: list[bytes] = []
@@ -60,8 +72,12 @@ def open_files() -> set[str]:
     return found
 
 
-def test_a_writer_that_does_not_append_loses_no_line_when_its_file_is_copied_and_emptied(path: Path) -> None:
-    """`program > in.log` goes on at its old place, so after copytruncate the file begins with a hole as large as it was."""
+def test_a_writer_that_does_not_append_loses_no_line_when_its_file_is_copied_and_emptied(
+    path: Path,
+) -> None:
+    """`program > in.log` goes on at its old place, so after copytruncate the file begins with a
+    hole as large as it was.
+    """
     with path.open("wb", buffering=0) as writer:
         writer.write(b"one\ntwo\n" * 50)
         watch = Watch(path)
@@ -75,7 +91,9 @@ def test_a_writer_that_does_not_append_loses_no_line_when_its_file_is_copied_and
         assert watch.again().read() == [b"five"]
 
 
-def test_a_file_that_was_removed_is_read_to_its_end_and_the_new_one_from_its_beginning(path: Path) -> None:
+def test_a_file_that_was_removed_is_read_to_its_end_and_the_new_one_from_its_beginning(
+    path: Path,
+) -> None:
     add(path, b"one")
     watch = Watch(path)
     assert watch.read() == [b"one"]
@@ -100,7 +118,9 @@ def test_a_file_that_was_moved_to_another_folder_is_read_to_its_end(path: Path) 
     assert watch.read() == [b"late"]
 
 
-def test_a_file_that_was_replaced_by_one_of_the_same_size_is_read_from_its_beginning(path: Path) -> None:
+def test_a_file_that_was_replaced_by_one_of_the_same_size_is_read_from_its_beginning(
+    path: Path,
+) -> None:
     add(path, b"one")
     watch = Watch(path)
     watch.read()
@@ -110,7 +130,9 @@ def test_a_file_that_was_replaced_by_one_of_the_same_size_is_read_from_its_begin
 
 
 def test_an_editor_that_writes_the_file_anew_with_more_lines_repeats_none(path: Path) -> None:
-    """The new file holds the old bytes and more: nothing tells it from the old one, but its number."""
+    """The new file holds the old bytes and more: nothing tells it from the old one, but its
+    number.
+    """
     add(path, b"one", b"two")
     watch = Watch(path)
     watch.read()
@@ -137,7 +159,9 @@ def test_a_file_with_two_names_is_read_once(path: Path) -> None:
 
 
 def test_a_link_that_is_turned_to_the_next_file_loses_nothing(path: Path) -> None:
-    """As cronolog does: the name is a link, the files have dates in their names and lie elsewhere."""
+    """As cronolog does: the name is a link, the files have dates in their names and lie
+    elsewhere.
+    """
     first, second = path.parent / "x" / "1", path.parent / "x" / "2"
     first.parent.mkdir()
     add(first, b"one")
@@ -202,7 +226,9 @@ def test_a_last_line_without_an_end_waits_in_the_current_file_however_long(path:
     assert watch.read() == [b"two"]
 
 
-def test_in_a_rotated_file_it_counts_when_the_file_was_quiet_for_long_enough_and_no_moment_before(path: Path) -> None:
+def test_in_a_rotated_file_it_counts_when_the_file_was_quiet_for_long_enough_and_no_moment_before(
+    path: Path,
+) -> None:
     add(path, b"one\ntwo", end=b"")
     watch = Watch(path)
     watch.read()
@@ -235,9 +261,16 @@ def test_growth_puts_the_end_of_a_rotated_file_off(path: Path) -> None:
         (b"x" * (2 * CHUNK_BYTES) + b"\n", [b"half and whole", b"new"]),
         (b"x" * CHUNK_BYTES, [b" and whole", b"new"]),
     ],
-    ids=["nothing", "a line", "a long line", "so much of one line that its beginning is not looked for"],
+    ids=[
+        "nothing",
+        "a line",
+        "a long line",
+        "so much of one line that its beginning is not looked for",
+    ],
 )
-def test_who_begins_at_the_end_begins_with_a_whole_line(path: Path, before: bytes, taken: list[bytes]) -> None:
+def test_who_begins_at_the_end_begins_with_a_whole_line(
+    path: Path, before: bytes, taken: list[bytes]
+) -> None:
     path.write_bytes(before + b"half")
     watch = Watch(path, at_end=True)
     assert watch.read() == []
@@ -304,7 +337,19 @@ def test_the_places_of_so_many_files_are_kept_and_no_more(path: Path) -> None:
     assert watch.again().read() == [], "what is not remembered was changed before the last look"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "5", "{}", '{"files": 5, "since_ns": 1}', '{"files": [{}], "since_ns": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "5",
+        "{}",
+        '{"files": 5, "since_ns": 1}',
+        '{"files": [{}], "since_ns": 1}',
+    ],
+)
 def test_a_place_that_cannot_be_read_is_an_error_that_the_source_expects(text: str) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
         FilePositions.decode(text)

@@ -1,4 +1,7 @@
-"""Servers that say anything: what is taken for an answer, what for none, and whose fault it is. Bytes in, no socket."""
+"""Servers that say anything: what is taken for an answer, what for none, and whose fault it is.
+
+Bytes in, no socket.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,29 @@ import asyncio
 
 import pytest
 
-from edgewake.edge.sources.http_client import HEAD_BYTES_MAX, Answer, Request, ask, host_of, parse_url, port_of, redirected, target_of
+from edgewake.edge.sources.http_client import (
+    HEAD_BYTES_MAX,
+    Answer,
+    Request,
+    ask,
+    host_of,
+    parse_url,
+    port_of,
+    redirected,
+    target_of,
+)
 from edgewake.protocol.errors import RemoteError, Unavailable
 from tests.edge.sources.cage import Written
 
 URL = parse_url("http://device.example/now?x=1")
 
 
-async def asked(said: bytes, *, request: Request = Request(URL), cut: int | None = None) -> tuple[Answer, Written]:  # noqa: B008
+async def asked(
+    said: bytes,
+    *,
+    request: Request = Request(URL),
+    cut: int | None = None,  # noqa: B008
+) -> tuple[Answer, Written]:
     """Ask a server that says this, in pieces of `cut` bytes, and closes."""
     reader, wire = asyncio.StreamReader(), Written()
     if cut is None:
@@ -36,7 +54,9 @@ async def asked(said: bytes, *, request: Request = Request(URL), cut: int | None
             await task
 
 
-async def body_of(said: bytes, *, bytes_max: int = 1000, cut: int | None = None) -> tuple[int, bytes]:
+async def body_of(
+    said: bytes, *, bytes_max: int = 1000, cut: int | None = None
+) -> tuple[int, bytes]:
     got, _ = await asked(said, cut=cut)
     return got.status, await got.body(bytes_max=bytes_max, time_s=5)
 
@@ -64,11 +84,15 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
         (HEAD + b"Content-Length: 2\n\nok", (200, b"ok")),
     ],
     ids=[
-        "with a length", "small letters", "the length twice", "nothing", "to the end of the connection", "an old server", "in chunks",
-        "after what is no answer yet", "no content", "not modified", "more than it said", "no reason", "a number nobody knows", "LF alone",
+        "with a length", "small letters", "the length twice", "nothing",
+        "to the end of the connection", "an old server", "in chunks",
+        "after what is no answer yet", "no content", "not modified", "more than it said",
+        "no reason", "a number nobody knows", "LF alone",
     ],
 )  # fmt: skip
-async def test_a_body_is_what_the_server_says_it_is(said: bytes, expected: tuple[int, bytes], cut: int | None) -> None:
+async def test_a_body_is_what_the_server_says_it_is(
+    said: bytes, expected: tuple[int, bytes], cut: int | None
+) -> None:
     assert await body_of(said, cut=cut) == expected
 
 
@@ -84,7 +108,16 @@ async def test_a_body_is_what_the_server_says_it_is(said: bytes, expected: tuple
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\no",
         b"HTTP/1.1 100 Continue\r\n\r\n",
     ],
-    ids=["at once", "in the version", "in the head", "in the body", "before a chunk", "before the last chunk", "in a chunk", "after 100"],
+    ids=[
+        "at once",
+        "in the version",
+        "in the head",
+        "in the body",
+        "before a chunk",
+        "before the last chunk",
+        "in a chunk",
+        "after 100",
+    ],
 )
 async def test_a_server_that_closes_too_early_is_away_and_may_be_asked_again(said: bytes) -> None:
     with pytest.raises(Unavailable):
@@ -114,7 +147,8 @@ async def test_a_server_that_closes_too_early_is_away_and_may_be_asked_again(sai
         (HEAD + b"A: b\r\n" * HEAD_BYTES_MAX),
     ],
     ids=[
-        "SSH", "TLS", "HTTP/2", "letters for a status", "two digits", "a negative length", "two lengths in one", "two lengths",
+        "SSH", "TLS", "HTTP/2", "letters for a status", "two digits", "a negative length",
+        "two lengths in one", "two lengths",
         "hexadecimal", "two codings", "a chunk that is none", "a chunk that is longer",
         "a chunk of 2^160 bytes", "NUL in a name", "NUL in a value",
         "no name", "one endless header", "endless headers",
@@ -132,7 +166,12 @@ async def test_a_body_of_just_the_bound_is_taken_and_one_byte_more_is_not(framin
         if framing == "length":
             return HEAD + b"Content-Length: %d\r\n\r\n" % size + data
         if framing == "chunks":
-            return HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(b"1\r\nx\r\n" for _ in range(size)) + b"0\r\n\r\n"
+            return (
+                HEAD
+                + b"Transfer-Encoding: chunked\r\n\r\n"
+                + b"".join(b"1\r\nx\r\n" for _ in range(size))
+                + b"0\r\n\r\n"
+            )
         return HEAD + b"\r\n" + data
 
     assert await body_of(said(100), bytes_max=100) == (200, b"x" * 100)
@@ -164,10 +203,17 @@ async def test_of_several_headers_of_one_name_the_last_counts_and_names_are_smal
 
 
 async def test_what_is_asked_names_the_host_wants_no_coding_and_closes() -> None:
-    _, wire = await asked(HEAD + b"\r\n", request=Request(URL, (("Accept", "a/b"),), (("Authorization", "Bearer t"),)))
+    _, wire = await asked(
+        HEAD + b"\r\n", request=Request(URL, (("Accept", "a/b"),), (("Authorization", "Bearer t"),))
+    )
     first, *headers = wire.said.decode().split("\r\n")
     assert first == "GET /now?x=1 HTTP/1.1"
-    expected = ["Host: device.example", "User-Agent: edgewake-agent", "Accept-Encoding: identity", "Connection: close"]
+    expected = [
+        "Host: device.example",
+        "User-Agent: edgewake-agent",
+        "Accept-Encoding: identity",
+        "Connection: close",
+    ]
     assert headers == [*expected, "Accept: a/b", "Authorization: Bearer t", "", ""]
 
 
@@ -200,7 +246,9 @@ async def test_a_header_that_would_be_two_is_not_sent(value: str) -> None:
         ("http://h:80/", "h:80", 80, "/"),
     ],
 )
-def test_an_address_is_asked_at_its_host_and_port(text: str, host: str, port: int, target: str) -> None:
+def test_an_address_is_asked_at_its_host_and_port(
+    text: str, host: str, port: int, target: str
+) -> None:
     url = parse_url(text, "http", "https", "ws", "wss")
     assert (host_of(url), port_of(url), target_of(url)) == (host, port, target)
 
@@ -242,13 +290,18 @@ def test_what_is_no_address_is_refused_with_its_reason(text: str, says: str) -> 
         ("http://h/c", "http://h/c", False),
     ],
 )
-def test_a_redirect_leads_on_and_secrets_stay_with_their_host(location: str, leads_to: str, keeps_secret: bool) -> None:
+def test_a_redirect_leads_on_and_secrets_stay_with_their_host(
+    location: str, leads_to: str, keeps_secret: bool
+) -> None:
     request = Request(parse_url("http://h:8000/a/b?c=d"), secret=(("Authorization", "Bearer t"),))
     after = redirected(request, location)
     assert (after.url.geturl(), bool(after.secret)) == (leads_to, keeps_secret)
 
 
-@pytest.mark.parametrize("location", ["", "file:///etc/passwd", "http://u:p@h/", "http://h:99999/", "http://h/\xe9", "http://[::1"])
+@pytest.mark.parametrize(
+    "location",
+    ["", "file:///etc/passwd", "http://u:p@h/", "http://h:99999/", "http://h/\xe9", "http://[::1"],
+)
 def test_a_redirect_that_leads_nowhere_is_the_servers_fault(location: str) -> None:
     """An empty one leads to the address itself, which is one."""
     if location:

@@ -57,7 +57,9 @@ async def test_what_is_answered_200_is_durable_and_what_is_wrong_is_counted(tmp_
         await one.until(lambda: one.column("n") == [1, 2, 3, 4, 5], "all")
 
 
-async def test_no_200_before_the_readings_are_durable_and_202_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_200_before_the_readings_are_durable_and_202_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_intake, "TAKE_S", 0.3)
     armed, go, stood = threading.Event(), threading.Event(), threading.Event()
 
@@ -81,10 +83,14 @@ async def test_no_200_before_the_readings_are_durable_and_202_after_a_while(tmp_
         await one.until(lambda: one.column("n") == [1, 2], "1, 2")
 
 
-async def test_a_request_that_is_sent_again_is_taken_once_also_after_a_restart(tmp_path: Path) -> None:
+async def test_a_request_that_is_sent_again_is_taken_once_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
     to = config()
     async with caged(tmp_path, to, answering=False) as one:
-        first = await asyncio.gather(*(post(one, to, b'{"n": 1}', Idempotency_Key="k1") for _ in range(5)))
+        first = await asyncio.gather(
+            *(post(one, to, b'{"n": 1}', Idempotency_Key="k1") for _ in range(5))
+        )
         assert sorted(got.json().get("taken", 0) for got in first) == [0, 0, 0, 0, 1]
     async with caged(tmp_path, to, answering=False) as one:
         assert (await post(one, to, b'{"n": 1}', Idempotency_Key="k1")).json() == {"repeated": True}
@@ -97,16 +103,38 @@ async def test_a_request_that_is_sent_again_is_taken_once_also_after_a_restart(t
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
         (b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", b"404"),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", b"415"),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nOrigin: http://evil\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", b"403"),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{", b"400"),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10000000000\r\n\r\n" + b"x" * 4000, b"413"),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n[5]", b"422"),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: "
+            b"2\r\n\r\n{}",
+            b"415",
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nOrigin: http://evil\r\nContent-Type: "
+            b"application/json\r\nContent-Length: 2\r\n\r\n{}",
+            b"403",
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+            b"1\r\n\r\n{",
+            b"400",
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+            b"10000000000\r\n\r\n" + b"x" * 4000,
+            b"413",
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+            b"3\r\n\r\n[5]",
+            b"422",
+        ),
         (b"POST / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 40_000, b""),
         (b"nonsense\r\n\r\n", b""),
     ],
 )
-async def test_a_request_that_is_none_is_answered_or_dropped_and_the_next_one_taken(tmp_path: Path, request_: bytes, status: bytes) -> None:
+async def test_a_request_that_is_none_is_answered_or_dropped_and_the_next_one_taken(
+    tmp_path: Path, request_: bytes, status: bytes
+) -> None:
     to = config(body_bytes_max=2048)
     async with caged(tmp_path, to) as one:
         await one.until(lambda: port_is_open(to.port), "the port")
@@ -122,7 +150,9 @@ async def test_a_request_that_is_none_is_answered_or_dropped_and_the_next_one_ta
         assert (await post(one, to, b'{"n": 1}')).status_code == 200
 
 
-async def test_slow_senders_are_cut_and_too_many_are_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_senders_are_cut_and_too_many_are_turned_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_intake, "REQUEST_S", 0.5)
     to = config(connections_max=2)
     async with caged(tmp_path, to) as one:
@@ -156,7 +186,11 @@ def test_who_listens_beyond_the_machine_needs_a_token() -> None:
 
 
 def test_what_a_head_asks_for() -> None:
-    good = {"content-type": "application/json; charset=utf-8", "idempotency-key": "k", "prefer": "respond-async, wait=10"}
+    good = {
+        "content-type": "application/json; charset=utf-8",
+        "idempotency-key": "k",
+        "prefer": "respond-async, wait=10",
+    }
     assert wanted("POST", "/?x=1", good, None) == Wanted(one_way=True, key="k")
     assert isinstance(wanted("POST", "/", good | {"idempotency-key": "x" * 201}, None), Refusal)
     assert isinstance(wanted("POST", "/", good | {"content-encoding": "gzip"}, None), Refusal)
@@ -194,31 +228,55 @@ class Lane(NamedTuple):
 @contextmanager
 def full_lane(path: Path, at_quota: AtQuota) -> Iterator[Lane]:
     """The lane bulk of 64 KiB, which is full; the broker is away."""
-    log_config = LogConfig(linger_bulk_ms=0, reserve_bytes=0, bulk=LaneConfig(quota_bytes=64 << 10, at_quota=at_quota))
+    log_config = LogConfig(
+        linger_bulk_ms=0, reserve_bytes=0, bulk=LaneConfig(quota_bytes=64 << 10, at_quota=at_quota)
+    )
     sent = Sent()
     with opened(path, sent=sent, config=log_config, lanes={"s": StreamLane.BULK}) as events:
         stream = events.stream("s")
         while not (events._writer.store.stopped_lanes or events._writer.store.dropping_lanes):
-            assert stream.wait_accepted(stream.append_all([reading(-1, text="x" * 1000)] * 20), timeout_s=PATIENCE_S)
+            assert stream.wait_accepted(
+                stream.append_all([reading(-1, text="x" * 1000)] * 20), timeout_s=PATIENCE_S
+            )
         intake = Intake("i", LogSink(stream), Policy.BLOCK, SystemClock())
-        yield Lane(events, sent, intake, HttpIntake(config(), SourceContext("d1", SystemClock(), events.position)))
+        yield Lane(
+            events,
+            sent,
+            intake,
+            HttpIntake(config(), SourceContext("d1", SystemClock(), events.position)),
+        )
 
 
 @pytest.mark.parametrize("at_quota", [AtQuota.STOP_SOURCE, AtQuota.DROP_NEWEST])
 @pytest.mark.parametrize("key", [None, "k"])
-async def test_what_is_told_to_come_again_is_neither_lost_nor_there_twice(tmp_path: Path, at_quota: AtQuota, key: str | None) -> None:
-    """The lane is full and the broker away: every request hears 503 within two seconds, and is stored once when it comes again."""
+async def test_what_is_told_to_come_again_is_neither_lost_nor_there_twice(
+    tmp_path: Path, at_quota: AtQuota, key: str | None
+) -> None:
+    """The lane is full and the broker away: every request hears 503 within two seconds, and is
+    stored once when it comes again.
+    """
     with full_lane(tmp_path, at_quota) as lane:
         began_s = asyncio.get_running_loop().time()
         for _ in range(2):
-            said = await asyncio.gather(*(lane.source.take(lane.intake, Wanted(False, key and f"{key}{n}"), body(n)) for n in range(5)))
+            said = await asyncio.gather(
+                *(
+                    lane.source.take(lane.intake, Wanted(False, key and f"{key}{n}"), body(n))
+                    for n in range(5)
+                )
+            )
             assert [status for status, _ in said] == [503] * 5
         assert asyncio.get_running_loop().time() - began_s < 2 * 2.0
-        assert (lane.intake.turned_away, lane.intake.dropped, lane.intake.taken) == (2 * 5 * 100, 0, 0)
+        assert (lane.intake.turned_away, lane.intake.dropped, lane.intake.taken) == (
+            2 * 5 * 100,
+            0,
+            0,
+        )
         assert lane.events.status().lost == {}, "the sender has them still"
         lane.events.start_sending()
         for n in range(5):
-            while (await lane.source.take(lane.intake, Wanted(False, key and f"{key}{n}"), body(n)))[0] != 200:
+            while (
+                await lane.source.take(lane.intake, Wanted(False, key and f"{key}{n}"), body(n))
+            )[0] != 200:
                 lane.sent.acknowledge(lane.events)
         async with asyncio.timeout(PATIENCE_S):
             while (await lane.events.ask_status()).backlog_readings:
@@ -236,7 +294,11 @@ async def test_what_was_taken_stays_although_its_lane_was_full_meanwhile(tmp_pat
         if armed.is_set() and name == "received":
             go.wait(PATIENCE_S)
 
-    log_config = LogConfig(linger_bulk_ms=0, reserve_bytes=0, bulk=LaneConfig(quota_bytes=64 << 10, at_quota=AtQuota.DROP_NEWEST))
+    log_config = LogConfig(
+        linger_bulk_ms=0,
+        reserve_bytes=0,
+        bulk=LaneConfig(quota_bytes=64 << 10, at_quota=AtQuota.DROP_NEWEST),
+    )
     lanes = {"a": StreamLane.BULK, "b": StreamLane.BULK}
     with opened(tmp_path, config=log_config, lanes=lanes, failpoint=failpoint) as events:
         armed.set()
@@ -247,7 +309,9 @@ async def test_what_was_taken_stays_although_its_lane_was_full_meanwhile(tmp_pat
         assert late.offer([reading(1)])
         armed.clear()
         go.set()
-        await asyncio.to_thread(lambda: wait_until(lambda: events.stream("b").waiting == 0, "all are durable"))
+        await asyncio.to_thread(
+            lambda: wait_until(lambda: events.stream("b").waiting == 0, "all are durable")
+        )
         assert events._writer.store.dropping_lanes, "the fault did not fire"
         assert events.status().lost == {}
         assert not late.offer([reading(2)])
@@ -258,18 +322,25 @@ def body(first: int) -> bytes:
     return b"[" + b",".join(b'{"n": %d}' % n for n in range(100 * first, 100 * first + 100)) + b"]"
 
 
-async def test_each_refused_item_is_named_with_its_reason_and_the_good_ones_are_taken(tmp_path: Path) -> None:
+async def test_each_refused_item_is_named_with_its_reason_and_the_good_ones_are_taken(
+    tmp_path: Path,
+) -> None:
     to = config()
     async with caged(tmp_path, to) as one:
         got = await post(one, to, b'[{"n": 1}, 5, {"n": "\\u0000"}, {"n": 2}]')
         assert got.status_code == 200
         assert (got.json()["taken"], got.json()["refused"]) == (2, 2)
-        assert [(each["item"], each["status"], each["reason"]) for each in got.json()["refusals"]] == [
+        assert [
+            (each["item"], each["status"], each["reason"]) for each in got.json()["refusals"]
+        ] == [
             (1, 422, "shape"),
             (2, 422, "encoding"),
         ]
         got = await post(one, to, b"[5]")
-        assert (got.status_code, got.json()["refusals"][0]["detail"]) == (422, "expected a JSON object, found int")
+        assert (got.status_code, got.json()["refusals"][0]["detail"]) == (
+            422,
+            "expected a JSON object, found int",
+        )
 
 
 class SmallRoom:
@@ -286,7 +357,9 @@ class SmallRoom:
         self.waiting += 1
         await self.more.wait()
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
         if len(readings) > self.free:
             raise LogBusyError
         self.kept_.append((len(readings), "" if position is None else position[1]))
@@ -306,14 +379,20 @@ class SmallRoom:
 
 def taking(policy: Policy) -> tuple[HttpIntake, SmallRoom, Intake]:
     sink, clock = SmallRoom(), SystemClock()
-    return HttpIntake(config(), SourceContext("d1", clock, lambda _: None)), sink, Intake("i", sink, policy, clock)
+    return (
+        HttpIntake(config(), SourceContext("d1", clock, lambda _: None)),
+        sink,
+        Intake("i", sink, policy, clock),
+    )
 
 
 BIG = b"[" + b",".join([b'{"n": 1}'] * 20) + b"]"
 
 
 async def test_a_key_is_not_kept_before_the_readings_that_it_came_with() -> None:
-    """Else a crash after the small one's commit, and the big one sent again would be taken for a repetition: lost."""
+    """Else a crash after the small one's commit, and the big one sent again would be taken for a
+    repetition: lost.
+    """
     source, sink, intake = taking(Policy.BLOCK)
     big = asyncio.create_task(source.take(intake, Wanted(False, "big"), BIG))
     while not sink.waiting:
@@ -340,7 +419,10 @@ async def test_a_request_that_was_given_up_leaves_no_key() -> None:
         await asyncio.sleep(0)
     big.cancel()
     await asyncio.wait({big})
-    assert await source.take(intake, Wanted(False, "small"), b'{"n": 2}') == (200, {"taken": 1, "refused": 0})
+    assert await source.take(intake, Wanted(False, "small"), b'{"n": 2}') == (
+        200,
+        {"taken": 1, "refused": 0},
+    )
     assert "big" not in RecentKeys.decode(sink.kept_[-1][1])
 
 
@@ -355,7 +437,13 @@ async def test_what_is_dropped_is_not_acknowledged() -> None:
 
 @pytest.mark.parametrize(
     ("prefer", "one_way"),
-    [("respond-async", True), ("Respond-Async", True), ("wait=10, respond-async; x=1", True), ("respond-asynchronous", False), ("", False)],
+    [
+        ("respond-async", True),
+        ("Respond-Async", True),
+        ("wait=10, respond-async; x=1", True),
+        ("respond-asynchronous", False),
+        ("", False),
+    ],
 )
 def test_one_way_is_what_the_standard_says(prefer: str, one_way: bool) -> None:
     headers = {"content-type": "application/json", "prefer": prefer}

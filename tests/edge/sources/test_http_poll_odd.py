@@ -1,4 +1,6 @@
-"""A web server that is polled, at its own pace and at its worst: what is taken once, how often it is asked, what is left."""
+"""A web server that is polled, at its own pace and at its worst: what is taken once, how often it
+is asked, what is left.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,12 @@ class Patient(FakeClock):
         self.advance(seconds)
 
 
-def source(port: int, position: str | None = None, clock: FakeClock | None = None, **more: object) -> HttpPoll:
-    config = HttpPollConfig(type="http_poll", stream="s", url=f"http://127.0.0.1:{port}/", **({"interval_s": 10} | more))  # type: ignore[arg-type]
+def source(
+    port: int, position: str | None = None, clock: FakeClock | None = None, **more: object
+) -> HttpPoll:
+    config = HttpPollConfig(
+        type="http_poll", stream="s", url=f"http://127.0.0.1:{port}/", **({"interval_s": 10} | more)
+    )  # type: ignore[arg-type]
     return HttpPoll(config, context(position, clock or Patient()))
 
 
@@ -46,7 +52,10 @@ async def polled(
     """What a source takes of so many questions, and the tags that it asked with."""
     heads: list[dict[str, str]] = []
     clock, sink = Patient(), sink or MemorySink()
-    async with served(answering(*answers, heads=heads)) as port, running(source(port, position, clock), sink) as one:
+    async with (
+        served(answering(*answers, heads=heads)) as port,
+        running(source(port, position, clock), sink) as one,
+    ):
         for number in range(1, times + 1):
             await one.until(lambda number=number: len(clock.slept) == number)
             if number < times:
@@ -62,9 +71,20 @@ async def polled(
         ((body(1, 'ETag: "a"'), body(2), body(3)), [1, 2, 3], [None, '"a"', None]),
         ((body(1, 'ETag: W/"a"'), NOT_MODIFIED), [1], [None, 'W/"a"']),
         ((body(1, "ETag: " + "x" * (TAG_CHARS_MAX + 1)), body(2)), [1, 2], [None, None]),
-        ((body(1, 'ETag: "a"'), answered(b"nonsense", 'ETag: "b"'), body(3)), [1, 3], [None, '"a"', '"a"']),
+        (
+            (body(1, 'ETag: "a"'), answered(b"nonsense", 'ETag: "b"'), body(3)),
+            [1, 3],
+            [None, '"a"', '"a"'],
+        ),
     ],
-    ids=["without a tag", "unchanged", "a tag that is taken back", "a weak tag", "a tag past its bound", "nonsense keeps the tag before"],
+    ids=[
+        "without a tag",
+        "unchanged",
+        "a tag that is taken back",
+        "a weak tag",
+        "a tag past its bound",
+        "nonsense keeps the tag before",
+    ],
 )
 async def test_an_answer_is_taken_once_as_far_as_its_tag_tells(
     answers: tuple[bytes, ...], values: list[int], tags: list[str | None]
@@ -74,8 +94,14 @@ async def test_an_answer_is_taken_once_as_far_as_its_tag_tells(
 
 
 async def test_a_tag_is_committed_with_its_readings_and_only_when_it_changed() -> None:
-    sink, _ = await polled(body(1, 'ETag: "a"'), body(2, 'ETag: "a"'), body(3, 'ETag: "b"'), times=3)
-    assert [(count, position and position[1]) for count, position in sink.commits] == [(1, '"a"'), (1, None), (1, '"b"')]
+    sink, _ = await polled(
+        body(1, 'ETag: "a"'), body(2, 'ETag: "a"'), body(3, 'ETag: "b"'), times=3
+    )
+    assert [(count, position and position[1]) for count, position in sink.commits] == [
+        (1, '"a"'),
+        (1, None),
+        (1, '"b"'),
+    ]
 
 
 async def test_after_a_restart_the_tag_that_the_log_kept_is_asked_with() -> None:
@@ -98,7 +124,10 @@ async def test_a_put_that_failed_leaves_the_tag_where_it_was() -> None:
 async def test_what_is_dropped_by_policy_is_counted_and_the_next_answer_is_taken() -> None:
     sink, clock = MemorySink(), Patient()
     sink.is_full = True
-    async with served(answering(body(1), body(2))) as port, running(source(port, clock=clock), sink, Policy.DROP_NEWEST) as one:
+    async with (
+        served(answering(body(1), body(2))) as port,
+        running(source(port, clock=clock), sink, Policy.DROP_NEWEST) as one,
+    ):
         await one.until(lambda: clock.slept)
         sink.free()
         clock.go.release()
@@ -124,10 +153,14 @@ async def test_questions_keep_their_interval_and_what_is_overdue_is_left_out() -
     assert clock.slept[:4] == [10.0, 7.0, 0.0, 10.0]
 
 
-@pytest.mark.parametrize("status", ["201 Created", "204 No Content", "206 Partial Content", "400 No", "404 No", "500 Oh"])
+@pytest.mark.parametrize(
+    "status", ["201 Created", "204 No Content", "206 Partial Content", "400 No", "404 No", "500 Oh"]
+)
 async def test_what_is_not_the_answer_is_named_and_nothing_of_it_is_taken(status: str) -> None:
     async with (
-        served(answering(answered(b"" if status.startswith("204") else b'{"n": 1}', status=status))) as port,
+        served(
+            answering(answered(b"" if status.startswith("204") else b'{"n": 1}', status=status))
+        ) as port,
         running(source(port)) as one,
     ):
         error = await one.error()
@@ -150,7 +183,13 @@ async def test_an_answer_of_just_the_bound_is_taken(size: int, is_taken: bool) -
 
 
 @pytest.mark.parametrize(
-    ("tag", "kept"), [("", ""), ("x" * TAG_CHARS_MAX, "x" * TAG_CHARS_MAX), ("x" * (TAG_CHARS_MAX + 1), ""), ("a\nb", "")]
+    ("tag", "kept"),
+    [
+        ("", ""),
+        ("x" * TAG_CHARS_MAX, "x" * TAG_CHARS_MAX),
+        ("x" * (TAG_CHARS_MAX + 1), ""),
+        ("a\nb", ""),
+    ],
 )
 def test_a_tag_is_kept_up_to_its_bound(tag: str, kept: str) -> None:
     assert usable_tag(tag) == kept

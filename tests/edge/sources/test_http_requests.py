@@ -1,4 +1,6 @@
-"""Programs that send to the HTTP intake, well or badly: what each request is answered, and what it leaves behind. Bytes in, no socket."""
+"""Programs that send to the HTTP intake, well or badly: what each request is answered, and what it
+leaves behind. Bytes in, no socket.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from hypothesis import strategies as st
 
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources import http_intake
-from edgewake.edge.sources.http_intake import HEAD_BYTES_MAX, Connection, HttpIntake, HttpIntakeConfig
+from edgewake.edge.sources.http_intake import (
+    HEAD_BYTES_MAX,
+    Connection,
+    HttpIntake,
+    HttpIntakeConfig,
+)
 from edgewake.edge.sources.http_request import KEY_CHARS_MAX, Refusal, Wanted, wanted
 from edgewake.edge.sources.recent_keys import KEYS_MAX, RecentKeys
 from tests.edge.sources.cage import Written
@@ -29,15 +36,21 @@ class Wire(Written):
         while rest:
             head, _, rest = rest.partition(b"\r\n\r\n")
             first, *lines = head.decode().split("\r\n")
-            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+            headers = {
+                name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
+            }
             length = int(headers.get("content-length", 0))
-            found.append((int(first.split()[1]), orjson.loads(rest[:length]) if length else {}, headers))
+            found.append(
+                (int(first.split()[1]), orjson.loads(rest[:length]) if length else {}, headers)
+            )
             rest = rest[length:]
         return found
 
 
 def source(position: str | None = None, **more: object) -> HttpIntake:
-    config = HttpIntakeConfig(type="http_intake", stream="s", port=1, body_bytes_max=BODY_MAX, **more)  # type: ignore[arg-type]
+    config = HttpIntakeConfig(
+        type="http_intake", stream="s", port=1, body_bytes_max=BODY_MAX, **more
+    )  # type: ignore[arg-type]
     return HttpIntake(config, context(position))
 
 
@@ -50,7 +63,9 @@ async def sent(
 ) -> tuple[list[tuple[int, dict[str, object], dict[str, str]]], MemorySink]:
     """What a sender is answered who sends these pieces and hangs up."""
     sink, reader, wire = sink or MemorySink(), asyncio.StreamReader(), Wire()
-    serving = asyncio.create_task(Connection(to or source(), reader, wire, token).serve(intake_of(sink, policy)))  # type: ignore[arg-type]
+    serving = asyncio.create_task(
+        Connection(to or source(), reader, wire, token).serve(intake_of(sink, policy))
+    )  # type: ignore[arg-type]
     for piece in pieces:
         reader.feed_data(piece)
         await asyncio.sleep(0)
@@ -61,8 +76,20 @@ async def sent(
     return wire.answers(), sink
 
 
-def request(body: bytes = b"", *headers: str, method: str = "POST", path: str = "/", kind: str = "application/json") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers]
+def request(
+    body: bytes = b"",
+    *headers: str,
+    method: str = "POST",
+    path: str = "/",
+    kind: str = "application/json",
+) -> bytes:
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "Host: x",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
@@ -90,7 +117,9 @@ def request(body: bytes = b"", *headers: str, method: str = "POST", path: str = 
         "null", "half an object", "nothing", "UTF-16", "NaN",
     ],
 )  # fmt: skip
-async def test_what_a_body_holds_is_taken_and_said(body: bytes, status: int, said: dict[str, int] | None, values: list[int]) -> None:
+async def test_what_a_body_holds_is_taken_and_said(
+    body: bytes, status: int, said: dict[str, int] | None, values: list[int]
+) -> None:
     ((code, answer, _),), sink = await sent(request(body))
     assert (code, sink.values()) == (status, values)
     refusals = answer.pop("refusals", [])
@@ -98,14 +127,21 @@ async def test_what_a_body_holds_is_taken_and_said(body: bytes, status: int, sai
     assert len(refusals) == answer.get("refused", 0), "each is named"
 
 
-async def test_requests_on_one_connection_are_answered_in_order_also_where_they_come_at_once() -> None:
-    answers, sink = await sent(request(b'{"n": 1}') + request(b"[5]") + request(b'{"n": 2}'), request(b'{"n": 3}'))
+async def test_requests_on_one_connection_are_answered_in_order_also_where_they_come_at_once() -> (
+    None
+):
+    answers, sink = await sent(
+        request(b'{"n": 1}') + request(b"[5]") + request(b'{"n": 2}'), request(b'{"n": 3}')
+    )
     assert [status for status, _, _ in answers] == [200, 422, 200, 200]
     assert sink.values() == [1, 2, 3]
 
 
 async def test_a_request_may_come_byte_by_byte_and_in_chunks() -> None:
-    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n"
+    )
     body = head + b'5\r\n{"n":\r\n3\r\n 1}\r\n0\r\n\r\n'
     answers, sink = await sent(*(body[at : at + 1] for at in range(len(body))))
     assert ([status for status, _, _ in answers], sink.values()) == ([200], [1])
@@ -127,12 +163,21 @@ async def test_who_asks_whether_to_go_on_is_told_so() -> None:
 
 @pytest.mark.parametrize(("size", "status"), [(BODY_MAX, 200), (BODY_MAX + 1, 413)])
 @pytest.mark.parametrize("framing", ["length", "chunks"])
-async def test_a_body_of_just_the_bound_is_taken_and_one_byte_more_is_not(size: int, status: int, framing: str) -> None:
+async def test_a_body_of_just_the_bound_is_taken_and_one_byte_more_is_not(
+    size: int, status: int, framing: str
+) -> None:
     body = b'{"n": 1}'.ljust(size)
     whole = request(body)
     if framing == "chunks":
-        head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        whole = head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:1000], body[1000:])) + b"0\r\n\r\n"
+        head = (
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n"
+        )
+        whole = (
+            head
+            + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:1000], body[1000:]))
+            + b"0\r\n\r\n"
+        )
     ((code, _, headers),), sink = await sent(whole)
     assert (code, len(sink.readings)) == (status, status == 200)
     assert ("connection" in headers) == (status == 413), "nobody reads the rest of it"
@@ -150,7 +195,8 @@ async def test_a_body_of_just_the_bound_is_taken_and_one_byte_more_is_not(size: 
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\n A: b" + b"b" * 2 * HEAD_BYTES_MAX,
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Type: "
+        b"application/json\r\n\r\nzz\r\n",
     ],
     ids=[
         "nothing",
@@ -199,7 +245,9 @@ async def test_who_does_not_speak_http_leaves_nothing_behind(said: bytes) -> Non
         ("POST", "/", {"prefer": "wait=1,respond-async"}, Wanted(True, None)),
     ],
 )
-def test_what_a_head_asks_for_is_decided_by_the_head(method: str, path: str, headers: dict[str, str], answer: Wanted | int) -> None:
+def test_what_a_head_asks_for_is_decided_by_the_head(
+    method: str, path: str, headers: dict[str, str], answer: Wanted | int
+) -> None:
     found = wanted(method, path, {"content-type": "application/json"} | headers, None)
     assert (found.status if isinstance(found, Refusal) else found) == answer
 
@@ -224,7 +272,9 @@ def test_what_a_head_asks_for_is_decided_by_the_head(method: str, path: str, hea
 )
 def test_a_token_is_compared_whole_and_its_scheme_in_any_letters(shown: str, lets_in: bool) -> None:
     """RFC 9110, section 11.1: the name of the scheme is case-insensitive; the token is not."""
-    found = wanted("POST", "/", {"content-type": "application/json", "authorization": shown}, "secret")
+    found = wanted(
+        "POST", "/", {"content-type": "application/json", "authorization": shown}, "secret"
+    )
     assert isinstance(found, Wanted) is lets_in
     assert lets_in or (isinstance(found, Refusal) and found.status == 401)
 
@@ -267,7 +317,10 @@ async def test_a_key_is_taken_once_and_the_repetition_waits_until_the_first_is_k
     assert not first.done()
     assert not second.done()
     sink.durable_now.set()
-    assert [(await each)[0][0][:2] for each in (first, second)] == [(200, {"taken": 1, "refused": 0}), (200, {"repeated": True})]
+    assert [(await each)[0][0][:2] for each in (first, second)] == [
+        (200, {"taken": 1, "refused": 0}),
+        (200, {"repeated": True}),
+    ]
     assert sink.values() == [1]
 
 
@@ -289,7 +342,9 @@ async def test_a_key_is_known_after_a_restart_by_what_was_committed_with_its_rea
     assert (answer, sink.values()) == ({"repeated": True}, [1])
 
 
-async def test_a_request_that_finds_no_room_is_answered_503_and_its_key_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_finds_no_room_is_answered_503_and_its_key_stays_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http_intake, "TAKE_S", 0.01)
     sink, to = MemorySink(), source()
     one = request(b'{"n": 1}', "Idempotency-Key: k")
@@ -313,6 +368,8 @@ async def test_what_is_dropped_by_policy_is_answered_503_also_one_way() -> None:
     sink = MemorySink()
     sink.is_full = True
     for more in ([], ["Prefer: respond-async"], ["Idempotency-Key: k"]):
-        ((code, _, _),), _ = await sent(request(b'{"n": 1}', *more), sink=sink, policy=Policy.DROP_NEWEST)
+        ((code, _, _),), _ = await sent(
+            request(b'{"n": 1}', *more), sink=sink, policy=Policy.DROP_NEWEST
+        )
         assert code == 503
     assert sink.lost == {}, "the sender has them still"

@@ -41,7 +41,9 @@ class Memory:
     def lose(self, count: int, reason: LossReason) -> None:
         self.lost[reason] += count
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
         if self.is_full:
             raise LogBusyError
         self.readings += readings
@@ -81,12 +83,16 @@ async def test_what_was_read_when_the_agent_stops_is_kept_or_said(is_full_still:
     taken = text[: written - len(left)]
     assert 0 < len(taken) < len(text), "the source was not stopped in the middle"
     lines = taken.count(b"\n") + taken.endswith(b"}")
-    assert (len(sink.readings), sink.lost[LossReason.STOPPED]) == ((0, lines) if is_full_still else (lines, 0))
+    assert (len(sink.readings), sink.lost[LossReason.STOPPED]) == (
+        (0, lines) if is_full_still else (lines, 0)
+    )
 
 
 async def test_a_source_stops_though_nothing_comes() -> None:
     reader, writer = os.pipe()
-    run = asyncio.create_task(JsonLines(reader).run(Intake("stdin", Memory(), JsonLines.policy, FakeClock(5))))
+    run = asyncio.create_task(
+        JsonLines(reader).run(Intake("stdin", Memory(), JsonLines.policy, FakeClock(5)))
+    )
     await asyncio.sleep(0)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):

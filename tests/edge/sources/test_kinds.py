@@ -37,7 +37,11 @@ DOCUMENT = Path(__file__).parents[3] / "docs/sources.md"
 
 
 def example(name: str) -> str:
-    found = re.search(rf"<!-- example: {re.escape(name)} -->\n```\w+\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    found = re.search(
+        rf"<!-- example: {re.escape(name)} -->\n```\w+\n(.*?)```",
+        DOCUMENT.read_text("utf-8"),
+        re.DOTALL,
+    )
     assert found, name
     return found[1]
 
@@ -66,14 +70,28 @@ assert "json_lines" in there() and "host_metrics" not in there() and "psutil" no
     ("source", "says"),
     [
         ('[[source]]\nstream = "s"\n', "source 1: type is missing"),
-        ('[[source]]\ntype = "host_metrics"\nstream = "s"\nintervall_s = 1\n', "source 1.intervall_s: unknown key"),
-        ('[[source]]\ntype = "host_metrics"\nstream = "s"\ninterval_s = "1"\n', "source 1.interval_s = '1': expected a number"),
+        (
+            '[[source]]\ntype = "host_metrics"\nstream = "s"\nintervall_s = 1\n',
+            "source 1.intervall_s: unknown key",
+        ),
+        (
+            '[[source]]\ntype = "host_metrics"\nstream = "s"\ninterval_s = "1"\n',
+            "source 1.interval_s = '1': expected a number",
+        ),
         ('[[source]]\ntype = "file_tail"\nstream = "s"\n', "source 1.path: missing"),
-        ('[[source]]\ntype = "json_lines"\nstream = "s"\nqueue_bytes_max = 1\n', "source 1.queue_bytes_max = 1: expected 65,536 or more"),
-        ('[[source]]\ntype = "json_lines"\nstream = "s"\npolicy = "wait"\n', "source 1.policy = 'wait': expected block or drop_newest"),
+        (
+            '[[source]]\ntype = "json_lines"\nstream = "s"\nqueue_bytes_max = 1\n',
+            "source 1.queue_bytes_max = 1: expected 65,536 or more",
+        ),
+        (
+            '[[source]]\ntype = "json_lines"\nstream = "s"\npolicy = "wait"\n',
+            "source 1.policy = 'wait': expected block or drop_newest",
+        ),
     ],
 )
-def test_a_wrong_key_of_a_source_is_named_as_any_other(tmp_path: Path, source: str, says: str) -> None:
+def test_a_wrong_key_of_a_source_is_named_as_any_other(
+    tmp_path: Path, source: str, says: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         configured(tmp_path, source)
     assert says in str(caught.value)
@@ -90,13 +108,17 @@ def test_a_wrong_key_of_a_source_is_named_as_any_other(tmp_path: Path, source: s
 def test_a_package_that_cannot_be_used_is_named_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, says: str
 ) -> None:
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [EntryPoint("broken", value, group)])
+    monkeypatch.setattr(
+        metadata, "entry_points", lambda group: [EntryPoint("broken", value, group)]
+    )
     with pytest.raises(ConfigError, match=says):
         configured(tmp_path, '[[source]]\ntype = "broken"\nstream = "s"\n')
 
 
 def test_no_package_takes_the_name_of_a_built_in_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [EntryPoint("json_lines", "json:dumps", group)])
+    monkeypatch.setattr(
+        metadata, "entry_points", lambda group: [EntryPoint("json_lines", "json:dumps", group)]
+    )
     assert sources.kinds()["json_lines"].value == BUILT_IN["json_lines"]
     assert kind("json_lines").__name__ == "JsonLinesConfig"
 
@@ -106,7 +128,9 @@ def test_every_built_in_kind_is_the_one_that_its_type_says(name: str) -> None:
     assert name in str(kind(name).__annotations__["type"])
 
 
-async def test_a_source_that_floods_has_no_more_bytes_than_its_bound_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_a_source_that_floods_has_no_more_bytes_than_its_bound_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
     """The writer is stopped at its first commit, so that nothing becomes durable meanwhile."""
     armed, go, blocked = threading.Event(), threading.Event(), threading.Event()
 
@@ -129,17 +153,30 @@ async def test_a_source_that_floods_has_no_more_bytes_than_its_bound_and_the_oth
             free.append(reading)
         wait_until(blocked.is_set, "the writer stands at its failpoint")
         go.set()
-    assert 30 < held < 70, "64 KiB of readings of about 1.4 KB; without its bound a stream has half of 16 MiB"
+    assert 30 < held < 70, (
+        "64 KiB of readings of about 1.4 KB; without its bound a stream has half of 16 MiB"
+    )
 
 
-async def test_the_policy_of_the_configuration_is_stronger_than_the_sources_own(tmp_path: Path) -> None:
-    source = configured(tmp_path, '[[source]]\ntype = "host_metrics"\nstream = "s"\npolicy = "block"\n').source[0]
+async def test_the_policy_of_the_configuration_is_stronger_than_the_sources_own(
+    tmp_path: Path,
+) -> None:
+    source = configured(
+        tmp_path, '[[source]]\ntype = "host_metrics"\nstream = "s"\npolicy = "block"\n'
+    ).source[0]
     with opened(tmp_path / "log") as events:
         clock = SystemClock()
         intake = Intake("s", LogSink(events.stream("s")), Policy.BLOCK, clock)
         context = SourceContext("d1", clock, events.position)
         for policy in (source.policy, None):
-            one = Supervisor("s", lambda: source.source(context), intake, clock, Backoff(1, 1, random.Random(1)), policy=policy)
+            one = Supervisor(
+                "s",
+                lambda: source.source(context),
+                intake,
+                clock,
+                Backoff(1, 1, random.Random(1)),
+                policy=policy,
+            )
             task = asyncio.create_task(one.run())
             await asyncio.sleep(0)
             assert intake.policy is (policy or Policy.DROP_NEWEST)
@@ -149,33 +186,59 @@ async def test_the_policy_of_the_configuration_is_stronger_than_the_sources_own(
 
 @pytest.mark.services
 def test_the_documents_source_is_installed_and_run(tmp_path: Path) -> None:
-    """As another package: built, installed beside ours, named in a configuration; killed, it goes on counting where the log ends."""
+    """As another package: built, installed beside ours, named in a configuration; killed, it goes
+    on counting where the log ends.
+    """
     package, site = tmp_path / "dice", tmp_path / "site"
     package.mkdir()
     for name in ("dice.py", "pyproject.toml"):
         (package / name).write_text(example(name), "utf-8")
     assert len([line for line in example("dice.py").splitlines() if line.strip()]) <= 30
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(site)]
-    subprocess.run([*pip, str(package)], check=True, capture_output=True, text=True, timeout=PATIENCE_S)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--target",
+        str(site),
+    ]
+    subprocess.run(
+        [*pip, str(package)], check=True, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     path = tmp_path / "agent.toml"
     dice = '[[source]]\ntype = "dice"\nstream = "throws"\nsides = 20\ninterval_s = 0.01\n'
-    path.write_text(f'device = "d1"\ndata_dir = "{tmp_path}/data"\n[mqtt]\nport = 1\n{dice}', "utf-8")
+    path.write_text(
+        f'device = "d1"\ndata_dir = "{tmp_path}/data"\n[mqtt]\nport = 1\n{dice}', "utf-8"
+    )
     command = [sys.executable, "-m", "edgewake.deploy.cli", "agent"]
 
     def accepted() -> int:
         with suppress(LocalError):
-            return int(read_log(tmp_path / "data", now_ms=0)["streams"].get("throws", {}).get("accepted", 0))
+            return int(
+                read_log(tmp_path / "data", now_ms=0)["streams"]
+                .get("throws", {})
+                .get("accepted", 0)
+            )
         return 0
 
     def thrown() -> list[int]:
         shown = subprocess.run(
-            [*command, "log", "--config", str(path), "--limit", "10000"], capture_output=True, env=environment, check=True
+            [*command, "log", "--config", str(path), "--limit", "10000"],
+            capture_output=True,
+            env=environment,
+            check=True,
         )
         rows = [json.loads(line)["body"] for line in shown.stdout.splitlines()]
         return [throw for body in rows for throw in body["fields"]["throw"]]
 
     environment = {**os.environ, "PYTHONPATH": str(site)}
-    agent = Process([*command, "--config", str(path)], tmp_path / "log", env={"PYTHONPATH": str(site)})
+    agent = Process(
+        [*command, "--config", str(path)], tmp_path / "log", env={"PYTHONPATH": str(site)}
+    )
     with agent:
         wait_until(lambda: accepted() >= 20, "throws")
         agent.kill()
@@ -184,5 +247,7 @@ def test_the_documents_source_is_installed_and_run(tmp_path: Path) -> None:
         wait_until(lambda: accepted() > first + 20, "more throws")
     throws = thrown()
     assert throws == list(range(1, len(throws) + 1)), "none is lost, none is there twice"
-    without = subprocess.run([*command, "check", "--config", str(path)], capture_output=True, text=True, check=False)
+    without = subprocess.run(
+        [*command, "check", "--config", str(path)], capture_output=True, text=True, check=False
+    )
     assert (without.returncode, "no kind of source is called 'dice'" in without.stderr) == (2, True)

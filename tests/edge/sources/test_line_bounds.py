@@ -1,4 +1,6 @@
-"""Where a line begins and ends: at its bound and one byte past it, after a byte order mark, after a hole, cut anywhere."""
+"""Where a line begins and ends: at its bound and one byte past it, after a byte order mark, after a
+hole, cut anywhere.
+"""
 
 from __future__ import annotations
 
@@ -44,17 +46,38 @@ def expected(data: bytes, *, start: int = 0) -> list[Line]:
 
 
 PIECES = st.sampled_from(
-    [b"\n", b"\r\n", b"\r", b"\0", b"\0" * 40, BOM_UTF8, BOM_UTF8[:2], b"a", b"bcd", b" ", b"x" * (BOUND - 1), b"y" * 40]
+    [
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"\0",
+        b"\0" * 40,
+        BOM_UTF8,
+        BOM_UTF8[:2],
+        b"a",
+        b"bcd",
+        b" ",
+        b"x" * (BOUND - 1),
+        b"y" * 40,
+    ]
 )
 
 
-@given(st.lists(PIECES, max_size=12).map(b"".join), st.lists(st.integers(0, 120), max_size=8), st.sampled_from([0, 50]))
-def test_any_bytes_cut_anywhere_are_the_lines_that_the_words_say(data: bytes, places: list[int], start: int) -> None:
+@given(
+    st.lists(PIECES, max_size=12).map(b"".join),
+    st.lists(st.integers(0, 120), max_size=8),
+    st.sampled_from([0, 50]),
+)
+def test_any_bytes_cut_anywhere_are_the_lines_that_the_words_say(
+    data: bytes, places: list[int], start: int
+) -> None:
     assert cut(data, places, start=start) == expected(data, start=start)
 
 
 @given(st.lists(PIECES, min_size=1, max_size=12).map(b"".join))
-def test_the_end_of_a_line_is_where_a_reader_that_begins_there_finds_the_next_one(data: bytes) -> None:
+def test_the_end_of_a_line_is_where_a_reader_that_begins_there_finds_the_next_one(
+    data: bytes,
+) -> None:
     """What the log keeps as a position must not lose or repeat a line after a restart."""
     whole = split(data, start=1)
     for number, line in enumerate(whole):
@@ -62,8 +85,12 @@ def test_the_end_of_a_line_is_where_a_reader_that_begins_there_finds_the_next_on
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CR LF"])
-@pytest.mark.parametrize("before", [b"", BOM_UTF8, b"\0" * 100], ids=["nothing", "byte order mark", "hole"])
-def test_a_line_of_just_the_bound_is_taken_and_one_byte_more_is_not(before: bytes, end: bytes) -> None:
+@pytest.mark.parametrize(
+    "before", [b"", BOM_UTF8, b"\0" * 100], ids=["nothing", "byte order mark", "hole"]
+)
+def test_a_line_of_just_the_bound_is_taken_and_one_byte_more_is_not(
+    before: bytes, end: bytes
+) -> None:
     (line,) = split(before + b"x" * BOUND + end)
     assert (line.text, line.too_long) == (b"x" * BOUND, False)
     (line,) = split(before + b"x" * (BOUND + 1) + end)
@@ -86,7 +113,13 @@ def test_what_is_held_of_a_line_is_bounded_however_it_comes() -> None:
         (BOM_UTF8, []),
         (BOM_UTF8 + BOM_UTF8 + b"a\n", [BOM_UTF8 + b"a"]),
     ],
-    ids=["before the first line", "alone in it", "in the middle it is a text's own", "nothing else", "two: one is a text's own"],
+    ids=[
+        "before the first line",
+        "alone in it",
+        "in the middle it is a text's own",
+        "nothing else",
+        "two: one is a text's own",
+    ],
 )
 def test_a_byte_order_mark_is_no_part_of_the_first_line(data: bytes, texts: list[bytes]) -> None:
     assert [line.text for line in split(data)] == texts
@@ -98,9 +131,15 @@ def test_a_reader_that_begins_in_the_middle_of_a_file_takes_no_byte_order_mark_a
 
 @pytest.mark.parametrize("size", [1, BOUND, 10 * BOUND, 100_000])
 def test_a_hole_of_any_size_costs_no_line_and_counts_in_the_place(size: int) -> None:
-    """The line before, the hole, the line after: none is lost, and the place is behind all bytes."""
+    """The line before, the hole, the line after: none is lost, and the place is behind all
+    bytes.
+    """
     data = b"ab\n" + b"\0" * size + b"cd\nef\n"
-    assert [(line.text, line.end) for line in split(data)] == [(b"ab", 3), (b"cd", size + 6), (b"ef", size + 9)]
+    assert [(line.text, line.end) for line in split(data)] == [
+        (b"ab", 3),
+        (b"cd", size + 6),
+        (b"ef", size + 9),
+    ]
 
 
 def test_a_hole_that_comes_in_pieces_is_none_the_longer() -> None:
@@ -133,4 +172,9 @@ def test_a_last_line_counts_once_and_reading_goes_on_behind_it() -> None:
 
 def test_after_a_line_that_was_too_long_the_bound_is_that_of_the_next_one() -> None:
     lines = split(b"x" * 100 + b"\n" + b"y" * BOUND + b"\n" + b"z" * 100 + b"\nok\n")
-    assert [(line.text, line.too_long) for line in lines] == [(b"", True), (b"y" * BOUND, False), (b"", True), (b"ok", False)]
+    assert [(line.text, line.too_long) for line in lines] == [
+        (b"", True),
+        (b"y" * BOUND, False),
+        (b"", True),
+        (b"ok", False),
+    ]

@@ -1,4 +1,6 @@
-"""Lines that come over TCP, from servers that hang up in the middle, say nothing, or say too much; and what each format makes of a line."""
+"""Lines that come over TCP, from servers that hang up in the middle, say nothing, or say too much;
+and what each format makes of a line.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from tests.edge.sources.test_nmea import RMC, sentence
 
 
 def source(port: int, line_format: LineFormat = LineFormat.JSON, **more: object) -> TcpLines:
-    return TcpLines(TcpLinesConfig(type="tcp_lines", stream="s", host="127.0.0.1", port=port, format=line_format, **more))  # type: ignore[arg-type]
+    return TcpLines(
+        TcpLinesConfig(
+            type="tcp_lines", stream="s", host="127.0.0.1", port=port, format=line_format, **more
+        )
+    )  # type: ignore[arg-type]
 
 
 def saying(*pieces: bytes, heard: list[bytes] | None = None, hello: int = 0) -> Handler:
@@ -43,7 +49,9 @@ def saying(*pieces: bytes, heard: list[bytes] | None = None, hello: int = 0) -> 
     return handler
 
 
-async def taken(said: bytes, line_format: LineFormat = LineFormat.JSON, field: str = "n") -> tuple[list[object], dict[str, int]]:
+async def taken(
+    said: bytes, line_format: LineFormat = LineFormat.JSON, field: str = "n"
+) -> tuple[list[object], dict[str, int]]:
     """Values of a field, and what was refused, of a server that says this and hangs up."""
     async with served(saying(said)) as port, running(source(port, line_format)) as one:
         error = await one.error()
@@ -84,14 +92,20 @@ async def test_a_last_line_without_an_end_counts_where_it_shows_that_it_is_whole
 
 
 async def test_half_a_text_looks_like_a_whole_one_and_is_refused() -> None:
-    assert await taken(b"level 213\nlevel 21", LineFormat.TEXT, "line") == (["level 213"], {"shape": 1})
+    assert await taken(b"level 213\nlevel 21", LineFormat.TEXT, "line") == (
+        ["level 213"],
+        {"shape": 1},
+    )
 
 
 @pytest.mark.parametrize("cut", [1, 20, len(sentence(RMC)) - 1])
 async def test_half_a_sentence_is_refused_and_a_whole_one_is_taken(cut: int) -> None:
     whole = sentence(RMC)
     assert await taken(whole + b"\r\n" + whole, LineFormat.NMEA, "course_deg") == ([84.4, 84.4], {})
-    assert await taken(whole + b"\r\n" + whole[:cut], LineFormat.NMEA, "course_deg") == ([84.4], {"shape": 1})
+    assert await taken(whole + b"\r\n" + whole[:cut], LineFormat.NMEA, "course_deg") == (
+        [84.4],
+        {"shape": 1},
+    )
 
 
 async def test_each_connection_begins_with_a_line_of_its_own() -> None:
@@ -106,12 +120,23 @@ async def test_each_connection_begins_with_a_line_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("line_format", "hello", "said"),
-    [(LineFormat.GPSD, "", WATCH.encode()), (LineFormat.GPSD, "?POLL;\n", b"?POLL;\n"), (LineFormat.JSON, "go\n", b"go\n")],
-    ids=["gpsd is asked to watch", "gpsd is asked for what was configured", "any other says what was configured"],
+    [
+        (LineFormat.GPSD, "", WATCH.encode()),
+        (LineFormat.GPSD, "?POLL;\n", b"?POLL;\n"),
+        (LineFormat.JSON, "go\n", b"go\n"),
+    ],
+    ids=[
+        "gpsd is asked to watch",
+        "gpsd is asked for what was configured",
+        "any other says what was configured",
+    ],
 )
 async def test_what_is_said_first(line_format: LineFormat, hello: str, said: bytes) -> None:
     heard: list[bytes] = []
-    async with served(saying(heard=heard, hello=len(said))) as port, running(source(port, line_format, hello=hello)) as one:
+    async with (
+        served(saying(heard=heard, hello=len(said))) as port,
+        running(source(port, line_format, hello=hello)) as one,
+    ):
         await one.error()
     assert heard == [said]
 
@@ -130,7 +155,10 @@ async def test_while_the_log_is_full_a_server_waits_and_nothing_is_lost() -> Non
     sink = MemorySink()
     sink.is_full = True
     lines = b"".join(b'{"n": %d}\n' % n for n in range(1000))
-    async with served(saying(lines, lines)) as port, running(source(port), sink, Policy.BLOCK) as one:
+    async with (
+        served(saying(lines, lines)) as port,
+        running(source(port), sink, Policy.BLOCK) as one,
+    ):
         await one.until(lambda: sink.waiting)
         assert sink.readings == []
         sink.free()
@@ -161,7 +189,9 @@ async def test_while_the_log_is_full_a_server_waits_and_nothing_is_lost() -> Non
         (LineFormat.GPSD, b'{"class":"TPV","lat":1e999}', None),
     ],
 )
-def test_what_a_line_of_a_format_is(line_format: LineFormat, line: bytes, fields: dict[str, object] | None) -> None:
+def test_what_a_line_of_a_format_is(
+    line_format: LineFormat, line: bytes, fields: dict[str, object] | None
+) -> None:
     sink = MemorySink()
     found = readings_of(intake_of(sink), line_format, [Line(line, len(line))])
     assert [reading[1] for reading in found] == ([] if fields is None else [fields])
@@ -177,19 +207,43 @@ def test_a_line_past_its_bound_is_one_loss_in_every_format(line_format: LineForm
 
 
 GOOD = st.integers(0, 10**6).map(lambda n: b'{"n": %d}' % n)
-BAD = st.sampled_from([b"nonsense", b"[]", b"{}", b'{"n": nan}', b'{"n": "\\u0000"}', b'{"t": -1, "n": 1}', b"\xff", b'{"n": {}'])
+BAD = st.sampled_from(
+    [
+        b"nonsense",
+        b"[]",
+        b"{}",
+        b'{"n": nan}',
+        b'{"n": "\\u0000"}',
+        b'{"t": -1, "n": 1}',
+        b"\xff",
+        b'{"n": {}',
+    ]
+)
 
 
 @given(st.lists(st.one_of(GOOD, GOOD, GOOD, BAD), max_size=4 * BUNDLE_MIN), st.integers(1, 40))
-def test_however_lines_are_cut_into_pieces_the_good_ones_are_taken_in_order_and_the_others_counted(lines: list[bytes], cut: int) -> None:
-    """Many at once are checked by whole columns, a few one by one: nobody can tell the difference."""
+def test_however_lines_are_cut_into_pieces_the_good_ones_are_taken_in_order_and_the_others_counted(
+    lines: list[bytes], cut: int
+) -> None:
+    """Many at once are checked by whole columns, a few one by one: nobody can tell the
+    difference.
+    """
     data = b"".join(line + b"\n" for line in lines)
     sink = MemorySink()
     intake, splitter = intake_of(sink), LineSplitter()
     found = [
-        reading[1]["n"] for at in range(0, len(data), cut) for reading in readings_of_objects(intake, splitter.feed(data[at : at + cut]))
+        reading[1]["n"]
+        for at in range(0, len(data), cut)
+        for reading in readings_of_objects(intake, splitter.feed(data[at : at + cut]))
     ]
-    whole = [reading[1]["n"] for reading in readings_of_objects(intake_of(MemorySink()), LineSplitter().feed(data))]
-    good = [int(line.split()[1].strip(b"}")) for line in lines if line.startswith(b'{"n": ') and line[6:7].isdigit()]
+    whole = [
+        reading[1]["n"]
+        for reading in readings_of_objects(intake_of(MemorySink()), LineSplitter().feed(data))
+    ]
+    good = [
+        int(line.split()[1].strip(b"}"))
+        for line in lines
+        if line.startswith(b'{"n": ') and line[6:7].isdigit()
+    ]
     assert found == whole == good
     assert sum(sink.lost.values()) == len(lines) - len(good)

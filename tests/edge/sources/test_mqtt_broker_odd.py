@@ -1,4 +1,6 @@
-"""A local broker that is odd, hostile or broken: what it costs is itself, and a message is gone only when its readings are kept."""
+"""A local broker that is odd, hostile or broken: what it costs is itself, and a message is gone
+only when its readings are kept.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +23,43 @@ from tests.services import PATIENCE_S
 
 def acknowledged(brokers: list[Broker]) -> list[int]:
     """Packet ids that the client acknowledged, in order."""
-    return [each.packet_id for broker in brokers for each in broker.heard if isinstance(each, mqtt5.PubAckPacket)]
+    return [
+        each.packet_id
+        for broker in brokers
+        for each in broker.heard
+        if isinstance(each, mqtt5.PubAckPacket)
+    ]
 
 
-def message(n: object, packet_id: int | None = None, *, duplicate: bool = False, topic: str = "t/room") -> mqtt5.PublishPacket:
+def message(
+    n: object, packet_id: int | None = None, *, duplicate: bool = False, topic: str = "t/room"
+) -> mqtt5.PublishPacket:
     qos = mqtt5.QoS.AT_MOST_ONCE if packet_id is None else mqtt5.QoS.AT_LEAST_ONCE
-    return mqtt5.PublishPacket(topic, b'{"n": %d}' % n, qos=qos, packet_id=packet_id, duplicate=duplicate)  # type: ignore[str-bytes-safe]
+    return mqtt5.PublishPacket(
+        topic, b'{"n": %d}' % n, qos=qos, packet_id=packet_id, duplicate=duplicate
+    )  # type: ignore[str-bytes-safe]
 
 
 def source(port: int, position: str | None = None, **more: object) -> MqttSubscribe:
-    config = MqttSubscribeConfig(type="mqtt_subscribe", stream="s", topic="t/{room}", broker=BrokerConfig(port=port), **more)  # type: ignore[arg-type]
+    config = MqttSubscribeConfig(
+        type="mqtt_subscribe", stream="s", topic="t/{room}", broker=BrokerConfig(port=port), **more
+    )  # type: ignore[arg-type]
     return MqttSubscribe(config, context(position))
 
 
 def large(packet_id: int, size: int) -> bytes:
     """A publish over the bound."""
-    return mqtt5.PublishPacket("t/room", b" " * size, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id).write()
+    return mqtt5.PublishPacket(
+        "t/room", b" " * size, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id
+    ).write()
 
 
-async def test_a_message_past_the_bound_is_refused_and_acknowledged_and_the_next_ones_are_taken() -> None:
-    """Not acknowledged, the broker would send it again at each connection, and nothing behind it would ever come."""
+async def test_a_message_past_the_bound_is_refused_and_acknowledged_and_the_next_ones_are_taken() -> (
+    None
+):
+    """Not acknowledged, the broker would send it again at each connection, and nothing behind it
+    would ever come.
+    """
     brokers: list[Broker] = []
 
     async def script(broker: Broker) -> None:
@@ -56,7 +75,9 @@ async def test_a_message_past_the_bound_is_refused_and_acknowledged_and_the_next
 
 
 async def test_a_message_that_is_no_mqtt_is_refused_and_the_next_one_is_taken() -> None:
-    """Its properties are longer than it is; its packet id can be read all the same, and is acknowledged."""
+    """Its properties are longer than it is; its packet id can be read all the same, and is
+    acknowledged.
+    """
     brokers: list[Broker] = []
     bad = b"\x32\x09" + b"\x00\x03t/a" + b"\x00\x07" + b"\x7f" + b"x"
 
@@ -72,7 +93,9 @@ async def test_a_message_that_is_no_mqtt_is_refused_and_the_next_one_is_taken() 
 
 
 async def test_a_message_that_could_not_be_passed_on_is_taken_when_it_is_sent_again() -> None:
-    """The log raised; the same source is run again, and the broker sends the message once more, marked as a repetition."""
+    """The log raised; the same source is run again, and the broker sends the message once more,
+    marked as a repetition.
+    """
 
     brokers: list[Broker] = []
 
@@ -104,9 +127,18 @@ async def test_a_message_that_could_not_be_passed_on_is_taken_when_it_is_sent_ag
         (message(1, 5, duplicate=True, topic="t/other"), [1, 1]),
         (message(1), [1, 1]),
     ],
-    ids=["a repetition", "not marked", "another content", "another packet id", "another topic", "QoS 0"],
+    ids=[
+        "a repetition",
+        "not marked",
+        "another content",
+        "another packet id",
+        "another topic",
+        "QoS 0",
+    ],
 )
-async def test_only_what_is_a_repetition_in_every_respect_is_left_out(again: mqtt5.PublishPacket, taken: list[int]) -> None:
+async def test_only_what_is_a_repetition_in_every_respect_is_left_out(
+    again: mqtt5.PublishPacket, taken: list[int]
+) -> None:
     """It is acknowledged all the same: the broker waits for that."""
     brokers: list[Broker] = []
 
@@ -172,7 +204,10 @@ async def test_at_the_stop_only_what_nobody_sends_again_is_passed_on_or_said_to_
 
     sink = MemorySink()
     sink.is_full = True
-    async with served(by(script, brokers)) as port, running(source(port), sink, Policy.BLOCK) as one:
+    async with (
+        served(by(script, brokers)) as port,
+        running(source(port), sink, Policy.BLOCK) as one,
+    ):
         await one.until(lambda: sink.waiting)
     assert (sink.values(), sink.lost) == ([], {"stopped": 1}), "those of QoS 1 come again"
 
@@ -187,8 +222,16 @@ async def test_while_the_log_is_full_a_message_waits_and_is_not_acknowledged() -
 
     sink = MemorySink()
     sink.is_full = True
-    async with served(by(script, brokers)) as port, running(source(port), sink, Policy.BLOCK) as one:
-        await one.until(lambda: brokers and any(isinstance(each, mqtt5.SubscribePacket) for each in brokers[0].heard))
+    async with (
+        served(by(script, brokers)) as port,
+        running(source(port), sink, Policy.BLOCK) as one,
+    ):
+        await one.until(
+            lambda: (
+                brokers
+                and any(isinstance(each, mqtt5.SubscribePacket) for each in brokers[0].heard)
+            )
+        )
         assert sink.readings == []
         sink.free()
         await one.until(lambda: acknowledged(brokers) == [1])
@@ -198,16 +241,29 @@ async def test_while_the_log_is_full_a_message_waits_and_is_not_acknowledged() -
 @pytest.mark.parametrize(
     ("said", "error", "says"),
     [
-        (mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED), Unavailable, "refused: not_authorized"),
+        (
+            mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED),
+            Unavailable,
+            "refused: not_authorized",
+        ),
         (mqtt5.SubAckPacket(1, []), Unavailable, "no MQTT 5 broker"),
         (mqtt5.PingRespPacket(), Unavailable, "no MQTT 5 broker"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n" + b" " * 100, RemoteError, "MQTT"),
         (b"\x00\x00", RemoteError, "MQTT"),
         (b"\x20\xff\xff\xff\xff\x7f", RemoteError, "MQTT|length"),
     ],
-    ids=["refused", "SUBACK first", "PINGRESP first", "HTTP", "a type that is none", "a length that is none"],
+    ids=[
+        "refused",
+        "SUBACK first",
+        "PINGRESP first",
+        "HTTP",
+        "a type that is none",
+        "a length that is none",
+    ],
 )
-async def test_a_broker_that_does_not_let_us_in_is_named(said: object, error: type[Exception], says: str) -> None:
+async def test_a_broker_that_does_not_let_us_in_is_named(
+    said: object, error: type[Exception], says: str
+) -> None:
     async def script(broker: Broker) -> None:
         await broker.hears(CONNECT)
         broker.send(said)
@@ -221,8 +277,14 @@ async def test_a_broker_that_does_not_let_us_in_is_named(said: object, error: ty
 @pytest.mark.parametrize(
     ("said", "says"),
     [
-        (mqtt5.SubAckPacket(1, [mqtt5.SubAckReasonCode.NOT_AUTHORIZED]), "refused the subscription: not_authorized"),
-        (mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER), "disconnected: session_taken_over"),
+        (
+            mqtt5.SubAckPacket(1, [mqtt5.SubAckReasonCode.NOT_AUTHORIZED]),
+            "refused the subscription: not_authorized",
+        ),
+        (
+            mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER),
+            "disconnected: session_taken_over",
+        ),
     ],
     ids=["no right to subscribe", "somebody else has our name"],
 )
@@ -237,7 +299,9 @@ async def test_a_broker_that_takes_back_its_word_is_left(said: object, says: str
         assert says in str(await one.error())
 
 
-async def test_a_broker_that_says_nothing_is_pinged_and_then_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_says_nothing_is_pinged_and_then_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(mqtt_subscribe, "KEEPALIVE_S", 0.05)
     pinged = asyncio.Event()
 
@@ -247,7 +311,9 @@ async def test_a_broker_that_says_nothing_is_pinged_and_then_left(monkeypatch: p
         await broker.hears(mqtt5.PingReqPacket)
         pinged.set()
 
-    monkeypatch.setattr(mqtt5, "ConnectPacket", lambda *args, **named: CONNECT(*args, **(named | {"keep_alive": 1})))
+    monkeypatch.setattr(
+        mqtt5, "ConnectPacket", lambda *args, **named: CONNECT(*args, **(named | {"keep_alive": 1}))
+    )
     async with served(by(script)) as port, asyncio.timeout(PATIENCE_S):
         while not pinged.is_set():
             async with running(source(port)) as one:
@@ -255,7 +321,9 @@ async def test_a_broker_that_says_nothing_is_pinged_and_then_left(monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("session_s", "clean"), [(0, True), (1, False), (86_400, False)], ids=["no session", "a short one", "the usual one"]
+    ("session_s", "clean"),
+    [(0, True), (1, False), (86_400, False)],
+    ids=["no session", "a short one", "the usual one"],
 )
 async def test_the_session_that_was_configured_is_asked_for(session_s: int, clean: bool) -> None:
     brokers: list[Broker] = []
@@ -264,7 +332,10 @@ async def test_the_session_that_was_configured_is_asked_for(session_s: int, clea
         await broker.subscribed()
         broker.send(message(1))
 
-    async with served(by(script, brokers)) as port, running(source(port, session_s=session_s)) as one:
+    async with (
+        served(by(script, brokers)) as port,
+        running(source(port, session_s=session_s)) as one,
+    ):
         await one.until(lambda: one.sink.readings)
     (connect,) = await brokers[0].hears(CONNECT)
     (subscribe,) = await brokers[0].hears(mqtt5.SubscribePacket)
@@ -299,13 +370,25 @@ def test_what_a_payload_of_any_form_holds(payload: bytes, found: list[object]) -
     assert bodies(payload, "v") == found
 
 
-@pytest.mark.parametrize("payload", [b"{", b"{'temp': 1}", b' {"temp": 21.5, "hu', b"[1, 2", b'\xef\xbb\xbf{"a"', b'{"a": 1}\n{"a": '])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"{",
+        b"{'temp': 1}",
+        b' {"temp": 21.5, "hu',
+        b"[1, 2",
+        b'\xef\xbb\xbf{"a"',
+        b'{"a": 1}\n{"a": ',
+    ],
+)
 def test_what_begins_as_json_and_is_none_is_refused_and_no_text(payload: bytes) -> None:
     with pytest.raises(Rejected, match="begins as JSON and is none"):
         bodies(payload, "v")
 
 
-@pytest.mark.parametrize("payload", [b"\xff\xfe{", b"\x80", "°".encode("latin-1"), b" " * (1 << 20) + b" 1"])
+@pytest.mark.parametrize(
+    "payload", [b"\xff\xfe{", b"\x80", "°".encode("latin-1"), b" " * (1 << 20) + b" 1"]
+)
 def test_a_payload_of_bytes_or_past_its_bound_is_refused(payload: bytes) -> None:
     with pytest.raises(Rejected):
         bodies(payload, "v")

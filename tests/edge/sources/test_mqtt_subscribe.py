@@ -1,4 +1,6 @@
-"""A local broker: topics become fields, and a message is acknowledged when it is durable, so it is taken exactly once."""
+"""A local broker: topics become fields, and a message is acknowledged when it is durable, so it is
+taken exactly once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.services import PATIENCE_S, Mosquitto
 
 
 def config(port: int, topic: str, **more: object) -> MqttSubscribeConfig:
-    return MqttSubscribeConfig(type="mqtt_subscribe", stream="s", topic=topic, broker=BrokerConfig(port=port), **more)  # type: ignore[arg-type]
+    return MqttSubscribeConfig(
+        type="mqtt_subscribe", stream="s", topic=topic, broker=BrokerConfig(port=port), **more
+    )  # type: ignore[arg-type]
 
 
 async def send(broker: Mosquitto, topic: str, *payloads: str) -> None:
@@ -29,13 +33,25 @@ async def send(broker: Mosquitto, topic: str, *payloads: str) -> None:
     await asyncio.to_thread(publish.multiple, messages, broker.host, broker.port)
 
 
-async def test_topics_become_fields_and_values_of_every_form_readings(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_topics_become_fields_and_values_of_every_form_readings(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     to = config(mosquitto.port, "t1/{room}/+/{kind}")
     async with caged(tmp_path, to) as one:
         await subscribed(one, mosquitto, "t1/x/y/z")
-        await send(mosquitto, "t1/kitchen/a/temperature", "21.5", '{"value": 22, "unit": "C"}', '[{"value": 23}]', "", "warm")
+        await send(
+            mosquitto,
+            "t1/kitchen/a/temperature",
+            "21.5",
+            '{"value": 22, "unit": "C"}',
+            '[{"value": 23}]',
+            "",
+            "warm",
+        )
         await one.until(lambda: one.column("room").count("kitchen") >= 4, "four readings")
-        first = one.column("room").index("kitchen")  # behind as many as it took until the first came through
+        first = one.column("room").index(
+            "kitchen"
+        )  # behind as many as it took until the first came through
         assert one.column("room")[first:] == ["kitchen"] * 4
         assert one.column("kind")[first:] == ["temperature"] * 4
         assert one.column("value")[first : first + 3] == [21.5, 22, 23]
@@ -75,7 +91,9 @@ async def test_messages_whose_acknowledgement_was_lost_are_taken_once_and_those_
         unheard.set()
         acknowledged.clear()
         await send(mosquitto, topic, *(f'{{"n": {n}}}' for n in range(10)))
-        await one.until(lambda: 9 in one.column("n") and len(acknowledged) >= 10, "ten, acknowledged to nobody")
+        await one.until(
+            lambda: 9 in one.column("n") and len(acknowledged) >= 10, "ten, acknowledged to nobody"
+        )
     unheard.clear()
     await send(mosquitto, topic, '{"n": 10}', '{"n": 11}')
     async with caged(tmp_path, to, device=f"t2-{remembers}", answering=False) as one:
@@ -85,7 +103,9 @@ async def test_messages_whose_acknowledgement_was_lost_are_taken_once_and_those_
     assert set(got) == set(range(12))
 
 
-async def test_nothing_is_acknowledged_before_it_is_durable(tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_acknowledged_before_it_is_durable(
+    tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
     armed, go, stood = threading.Event(), threading.Event(), threading.Event()
     acknowledged: list[object] = []
     plain = Link.send
@@ -102,7 +122,9 @@ async def test_nothing_is_acknowledged_before_it_is_durable(tmp_path: Path, mosq
             stood.set()
             go.wait(PATIENCE_S)
 
-    async with caged(tmp_path, config(mosquitto.port, "t3/{n}"), failpoint=failpoint, device="t3") as one:
+    async with caged(
+        tmp_path, config(mosquitto.port, "t3/{n}"), failpoint=failpoint, device="t3"
+    ) as one:
         armed.set()
         try:
             await subscribed(one, mosquitto, "t3/a")
@@ -113,7 +135,11 @@ async def test_nothing_is_acknowledged_before_it_is_durable(tmp_path: Path, mosq
         await one.until(lambda: acknowledged, "an acknowledgement")
 
 
-@pytest.mark.parametrize("what", [b"HTTP/1.1 400 Bad\r\n\r\n", b"", b"\x20\x03\x00\x87\x00"], ids=["no MQTT", "closes", "refuses"])
+@pytest.mark.parametrize(
+    "what",
+    [b"HTTP/1.1 400 Bad\r\n\r\n", b"", b"\x20\x03\x00\x87\x00"],
+    ids=["no MQTT", "closes", "refuses"],
+)
 async def test_a_broker_that_is_none_or_refuses_is_left(tmp_path: Path, what: bytes) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
@@ -139,7 +165,9 @@ def test_templates(text: str, wanted: str, topic: str, fields: dict[str, str]) -
     assert (template.filter, template.fields(topic)) == (wanted, fields)
 
 
-@pytest.mark.parametrize("text", ["", "a/#/b", "a#", "a+", "{a b}", "x{a}", "{a}/{a}", "{}", "a\0", "x" * 600, "{1a}"])
+@pytest.mark.parametrize(
+    "text", ["", "a/#/b", "a#", "a+", "{a b}", "x{a}", "{a}/{a}", "{}", "a\0", "x" * 600, "{1a}"]
+)
 def test_templates_that_are_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|level|end|field"):
         TopicTemplate.parse(text)
@@ -180,9 +208,17 @@ async def test_a_large_message_may_come_in_thousands_of_pieces() -> None:
     assert [message.payload for message in found] == [bytes(5000)]
 
 
-async def test_two_sources_of_one_stream_take_what_each_subscribes_to(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    first, second = config(mosquitto.port, "t9/a/{room}"), config(mosquitto.port, "t9/b/{kind}", client_id="t9-second")
-    async with caged(tmp_path / "1", first, device="t9") as one, caged(tmp_path / "2", second, device="t9") as other:
+async def test_two_sources_of_one_stream_take_what_each_subscribes_to(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    first, second = (
+        config(mosquitto.port, "t9/a/{room}"),
+        config(mosquitto.port, "t9/b/{kind}", client_id="t9-second"),
+    )
+    async with (
+        caged(tmp_path / "1", first, device="t9") as one,
+        caged(tmp_path / "2", second, device="t9") as other,
+    ):
         await subscribed(one, mosquitto, "t9/a/x")
         await subscribed(other, mosquitto, "t9/b/y")
         await send(mosquitto, "t9/a/kitchen", "1")
@@ -192,13 +228,17 @@ async def test_two_sources_of_one_stream_take_what_each_subscribes_to(tmp_path: 
         assert (one.supervisor.failures, other.supervisor.failures) == (0, 0)
 
 
-@pytest.mark.parametrize(("retained", "starts"), [("first", [1, 0]), ("skip", [0, 0]), ("all", [1, 1])])
+@pytest.mark.parametrize(
+    ("retained", "starts"), [("first", [1, 0]), ("skip", [0, 0]), ("all", [1, 1])]
+)
 async def test_what_the_broker_keeps_comes_as_often_as_is_asked_and_says_so(
     tmp_path: Path, mosquitto: Mosquitto, retained: str, starts: list[int]
 ) -> None:
     """At every start of the agent it was a new reading."""
     topic = f"t6/{retained}"
-    await asyncio.to_thread(publish.single, topic, '{"n": 1}', 1, True, mosquitto.host, mosquitto.port)
+    await asyncio.to_thread(
+        publish.single, topic, '{"n": 1}', 1, True, mosquitto.host, mosquitto.port
+    )
     to = config(mosquitto.port, topic, retained=retained)
     for n, kept in enumerate(starts):
         async with caged(tmp_path / str(n), to, device=f"t6-{retained}") as one:
@@ -208,10 +248,16 @@ async def test_what_the_broker_keeps_comes_as_often_as_is_asked_and_says_so(
             await one.until(lambda: 2 in one.column("n"), "a live one")
             assert one.column("retained")[one.column("n").index(2)] is None
             assert one.column("n").count(1) == kept
-            assert [flag for n, flag in zip(one.column("n"), one.column("retained"), strict=True) if n == 1] == [True] * kept
+            assert [
+                flag
+                for n, flag in zip(one.column("n"), one.column("retained"), strict=True)
+                if n == 1
+            ] == [True] * kept
 
 
-async def test_all_topics_of_the_uplinks_broker_feed_nothing_back(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_all_topics_of_the_uplinks_broker_feed_nothing_back(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     to = config(mosquitto.port, "{where...}")
     async with caged(tmp_path, to, device="t7") as one:
         await subscribed(one, mosquitto, "t7/x")
@@ -237,7 +283,9 @@ async def test_all_topics_of_the_uplinks_broker_feed_nothing_back(tmp_path: Path
         ("home/#", "home/a", "home/#", {}),
     ],
 )
-def test_a_template_may_have_a_rest(text: str, topic: str, pattern: str, fields: dict[str, str]) -> None:
+def test_a_template_may_have_a_rest(
+    text: str, topic: str, pattern: str, fields: dict[str, str]
+) -> None:
     template = TopicTemplate.parse(text)
     assert (template.filter, template.fields(topic)) == (pattern, fields)
 

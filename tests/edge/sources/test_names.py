@@ -1,4 +1,7 @@
-"""Names that sources share: topics and their templates, messages that came before, tokens in files. At their limits."""
+"""Names that sources share: topics and their templates, messages that came before, tokens in files.
+
+At their limits.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,15 @@ LEVELS = st.text(st.characters(codec="utf-8", exclude_characters="/+#{}\0"), max
 
 
 FIELDS = st.sampled_from(["a", "b_1", "room"])
-PAIRS = st.one_of(LEVELS.map(lambda level: (level, None)), FIELDS.map(lambda name: ("{" + name + "}", name)))
+PAIRS = st.one_of(
+    LEVELS.map(lambda level: (level, None)), FIELDS.map(lambda name: ("{" + name + "}", name))
+)
 """(level of a template, its field)"""
 
 
-@given(st.lists(PAIRS, min_size=1, max_size=8, unique_by=lambda pair: pair[1] or object()), st.data())
+@given(
+    st.lists(PAIRS, min_size=1, max_size=8, unique_by=lambda pair: pair[1] or object()), st.data()
+)
 def test_a_template_finds_in_every_topic_that_it_subscribes_to_what_stands_in_its_levels(
     pairs: list[tuple[str, str | None]], data: st.DataObject
 ) -> None:
@@ -31,7 +38,9 @@ def test_a_template_finds_in_every_topic_that_it_subscribes_to_what_stands_in_it
     template = TopicTemplate.parse(text)
     values = [data.draw(LEVELS) if name else level for level, name in pairs]
     assert template.filter == "/".join("+" if name else level for level, name in pairs)
-    assert template.fields("/".join(values)) == {name: value for (_, name), value in zip(pairs, values, strict=True) if name}
+    assert template.fields("/".join(values)) == {
+        name: value for (_, name), value in zip(pairs, values, strict=True) if name
+    }
 
 
 @pytest.mark.parametrize("size", [TEMPLATE_BYTES_MAX, TEMPLATE_BYTES_MAX + 1])
@@ -50,9 +59,13 @@ def test_of_all_messages_the_last_ones_are_known(order: list[tuple[int, int]]) -
     recent, model = RecentPackets(), list[tuple[int, int]]()
     for packet_id, content in order:
         recent.add(packet_id, "t", b"%d" % content)
-        model = [*(each for each in model if each[0] != packet_id), (packet_id, content)][-PACKETS_MAX:]
+        model = [*(each for each in model if each[0] != packet_id), (packet_id, content)][
+            -PACKETS_MAX:
+        ]
     for known in (recent, recent.copy(), RecentPackets.decode(recent.encode())):
-        assert {(n, c) for n in range(1, 71) for c in range(3) if known.is_repeat(n, "t", b"%d" % c)} == set(model)
+        assert {
+            (n, c) for n in range(1, 71) for c in range(3) if known.is_repeat(n, "t", b"%d" % c)
+        } == set(model)
 
 
 def test_a_copy_changes_for_itself() -> None:
@@ -65,12 +78,16 @@ def test_a_copy_changes_for_itself() -> None:
 @pytest.mark.parametrize(
     ("content", "token"),
     [
-        (b"secret", "secret"), (b"  secret \r\nmore\n", "secret"), (b"a b", "a b"), (b"x" * TOKEN_CHARS_MAX, "x" * TOKEN_CHARS_MAX),
+        (b"secret", "secret"), (b"  secret \r\nmore\n", "secret"), (b"a b", "a b"),
+        (b"x" * TOKEN_CHARS_MAX, "x" * TOKEN_CHARS_MAX),
         (b"", None),
-        (b"\nsecret", None), (b"   \n", None), ("sécret".encode(), None), (b"\xef\xbb\xbfsecret", None), (b"a\0b", None), (b"a\x1bb", None),
+        (b"\nsecret", None), (b"   \n", None), ("sécret".encode(), None),
+        (b"\xef\xbb\xbfsecret", None), (b"a\0b", None), (b"a\x1bb", None),
     ],
 )  # fmt: skip
-def test_a_token_is_the_first_line_of_its_file(tmp_path: Path, content: bytes, token: str | None) -> None:
+def test_a_token_is_the_first_line_of_its_file(
+    tmp_path: Path, content: bytes, token: str | None
+) -> None:
     (tmp_path / "token").write_bytes(content)
     if token is None:
         with pytest.raises(ConfigError, match="token_file"):

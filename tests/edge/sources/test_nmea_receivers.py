@@ -1,4 +1,6 @@
-"""What receivers, sensors and multiplexers really say: no fix yet, other formats between, limits, makers' own sentences."""
+"""What receivers, sensors and multiplexers really say: no fix yet, other formats between, limits,
+makers' own sentences.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def marked(body: str, mark: str = "$") -> bytes:
          "a talker of four"],
 )  # fmt: skip
 def test_what_is_a_sentence_and_no_reading_gives_nothing_and_is_no_loss(line: bytes) -> None:
-    """A ship's multiplexer sends more of these than of any other; each would be a loss that the cloud is told of."""
+    """A ship's multiplexer sends more of these than of any other; each would be a loss that the
+    cloud is told of.
+    """
     sink = MemorySink()
     assert readings_of(intake_of(sink), LineFormat.NMEA, LineSplitter().feed(line + b"\r\n")) == []
     assert sink.lost == {}
@@ -81,7 +85,13 @@ def test_a_checksum_is_two_digits_and_right(line: bytes) -> None:
 
 def test_a_checksum_may_be_in_small_letters_and_spaces_may_follow() -> None:
     good = sentence(RMC)
-    for line in (good[:-2] + good[-2:].lower(), good + b"  ", good + b"\r", b"  " + good, b"\\s:x*00\\" + good):
+    for line in (
+        good[:-2] + good[-2:].lower(),
+        good + b"  ",
+        good + b"\r",
+        b"  " + good,
+        b"\\s:x*00\\" + good,
+    ):
         assert nmea.fields_of(line) == nmea.fields_of(good)
 
 
@@ -89,13 +99,19 @@ def test_a_checksum_may_be_in_small_letters_and_spaces_may_follow() -> None:
     ("body", "found"),
     [
         ("GPRMC,,V,,,,,,,,,,N", {"sentence": "RMC", "valid": False}),
-        ("GPRMC,123519,V,4807.038,N,01131.000,E,022.4,084.4,230394,,", {"sentence": "RMC", "valid": False}),
+        (
+            "GPRMC,123519,V,4807.038,N,01131.000,E,022.4,084.4,230394,,",
+            {"sentence": "RMC", "valid": False},
+        ),
         ("GPRMC,,A,,,,,,,,,", {"sentence": "RMC", "valid": True}),
         ("GPRMC,123519,A,,,,,,,,,", {"sentence": "RMC", "valid": True}),
         ("GPRMC,,A,,,,,,,230394,,", {"sentence": "RMC", "valid": True}),
         ("GPGGA,,,,,,0,,,,,,,,", {"sentence": "GGA", "fix_quality": 0}),
         ("GPGGA,,,,,,,,,,,,,,", {"sentence": "GGA", "fix_quality": 0}),
-        ("GPGGA,1,4807.038,N,,E,1,00,,,M,,M,,", {"sentence": "GGA", "fix_quality": 1, "satellites": 0}),
+        (
+            "GPGGA,1,4807.038,N,,E,1,00,,,M,,M,,",
+            {"sentence": "GGA", "fix_quality": 1, "satellites": 0},
+        ),
         ("GPVTG,,T,,M,0.00,N,0.00,K", {"sentence": "VTG", "speed_m_s": 0.0}),
         ("GPVTG,,T,,M,,N,,K,N", None),
         ("HEHDT,,T", None),
@@ -105,7 +121,9 @@ def test_a_checksum_may_be_in_small_letters_and_spaces_may_follow() -> None:
         ("SDDPT,3.5", {"sentence": "DPT", "depth_m": 3.5}),
     ],
 )
-def test_a_receiver_without_a_fix_says_what_it_knows(body: str, found: dict[str, object] | None) -> None:
+def test_a_receiver_without_a_fix_says_what_it_knows(
+    body: str, found: dict[str, object] | None
+) -> None:
     assert nmea.fields_of(sentence(body)) == found
 
 
@@ -134,7 +152,9 @@ def test_wind_comes_in_the_units_of_the_standard(unit: str, m_s: float) -> None:
         ("²²07.038", "N", "01131.000", "E", None),
     ],
 )
-def test_a_position_is_on_the_globe_or_none(lat: str, north: str, lon: str, east: str, found: tuple[float, float] | None) -> None:
+def test_a_position_is_on_the_globe_or_none(
+    lat: str, north: str, lon: str, east: str, found: tuple[float, float] | None
+) -> None:
     line = sentence(f"GPGGA,1,{lat},{north},{lon},{east},1,,,,,,,,")
     if found is None:
         with pytest.raises(Rejected):
@@ -172,7 +192,9 @@ def test_date_and_time_are_utc_and_of_the_calendar(date: str, time: str, said: s
     else:
         fields = nmea.fields_of(line)
         assert fields is not None
-        assert fields["t"] == round(datetime.fromisoformat(said).replace(tzinfo=UTC).timestamp() * 1000)
+        assert fields["t"] == round(
+            datetime.fromisoformat(said).replace(tzinfo=UTC).timestamp() * 1000
+        )
 
 
 def test_a_leap_second_is_the_next_second() -> None:
@@ -195,7 +217,10 @@ def test_any_place_is_found_again_within_a_metre(lat: int, lon: int) -> None:
         degrees, rest = divmod(abs(value), 10**4)
         return f"{degrees:0{digits}d}{rest * 60 / 10**4:08.5f}"
 
-    line = f"GNGGA,1,{word(lat, 2)},{'N' if lat >= 0 else 'S'},{word(lon, 3)},{'E' if lon >= 0 else 'W'},1,,,,,,,,"
+    line = (
+        f"GNGGA,1,{word(lat, 2)},{'N' if lat >= 0 else 'S'},{word(lon, 3)},"
+        f"{'E' if lon >= 0 else 'W'},1,,,,,,,,"
+    )
     fields = nmea.fields_of(sentence(line))
     assert fields is not None
     assert fields["position_lat"] == pytest.approx(lat / 10**4, abs=1e-6)
@@ -211,32 +236,43 @@ def test_any_place_is_found_again_within_a_metre(lat: int, lon: int) -> None:
         (b'{"class":["TPV"],"lat":1}', None),
         (b'{"class":"TPV","mode":1}', {"report": "TPV", "fix_mode": 1}),
         (b'{"class":"TPV","device":"/dev/x"}', None),
-        (b'{"class":"SKY","satellites":[{"PRN":1}],"hdop":1.2,"uSat":7}', {"report": "SKY", "hdop": 1.2, "satellites_used": 7}),
+        (b'{"class":"SKY","satellites":[{"PRN":1}],"hdop":1.2,"uSat":7}',
+            {"report": "SKY", "hdop": 1.2, "satellites_used": 7}),
         (b'{"class":"TPV","lat":0,"lon":-0.5,"time":"2026-01-01T00:00:00.5Z"}',
          {"report": "TPV", "position_lat": 0, "position_lon": -0.5, "t": 1767225600500}),
         (b'{"class":"TPV","lat":1,"time":5}', {"report": "TPV", "position_lat": 1}),
-        (b'{"class":"TPV","lat":1,"time":"2026-01-01T01:00:00+01:00"}', {"report": "TPV", "position_lat": 1, "t": 1767225600000}),
+        (b'{"class":"TPV","lat":1,"time":"2026-01-01T01:00:00+01:00"}',
+            {"report": "TPV", "position_lat": 1, "t": 1767225600000}),
     ],
 )  # fmt: skip
-def test_reports_of_gpsd_give_what_they_know(report: bytes, found: dict[str, object] | None) -> None:
+def test_reports_of_gpsd_give_what_they_know(
+    report: bytes, found: dict[str, object] | None
+) -> None:
     assert gpsd.fields_of(report) == found
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"class":"TPV"', RejectReason.JSON), (b"[]", RejectReason.SHAPE), (b"5", RejectReason.SHAPE),
-        (b'{"class":"TPV","lat":"1"}', RejectReason.FIELD_TYPE), (b'{"class":"TPV","lat":true}', RejectReason.FIELD_TYPE),
+        (b'{"class":"TPV"', RejectReason.JSON), (b"[]", RejectReason.SHAPE),
+        (b"5", RejectReason.SHAPE),
+        (b'{"class":"TPV","lat":"1"}', RejectReason.FIELD_TYPE),
+        (b'{"class":"TPV","lat":true}', RejectReason.FIELD_TYPE),
         (b'{"class":"TPV","lat":1,"time":"now"}', RejectReason.TIME),
         (b'{"class":"TPV","lat":1,"time":"2026-13-01T00:00:00Z"}', RejectReason.TIME),
     ],
 )  # fmt: skip
-def test_a_report_that_is_none_is_refused_with_its_reason(line: bytes, reason: RejectReason) -> None:
+def test_a_report_that_is_none_is_refused_with_its_reason(
+    line: bytes, reason: RejectReason
+) -> None:
     with pytest.raises(Rejected) as refused:
         gpsd.fields_of(line)
     assert refused.value.reason is reason
 
 
 def test_older_gpsds_write_nan_for_what_they_do_not_know() -> None:
-    assert gpsd.fields_of(b'{"class":"TPV","lat":1.5,"altHAE":NaN,"speed":null}') == {"report": "TPV", "position_lat": 1.5}
+    assert gpsd.fields_of(b'{"class":"TPV","lat":1.5,"altHAE":NaN,"speed":null}') == {
+        "report": "TPV",
+        "position_lat": 1.5,
+    }
     assert gpsd.fields_of(b'{"class":"TPV","lat":NaN}') is None

@@ -1,4 +1,7 @@
-"""Where a source goes on: behind what was passed on, whatever failed meanwhile. Files, and feeds with their gaps."""
+"""Where a source goes on: behind what was passed on, whatever failed meanwhile.
+
+Files, and feeds with their gaps.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ def add(path: Path, *numbers: int) -> None:
         file.write("".join(f'{{"n": {n}}}\n' for n in numbers))
 
 
-async def test_lines_that_could_not_be_passed_on_are_read_again_and_no_others(tmp_path: Path) -> None:
+async def test_lines_that_could_not_be_passed_on_are_read_again_and_no_others(
+    tmp_path: Path,
+) -> None:
     """The same source is run again after its failure, as the agent does."""
     path, sink = tmp_path / "in.log", MemorySink()
     add(path, 1, 2)
@@ -58,7 +63,9 @@ async def test_lines_that_could_not_be_passed_on_are_read_again_and_no_others(tm
         await one.until(lambda: sink.values() == [1, 2, 3, 4, 5])
 
 
-async def test_after_a_restart_it_goes_on_behind_what_was_committed_and_not_behind_what_was_read(tmp_path: Path) -> None:
+async def test_after_a_restart_it_goes_on_behind_what_was_committed_and_not_behind_what_was_read(
+    tmp_path: Path,
+) -> None:
     path, sink = tmp_path / "in.log", MemorySink()
     add(path, 1)
     async with running(tail(path), sink) as one:
@@ -94,10 +101,14 @@ async def test_a_place_that_cannot_be_read_makes_the_whole_file_be_read_and_is_s
     add(path, 1, 2)
     async with running(tail(path, kept, start="end")) as one:
         await one.until(lambda: one.sink.values() == [1, 2])
-    assert [record for record in caplog.records if getattr(record, "event", "") == "source.no_position"]
+    assert [
+        record for record in caplog.records if getattr(record, "event", "") == "source.no_position"
+    ]
 
 
-async def test_by_policy_a_file_is_read_on_while_the_log_is_full_and_what_is_lost_is_counted(tmp_path: Path) -> None:
+async def test_by_policy_a_file_is_read_on_while_the_log_is_full_and_what_is_lost_is_counted(
+    tmp_path: Path,
+) -> None:
     path, sink = tmp_path / "in.log", MemorySink()
     sink.is_full = True
     add(path, 1, 2)
@@ -109,7 +120,9 @@ async def test_by_policy_a_file_is_read_on_while_the_log_is_full_and_what_is_los
     assert sink.lost == {"queue_full": 2}
 
 
-async def test_a_file_with_a_byte_order_mark_and_other_line_ends_is_read_whole(tmp_path: Path) -> None:
+async def test_a_file_with_a_byte_order_mark_and_other_line_ends_is_read_whole(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "in.log"
     path.write_bytes(b'\xef\xbb\xbf{"n": 1}\r\n\r\n{"n": 2}\r\n')
     async with running(tail(path)) as one:
@@ -117,7 +130,9 @@ async def test_a_file_with_a_byte_order_mark_and_other_line_ends_is_read_whole(t
     assert one.sink.lost == {}
 
 
-async def test_a_file_in_another_encoding_is_refused_line_by_line_and_stops_nothing(tmp_path: Path) -> None:
+async def test_a_file_in_another_encoding_is_refused_line_by_line_and_stops_nothing(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "in.log"
     path.write_bytes('{"n": 1}\n{"n": 2}\n'.encode("utf-16"))
     async with running(tail(path)) as one:
@@ -157,22 +172,36 @@ async def test_the_time_of_each_line_is_its_own_where_it_says_one(tmp_path: Path
         ({"lost": "many"}, NOT_KEPT, 1),
     ],
 )
-def test_a_gap_of_others_is_one_of_ours_with_its_reason_and_its_count(gap: dict[str, Any], reason: str, lost: int) -> None:
+def test_a_gap_of_others_is_one_of_ours_with_its_reason_and_its_count(
+    gap: dict[str, Any], reason: str, lost: int
+) -> None:
     assert (reason_of(gap), lost_in(gap)) == (reason, lost)
 
 
 LEAVES = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=5)
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
 )
 JSON = st.recursive(
-    LEAVES, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)), max_leaves=6
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
 )
-NAMES = st.one_of(st.sampled_from([*sorted(RESERVED_FIELDS), "t", "of_device", "speed", ""]), st.text(max_size=4))
+NAMES = st.one_of(
+    st.sampled_from([*sorted(RESERVED_FIELDS), "t", "of_device", "speed", ""]), st.text(max_size=4)
+)
 
 
 @settings(max_examples=examples(30))
 @given(st.dictionaries(NAMES, JSON, max_size=8))
-def test_whatever_an_event_of_others_holds_it_is_a_reading_or_refused_and_never_an_error(event: dict[str, Any]) -> None:
+def test_whatever_an_event_of_others_holds_it_is_a_reading_or_refused_and_never_an_error(
+    event: dict[str, Any],
+) -> None:
     sink = MemorySink()
     fields = reading_of(event)
     assert not (RESERVED_FIELDS - {"t"}) & set(fields), "the envelope's names are not free"
@@ -194,13 +223,20 @@ class Cloud:
         ask = decode(FeedAsk, payload)
         self.asked.append(ask.after)
         if self.left:
-            chunk = FeedChunk(**({"feed": ask.feed, "after": ask.after, "cursor": "", "retry_s": 0.01} | self.left.pop(0)))
+            chunk = FeedChunk(
+                **(
+                    {"feed": ask.feed, "after": ask.after, "cursor": "", "retry_s": 0.01}
+                    | self.left.pop(0)
+                )
+            )
             self.feeds.take(chunk.to_json(), self.confirmed.append)
         return True
 
     def source(self, position: str | None = None) -> Subscription:
         config = SubscriptionConfig(type="subscription", stream="s", follow=("speed",))
-        return Subscription(config, SourceContext("d1", SystemClock(), lambda _name: position, self.feeds))
+        return Subscription(
+            config, SourceContext("d1", SystemClock(), lambda _name: position, self.feeds)
+        )
 
 
 def events(*numbers: int) -> tuple[dict[str, Any], ...]:
@@ -208,7 +244,10 @@ def events(*numbers: int) -> tuple[dict[str, Any], ...]:
 
 
 async def test_events_gaps_and_cursor_are_one_commit_and_confirmed_after_it() -> None:
-    cloud, sink = Cloud({"cursor": "c1", "events": events(1, 2), "gaps": ({"lost": 5},)}), MemorySink()
+    cloud, sink = (
+        Cloud({"cursor": "c1", "events": events(1, 2), "gaps": ({"lost": 5},)}),
+        MemorySink(),
+    )
     sink.durable_now.clear()
     async with running(cloud.source(), sink) as one:
         await one.until(lambda: sink.commits)
@@ -220,7 +259,9 @@ async def test_events_gaps_and_cursor_are_one_commit_and_confirmed_after_it() ->
 
 async def test_chunks_of_nothing_cost_no_write_but_the_first_and_move_the_cursor() -> None:
     """A condition that lets nothing through would wear the flash out."""
-    cloud = Cloud({"cursor": "c1"}, {"cursor": "c2"}, {"cursor": "c3", "events": events(3)}, {"cursor": "c4"})
+    cloud = Cloud(
+        {"cursor": "c1"}, {"cursor": "c2"}, {"cursor": "c3", "events": events(3)}, {"cursor": "c4"}
+    )
     async with running(cloud.source()) as one:
         await one.until(lambda: len(cloud.asked) == 5)
     assert cloud.asked == ["", "c1", "c2", "c3", "c4"]
@@ -228,7 +269,10 @@ async def test_chunks_of_nothing_cost_no_write_but_the_first_and_move_the_cursor
 
 
 async def test_an_error_of_the_cloud_moves_nothing_and_is_asked_past() -> None:
-    cloud = Cloud({"error": "no such stream", "cursor": "bad", "events": events(9)}, {"cursor": "c1", "events": events(1)})
+    cloud = Cloud(
+        {"error": "no such stream", "cursor": "bad", "events": events(9)},
+        {"cursor": "c1", "events": events(1)},
+    )
     async with running(cloud.source("c0")) as one:
         await one.until(lambda: one.sink.values() == [1])
     assert cloud.asked[:2] == ["c0", "c0"]

@@ -32,43 +32,71 @@ def checksum(file: Seen, start: int, length: int) -> int:
 def known(inode: int, offset: int, content: int | None = None) -> Known:
     data = CONTENT[content or inode]
     length = min(offset, 100)
-    return Known(1, inode, offset, length, zlib.crc32(data[:length]), length, zlib.crc32(data[offset - length : offset]))
+    return Known(
+        1,
+        inode,
+        offset,
+        length,
+        zlib.crc32(data[:length]),
+        length,
+        zlib.crc32(data[offset - length : offset]),
+    )
 
 
-def planned(known_files: list[Known], files: list[Seen], since_ns: int = 0) -> list[tuple[str, int]]:
+def planned(
+    known_files: list[Known], files: list[Seen], since_ns: int = 0
+) -> list[tuple[str, int]]:
     def pair(follow: Follow) -> tuple[str, int]:
         return follow.file.name, follow.offset
 
-    return [pair(follow) for follow in plan(known_files, LastLook(since_ns), files, "in.log", checksum)]
+    return [
+        pair(follow) for follow in plan(known_files, LastLook(since_ns), files, "in.log", checksum)
+    ]
 
 
 def test_a_file_is_followed_by_what_it_is_and_not_by_its_name() -> None:
-    assert planned([known(1, 200)], [seen("in.log", 2, 2), seen("in.log.1", 1, 1)]) == [("in.log.1", 200), ("in.log", 0)]
+    assert planned([known(1, 200)], [seen("in.log", 2, 2), seen("in.log.1", 1, 1)]) == [
+        ("in.log.1", 200),
+        ("in.log", 0),
+    ]
 
 
 def test_all_that_were_rotated_while_away_are_read_oldest_first() -> None:
     files = [seen("in.log", 3, 30), seen("in.log.1", 2, 20), seen("in.log.2", 1, 10)]
-    assert planned([known(1, 100)], files, since_ns=10) == [("in.log.2", 100), ("in.log.1", 0), ("in.log", 0)]
+    assert planned([known(1, 100)], files, since_ns=10) == [
+        ("in.log.2", 100),
+        ("in.log.1", 0),
+        ("in.log", 0),
+    ]
 
 
 def test_what_was_rotated_before_the_last_look_is_not_read_again() -> None:
-    assert planned([known(1, 100)], [seen("in.log", 1, 30), seen("in.log.1", 2, 5)], since_ns=10) == [("in.log", 100)]
+    assert planned(
+        [known(1, 100)], [seen("in.log", 1, 30), seen("in.log.1", 2, 5)], since_ns=10
+    ) == [("in.log", 100)]
 
 
 def test_a_truncated_file_begins_anew_and_its_copy_goes_on() -> None:
     """copytruncate: inode 1 now holds what file 3 says, the copy is inode 2."""
     CONTENT[4] = CONTENT[1]
     was = known(3, 100, content=1)
-    assert planned([was], [seen("in.log", 3, 30), seen("in.log.1", 4, 20)]) == [("in.log.1", 100), ("in.log", 0)]
+    assert planned([was], [seen("in.log", 3, 30), seen("in.log.1", 4, 20)]) == [
+        ("in.log.1", 100),
+        ("in.log", 0),
+    ]
 
 
 def test_a_copy_of_a_file_that_goes_on_is_left_alone() -> None:
     CONTENT[4] = CONTENT[1]
-    assert planned([known(1, 100)], [seen("in.log", 1, 30), seen("in.log.1", 4, 40)]) == [("in.log", 100)]
+    assert planned([known(1, 100)], [seen("in.log", 1, 30), seen("in.log.1", 4, 40)]) == [
+        ("in.log", 100)
+    ]
 
 
 def test_other_files_of_the_directory_are_left_alone() -> None:
-    assert planned([known(1, 100)], [seen("in.log", 1), seen("in.logger", 2, 99), seen("in.log.gpg", 3, 99)]) == [("in.log", 100)]
+    assert planned(
+        [known(1, 100)], [seen("in.log", 1), seen("in.logger", 2, 99), seen("in.log.gpg", 3, 99)]
+    ) == [("in.log", 100)]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +158,10 @@ class Rotations(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def write(self, count: int) -> None:
         for _ in range(count):
-            self.writer.write(b'{"n": %d, "some": "text that makes a line as long as one usually is"}\n' % self.written)
+            self.writer.write(
+                b'{"n": %d, "some": "text that makes a line as long as one usually is"}\n'
+                % self.written
+            )
             self.written += 1
 
     @rule()
@@ -156,7 +187,9 @@ class Rotations(RuleBasedStateMachine):
     @precondition(lambda self: self.rotations_away < 4)
     @rule(late=st.integers(0, 3))
     def rename_and_create(self, late: int) -> None:
-        """The writer goes on with the old file for a while; when it is signalled it opens the new one."""
+        """The writer goes on with the old file for a while; when it is signalled it opens the new
+        one.
+        """
         self.shift()
         self.path.rename(self.directory / "in.log.1")
         self.path.touch()

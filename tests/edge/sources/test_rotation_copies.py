@@ -1,4 +1,6 @@
-"""Copies of a log, whole, shorter and nearly alike: what was read once is not read again, and what only looks alike is not left out."""
+"""Copies of a log, whole, shorter and nearly alike: what was read once is not read again, and what
+only looks alike is not left out.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ import pytest
 from edgewake.edge.sources.rotation import PROOF_BYTES
 from tests.edge.sources.test_follower_files import Watch, add
 
-HEADER = b"# one header that all of them begin with, as long as what is compared at the beginning of a file " * 4
+HEADER = (
+    b"# one header that all of them begin with, as long as what is compared at the beginning "
+    b"of a file "
+) * 4
 """Longer than the proof."""
 
 
@@ -29,7 +34,9 @@ def texts(lines: list[bytes]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["all the time", "after a restart"])
-def test_a_copy_that_is_shorter_than_what_was_read_is_not_read_again(path: Path, away: bool) -> None:
+def test_a_copy_that_is_shorter_than_what_was_read_is_not_read_again(
+    path: Path, away: bool
+) -> None:
     """copytruncate, and the reader took what came between the copy and the truncation."""
     add(path, HEADER, b"one", b"two")
     watch = Watch(path)
@@ -85,16 +92,27 @@ def test_a_shorter_file_that_begins_otherwise_is_no_copy_and_is_read(path: Path)
     assert watch.again().read() == [b"two", b"three"]
 
 
-def test_a_shorter_file_of_the_same_header_is_taken_for_a_copy_only_where_it_holds_no_more_than_was_proven(path: Path) -> None:
+def test_a_shorter_file_of_the_same_header_is_taken_for_a_copy_only_where_it_holds_no_more_than_was_proven(
+    path: Path,
+) -> None:
     """Longer than what was read: it is not a copy from before, whatever it begins with."""
     add(path, HEADER, b"one")
     watch = Watch(path)
     watch.read()
     watch.follower.close()
     path.unlink()
-    add(path.with_name("in.log.1"), HEADER, b"two", b"a line that makes it longer than the first one")
+    add(
+        path.with_name("in.log.1"),
+        HEADER,
+        b"two",
+        b"a line that makes it longer than the first one",
+    )
     add(path, HEADER, b"three")
-    assert texts(watch.again().read()) == [b"two", b"a line that makes it longer than the first one", b"three"]
+    assert texts(watch.again().read()) == [
+        b"two",
+        b"a line that makes it longer than the first one",
+        b"three",
+    ]
 
 
 def test_files_that_begin_alike_and_end_otherwise_are_no_copies_of_each_other(path: Path) -> None:
@@ -110,7 +128,9 @@ def test_files_that_begin_alike_and_end_otherwise_are_no_copies_of_each_other(pa
 
 
 @pytest.mark.parametrize("of", ["in.log", "in.log.1"])
-def test_a_copy_that_somebody_made_of_a_file_that_is_followed_is_left_alone(path: Path, of: str) -> None:
+def test_a_copy_that_somebody_made_of_a_file_that_is_followed_is_left_alone(
+    path: Path, of: str
+) -> None:
     """Of the current one, or of a rotated one that was read, with a time that is newer than all."""
     add(path, b"one")
     watch = Watch(path)
@@ -171,13 +191,19 @@ def test_what_changed_before_the_last_look_and_is_not_known_was_read_long_ago(pa
     assert watch.again().read() == []
 
 
-def test_rotated_files_are_read_in_the_order_of_their_times_and_the_current_one_last(path: Path) -> None:
+def test_rotated_files_are_read_in_the_order_of_their_times_and_the_current_one_last(
+    path: Path,
+) -> None:
     add(path, b"one")
     changed_at(path, 2000)
     watch = Watch(path)
     watch.read()
     watch.follower.close()
-    for name, text, seconds in (("in.log.1", b"three", 2002), ("in.log-20261122", b"two", 2001), ("in.log.old", b"four", 2003)):
+    for name, text, seconds in (
+        ("in.log.1", b"three", 2002),
+        ("in.log-20261122", b"two", 2001),
+        ("in.log.old", b"four", 2003),
+    ):
         add(path.with_name(name), text)
         changed_at(path.with_name(name), seconds)
     path.unlink()

@@ -1,4 +1,6 @@
-"""A serial port is set as receivers speak: eight bits, no echo, nothing translated; and what lay in it before is no sentence."""
+"""A serial port is set as receivers speak: eight bits, no echo, nothing translated; and what lay in
+it before is no sentence.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_a_port_is_set_and_what_lay_in_it_is_thrown_away(port: tuple[int, Path])
         with pytest.raises(BlockingIOError):
             os.read(fd, 100)
         os.write(ours, b"\x03\x11\x13\r\xff")
-        assert os.read(fd, 100) == b"\x03\x11\x13\r\xff", "bytes as they come, also those that a terminal would take for commands"
+        assert os.read(fd, 100) == b"\x03\x11\x13\r\xff", (
+            "bytes as they come, also those that a terminal would take for commands"
+        )
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(fd)
 
@@ -63,7 +67,10 @@ def test_a_port_is_set_and_what_lay_in_it_is_thrown_away(port: tuple[int, Path])
 def test_what_is_no_port_is_said_and_left_open_by_nobody(tmp_path: Path, what: str) -> None:
     (tmp_path / "file").write_text("x")
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    with pytest.raises((LocalError, OSError)), opened(tmp_path / what if what == "file" else tmp_path, 4800):
+    with (
+        pytest.raises((LocalError, OSError)),
+        opened(tmp_path / what if what == "file" else tmp_path, 4800),
+    ):
         pass
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
@@ -71,7 +78,9 @@ def test_what_is_no_port_is_said_and_left_open_by_nobody(tmp_path: Path, what: s
 async def test_sentences_cut_anywhere_are_taken_whole(port: tuple[int, Path]) -> None:
     ours, name = port
     whole = (sentence(RMC) + b"\r\n") * 3
-    async with running(SerialLines(SerialLinesConfig(type="serial_lines", stream="s", path=name, baud=115_200))) as one:
+    async with running(
+        SerialLines(SerialLinesConfig(type="serial_lines", stream="s", path=name, baud=115_200))
+    ) as one:
         await one.until(lambda: termios.tcgetattr(ours)[4] == termios.B115200)
         for at in range(0, len(whole), 7):
             os.write(ours, whole[at : at + 7])
@@ -82,7 +91,9 @@ async def test_sentences_cut_anywhere_are_taken_whole(port: tuple[int, Path]) ->
 
 async def test_a_port_that_is_silent_is_opened_anew(port: tuple[int, Path]) -> None:
     _, name = port
-    async with running(SerialLines(SerialLinesConfig(type="serial_lines", stream="s", path=name, silence_s=0.01))) as one:
+    async with running(
+        SerialLines(SerialLinesConfig(type="serial_lines", stream="s", path=name, silence_s=0.01))
+    ) as one:
         error = await one.error()
     assert isinstance(error, LocalError)
     assert "nothing heard" in str(error)

@@ -1,4 +1,6 @@
-"""Following server-sent events: the last id is kept with its readings, so nothing is missed or taken twice."""
+"""Following server-sent events: the last id is kept with its readings, so nothing is missed or
+taken twice.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def config(port: int, **more: object) -> SsePullConfig:
 
 
 class Book:
-    """A server that keeps every event and goes on behind the id that it is told; it breaks each connection after `piece` events."""
+    """A server that keeps every event and goes on behind the id that it is told; it breaks each
+    connection after `piece` events.
+    """
 
     def __init__(self, last: int, piece: int = 10) -> None:
         self.last, self.piece = last, piece
@@ -38,7 +42,9 @@ class Book:
         await writer.drain()
 
 
-async def test_it_goes_on_behind_the_last_event_after_every_break_until_there_is_no_more(tmp_path: Path) -> None:
+async def test_it_goes_on_behind_the_last_event_after_every_break_until_there_is_no_more(
+    tmp_path: Path,
+) -> None:
     book = Book(last=35)
     async with served(book.handler) as port, caged(tmp_path, config(port)) as one:
         await one.until(lambda: len(one.column("n")) >= 35, "all events")
@@ -55,7 +61,11 @@ async def test_after_a_restart_it_goes_on_behind_what_the_log_has(tmp_path: Path
         for _ in range(4):
             async with caged(tmp_path, config(port), answering=False) as one:
                 await one.until(lambda: one.intake.taken >= 10, "some events")
-        async with caged(tmp_path, SsePullConfig(type="sse_pull", stream="other", url="http://127.0.0.1:1/"), answering=False) as one:
+        async with caged(
+            tmp_path,
+            SsePullConfig(type="sse_pull", stream="other", url="http://127.0.0.1:1/"),
+            answering=False,
+        ) as one:
             await one.until(lambda: len(one.column("n")) >= 40, "what the log holds")
             got = one.column("n")
         restarts = len(book.asked)
@@ -71,7 +81,9 @@ async def test_events_of_other_types_are_passed_over_and_bad_ones_refused(tmp_pa
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await head_of(reader)
         writer.write(
-            HEAD + b'event: gap\ndata: {"n": 0}\n\ndata: {"n": 1}\n\ndata: nonsense\n\ndata: [{"n": 2}, {"n": 3}]\n\n: still here\n\n'
+            HEAD
+            + b'event: gap\ndata: {"n": 0}\n\ndata: {"n": 1}\n\ndata: nonsense\n\ndata: [{"n": '
+            b'2}, {"n": 3}]\n\n: still here\n\n'
         )
         await reader.read()
 
@@ -90,7 +102,9 @@ async def test_events_of_other_types_are_passed_over_and_bad_ones_refused(tmp_pa
     ],
     ids=["endless", "silent", "json", "refused"],
 )
-async def test_a_server_that_is_silent_or_endless_is_left(tmp_path: Path, answer: bytes, says: str) -> None:
+async def test_a_server_that_is_silent_or_endless_is_left(
+    tmp_path: Path, answer: bytes, says: str
+) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await head_of(reader)
         writer.write(answer)
@@ -125,7 +139,16 @@ def test_a_server_asks_for_a_wait_within_bounds(asked: int | None, wait: int) ->
 
 
 @pytest.mark.parametrize(
-    ("last_id", "can"), [("", True), ("5", True), ("é", True), (" 5", False), ("a\tb", False), ("x" * 1024, True), ("x" * 1025, False)]
+    ("last_id", "can"),
+    [
+        ("", True),
+        ("5", True),
+        ("é", True),
+        (" 5", False),
+        ("a\tb", False),
+        ("x" * 1024, True),
+        ("x" * 1025, False),
+    ],
 )
 def test_ids_that_a_header_carries(last_id: str, can: bool) -> None:
     assert sendable(last_id) is can

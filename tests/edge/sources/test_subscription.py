@@ -1,4 +1,6 @@
-"""Following others: events and cursor are kept together, a chunk is confirmed when it is durable, and what comes twice is taken once."""
+"""Following others: events and cursor are kept together, a chunk is confirmed when it is durable,
+and what comes twice is taken once.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ from tests.services import PATIENCE_S
 
 
 def config(**more: object) -> SubscriptionConfig:
-    return SubscriptionConfig(type="subscription", stream="s", follow=("speed",), begin="earliest", **more)  # type: ignore[arg-type]
+    return SubscriptionConfig(
+        type="subscription", stream="s", follow=("speed",), begin="earliest", **more
+    )  # type: ignore[arg-type]
 
 
 class Cloud:
-    """Has events 1 to `last` and answers every question twice, with seven of them; the cursor is the number of the last one."""
+    """Has events 1 to `last` and answers every question twice, with seven of them; the cursor is
+    the number of the last one.
+    """
 
     def __init__(self, last: int) -> None:
         self.feeds = Feeds()
@@ -48,8 +54,12 @@ class Cloud:
         if begin >= self.last:
             return True  # an answer without events would come later
         numbers = range(begin + 1, min(begin + 7, self.last) + 1)
-        events = tuple({"n": n, "device": "other", "stream": "speed", "seq": n, "t": 1000 + n} for n in numbers)
-        chunk = FeedChunk(feed=ask.feed, after=ask.after, cursor=str(numbers[-1]), events=events, gaps=self.gaps)
+        events = tuple(
+            {"n": n, "device": "other", "stream": "speed", "seq": n, "t": 1000 + n} for n in numbers
+        )
+        chunk = FeedChunk(
+            feed=ask.feed, after=ask.after, cursor=str(numbers[-1]), events=events, gaps=self.gaps
+        )
         self.gaps = ()
         for _ in range(2):
             self.take(chunk)
@@ -66,7 +76,9 @@ class Cloud:
 
 
 async def test_it_goes_on_where_the_log_says_and_takes_nothing_twice(tmp_path: Path) -> None:
-    """Control: a feed that asks for something else has no cursor yet, and begins at the beginning."""
+    """Control: a feed that asks for something else has no cursor yet, and begins at the
+    beginning.
+    """
     cloud = Cloud(40)
     for last in (10, 25, 40):
         cloud.last = last
@@ -91,13 +103,16 @@ async def test_a_chunk_is_confirmed_when_it_and_its_cursor_are_durable(tmp_path:
     async with caged(tmp_path, config(), failpoint=reached.append, feeds=cloud.feeds) as one:
         reached.clear()
         await one.until(lambda: len(seen) == 2, "both are confirmed")
-    assert sorted(seen) == [(False, "3"), (True, "3")], "the repetition at once, the one that is waited for when it is durable"
+    assert sorted(seen) == [(False, "3"), (True, "3")], (
+        "the repetition at once, the one that is waited for when it is durable"
+    )
 
 
 async def test_what_is_no_longer_kept_is_a_gap_with_its_count(tmp_path: Path) -> None:
     cloud = Cloud(3)
     cloud.gaps = (
-        {"reason": "retention", "lost": 90}, {"reason": "epoch", "lost": None}, {"reason": "filter_changed", "lost": 0},
+        {"reason": "retention", "lost": 90}, {"reason": "epoch", "lost": None},
+        {"reason": "filter_changed", "lost": 0},
         {"scope": "device", "reason": "quota", "lost": 4}, {"reason": "too_large", "lost": 1},
     )  # fmt: skip
 
@@ -114,7 +129,13 @@ async def test_hostile_chunks_are_refused_and_an_error_is_waited_out(tmp_path: P
     cloud = Cloud(0)
     async with caged(tmp_path, config(), feeds=cloud.feeds) as one:
         await one.until(lambda: cloud.asked, "it asks")
-        for payload in (b"", b"{", b"\xff" * 70_000, b'{"feed":"s"}', b'{"feed":"../s","after":""}'):
+        for payload in (
+            b"",
+            b"{",
+            b"\xff" * 70_000,
+            b'{"feed":"s"}',
+            b'{"feed":"../s","after":""}',
+        ):
             cloud.feeds.take(payload, cloud.confirmed.append)
         assert cloud.confirmed == [BAD_PAYLOAD] * 5
         cloud.take(FeedChunk(feed="other", after=""))
@@ -124,13 +145,17 @@ async def test_hostile_chunks_are_refused_and_an_error_is_waited_out(tmp_path: P
         await one.until(lambda: len(one.column("n")) == 3, "it asked again")
 
 
-async def test_an_error_that_lasts_is_logged_once_and_again_after_it_was_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_that_lasts_is_logged_once_and_again_after_it_was_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     cloud = Cloud(0)
     async with caged(tmp_path, config(), feeds=cloud.feeds) as one:
 
         async def fails() -> None:
             asked = len(cloud.asked)
-            cloud.take(FeedChunk(feed="s", after=cloud.asked[-1], error="no access server", retry_s=0.01))
+            cloud.take(
+                FeedChunk(feed="s", after=cloud.asked[-1], error="no access server", retry_s=0.01)
+            )
             await one.until(lambda: len(cloud.asked) > asked, "it asks again")
 
         def logged() -> int:
@@ -156,14 +181,42 @@ async def test_a_new_connection_makes_it_ask_again_at_once(tmp_path: Path) -> No
 
 
 def test_an_event_keeps_its_fields_and_of_its_envelope_who_it_is_of() -> None:
-    event = {"stream": "a", "device": "d", "epoch": 1, "seq": 2, "t": 3, "mode": "ack", "received_at": 4, "speed": 5.5, "final": None}
+    event = {
+        "stream": "a",
+        "device": "d",
+        "epoch": 1,
+        "seq": 2,
+        "t": 3,
+        "mode": "ack",
+        "received_at": 4,
+        "speed": 5.5,
+        "final": None,
+    }
     assert reading_of(event) == {"t": 3, "speed": 5.5, "of_stream": "a", "of_device": "d"}
-    result = {"query": "q", "revision": 2, "final": True, "window_start": 0, "window_end": 60_000, "mean": 7}
+    result = {
+        "query": "q",
+        "revision": 2,
+        "final": True,
+        "window_start": 0,
+        "window_end": 60_000,
+        "mean": 7,
+    }
     assert reading_of(result) == {
-        "t": 60_000, "mean": 7, "of_query": "q", "of_revision": 2, "of_final": True, "of_window_start": 0, "of_window_end": 60_000,
+        "t": 60_000, "mean": 7, "of_query": "q", "of_revision": 2, "of_final": True,
+        "of_window_start": 0, "of_window_end": 60_000,
     }  # fmt: skip
     assert reading_of({"t": True, "x": 1}) == {"x": 1}
-    assert [lost_in(gap) for gap in ({"lost": 5}, {"lost": None}, {"count": 3}, {"lost": -1}, {"lost": "5"}, {"lost": 0})] == [
+    assert [
+        lost_in(gap)
+        for gap in (
+            {"lost": 5},
+            {"lost": None},
+            {"count": 3},
+            {"lost": -1},
+            {"lost": "5"},
+            {"lost": 0},
+        )
+    ] == [
         5,
         1,
         3,
@@ -176,7 +229,13 @@ def test_an_event_keeps_its_fields_and_of_its_envelope_who_it_is_of() -> None:
 def test_questions_are_bounded() -> None:
     ask = FeedAsk(feed="s", streams=("speed",))
     assert decode(FeedAsk, ask.to_json()) == ask
-    for wrong in ({"streams": []}, {"streams": ["x"] * 17}, {"where": "x" * 5000}, {"after": "a\nb"}, {"feed": "a/b"}):
+    for wrong in (
+        {"streams": []},
+        {"streams": ["x"] * 17},
+        {"where": "x" * 5000},
+        {"after": "a\nb"},
+        {"feed": "a/b"},
+    ):
         with pytest.raises(Rejected):
             decode(FeedAsk, orjson.dumps(dataclasses.asdict(ask) | wrong))
     with pytest.raises(Rejected, match="16384"):
@@ -185,7 +244,9 @@ def test_questions_are_bounded() -> None:
 
 def test_another_condition_is_another_feed() -> None:
     names = {
-        Subscription(config(**more), SourceContext("d", SystemClock(), lambda _name: None, Feeds())).position_name
+        Subscription(
+            config(**more), SourceContext("d", SystemClock(), lambda _name: None, Feeds())
+        ).position_name
         for more in ({}, {"where": "n > 1"}, {"select": "n"})
     }
     assert len(names) == 3
@@ -200,12 +261,16 @@ def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.services
-def test_kills_before_and_after_the_commit_leave_each_event_there_once_and_in_order(tmp_path: Path) -> None:
+def test_kills_before_and_after_the_commit_leave_each_event_there_once_and_in_order(
+    tmp_path: Path,
+) -> None:
     for place, nth in (("inserted", "3"), ("committed", "2")):
         ended = life(tmp_path, "--kill", place, nth)
         assert ended.returncode == -signal.SIGKILL, (place, ended.stderr[-2000:])
     last = life(tmp_path)
-    assert orjson.loads(last.stdout or "[]") == list(range(1, feed_crash.N + 1)), last.stderr[-2000:]
+    assert orjson.loads(last.stdout or "[]") == list(range(1, feed_crash.N + 1)), last.stderr[
+        -2000:
+    ]
 
 
 @pytest.mark.services
@@ -231,5 +296,8 @@ def test_a_gap_is_said_once_wherever_a_kill_comes(tmp_path: Path) -> None:
 @pytest.mark.services
 def test_a_gap_that_is_said_after_its_cursor_is_kept_is_lost(tmp_path: Path) -> None:
     """The control."""
-    assert life(tmp_path, "--apart", "--gone", str(GONE), "--kill", "committed", "2").returncode == -signal.SIGKILL
+    assert (
+        life(tmp_path, "--apart", "--gone", str(GONE), "--kill", "committed", "2").returncode
+        == -signal.SIGKILL
+    )
     assert orjson.loads(life(tmp_path, "--gone", str(GONE)).stdout) == AFTER_A_GAP[1:]

@@ -8,14 +8,24 @@ from pathlib import Path
 
 import pytest
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, Ping, Pong, RejectConnection, Request, TextMessage
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    Ping,
+    Pong,
+    RejectConnection,
+    Request,
+    TextMessage,
+)
 
 from edgewake.edge.sources.websocket_pull import WebSocketPullConfig, last_value
 from tests.edge.sources.cage import Handler, answered, caged, head_of, served
 
 
 def config(port: int, path: str = "/", **more: object) -> WebSocketPullConfig:
-    return WebSocketPullConfig(type="websocket_pull", stream="s", url=f"ws://127.0.0.1:{port}{path}", **more)  # type: ignore[arg-type]
+    return WebSocketPullConfig(
+        type="websocket_pull", stream="s", url=f"ws://127.0.0.1:{port}{path}", **more
+    )  # type: ignore[arg-type]
 
 
 class Peer:
@@ -55,15 +65,25 @@ def by(script: Callable[[Peer], Awaitable[None]]) -> Handler:
     return handler
 
 
-async def test_messages_become_readings_and_the_server_is_told_where_to_go_on(tmp_path: Path) -> None:
+async def test_messages_become_readings_and_the_server_is_told_where_to_go_on(
+    tmp_path: Path,
+) -> None:
     hellos: list[str] = []
 
     async def script(peer: Peer) -> None:
         hello = await peer.hears(TextMessage)
         hellos.append(f"{peer.target} {hello.data}")  # type: ignore[attr-defined]
         after = int(peer.target.partition("=")[2] or 0)
-        peer.send(TextMessage(f'{{"n": {after + 1}}}'), BytesMessage(b'[{"n": %d}]' % (after + 2)), TextMessage("nonsense"))
-        peer.send(TextMessage('{"n": ', message_finished=False), Ping(b"x"), TextMessage(f"{after + 3}" + "}"))
+        peer.send(
+            TextMessage(f'{{"n": {after + 1}}}'),
+            BytesMessage(b'[{"n": %d}]' % (after + 2)),
+            TextMessage("nonsense"),
+        )
+        peer.send(
+            TextMessage('{"n": ', message_finished=False),
+            Ping(b"x"),
+            TextMessage(f"{after + 3}" + "}"),
+        )
         await peer.hears(Pong)
 
     async with served(by(script)) as port:
@@ -78,10 +98,13 @@ async def test_messages_become_readings_and_the_server_is_told_where_to_go_on(tm
     assert got == list(range(1, 10))
 
 
-@pytest.mark.parametrize("what", ["endless message", "silent", "closes", "refuses", "no websocket", "garbage"])
+@pytest.mark.parametrize(
+    "what", ["endless message", "silent", "closes", "refuses", "no websocket", "garbage"]
+)
 async def test_a_server_that_misbehaves_is_left_and_asked_again(tmp_path: Path, what: str) -> None:
     says = {
-        "endless message": "a message of more than 2048 bytes", "silent": "nothing heard", "closes": "closed by the server",
+        "endless message": "a message of more than 2048 bytes", "silent": "nothing heard",
+        "closes": "closed by the server",
         "refuses": "HTTP 403", "no websocket": "HTTP 200", "garbage": "code 1002",
     }[what]  # fmt: skip
 
@@ -104,7 +127,10 @@ async def test_a_server_that_misbehaves_is_left_and_asked_again(tmp_path: Path, 
         if what != "closes":
             await reader.read()
 
-    async with served(handler) as port, caged(tmp_path, config(port, message_bytes_max=2048, silence_s=1.0)) as one:
+    async with (
+        served(handler) as port,
+        caged(tmp_path, config(port, message_bytes_max=2048, silence_s=1.0)) as one,
+    ):
         await one.failed(says)
         await one.until(lambda: one.supervisor.failures >= 2, "another try")
 

@@ -1,4 +1,6 @@
-"""WebSocket servers that are odd, slow or hostile, and what their values may do to what we say to them."""
+"""WebSocket servers that are odd, slow or hostile, and what their values may do to what we say to
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,25 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Ping, Pong, Request, TextMessage
 
 from edgewake.edge.sources.http_client import RETRY_AFTER_MAX_S
-from edgewake.edge.sources.websocket_pull import RESUME_BYTES_MAX, WebSocketPull, WebSocketPullConfig, hello_of, last_value
+from edgewake.edge.sources.websocket_pull import (
+    RESUME_BYTES_MAX,
+    WebSocketPull,
+    WebSocketPullConfig,
+    hello_of,
+    last_value,
+)
 from edgewake.protocol.errors import RemoteError, Unavailable
 from tests.edge.sources.cage import answered, scripted, served
 from tests.edge.sources.sink import MemorySink, context, running
 from tests.services import PATIENCE_S
 
 
-def source(port: int, position: str | None = None, path: str = "/", **more: object) -> WebSocketPull:
-    config = WebSocketPullConfig(type="websocket_pull", stream="s", url=f"ws://127.0.0.1:{port}{path}", **more)  # type: ignore[arg-type]
+def source(
+    port: int, position: str | None = None, path: str = "/", **more: object
+) -> WebSocketPull:
+    config = WebSocketPullConfig(
+        type="websocket_pull", stream="s", url=f"ws://127.0.0.1:{port}{path}", **more
+    )  # type: ignore[arg-type]
     return WebSocketPull(config, context(position))
 
 
@@ -43,7 +55,11 @@ class Server:
 
     def send(self, *events: object) -> None:
         """Events, or bytes as they are; one write."""
-        self._writer.write(b"".join(each if isinstance(each, bytes) else self._protocol.send(each) for each in events))  # type: ignore[arg-type]
+        self._writer.write(
+            b"".join(
+                each if isinstance(each, bytes) else self._protocol.send(each) for each in events
+            )
+        )  # type: ignore[arg-type]
 
     async def accept(self) -> None:
         found = await self.hears(Request)
@@ -55,14 +71,18 @@ class Server:
 by = partial(scripted, Server)
 
 
-def frame(payload: bytes, opcode: int = 1, *, final: bool = True, reserved: int = 0, masked: bool = False) -> bytes:
+def frame(
+    payload: bytes, opcode: int = 1, *, final: bool = True, reserved: int = 0, masked: bool = False
+) -> bytes:
     """A frame of RFC 6455 as bytes, right or wrong."""
     first = bytes([0x80 * final | reserved << 4 | opcode])
     mask = 0x80 * masked
     if len(payload) < 126:
         return first + bytes([mask | len(payload)]) + b"\0\0\0\0" * masked + payload
     if len(payload) < 65_536:
-        return first + bytes([mask | 126]) + len(payload).to_bytes(2) + b"\0\0\0\0" * masked + payload
+        return (
+            first + bytes([mask | 126]) + len(payload).to_bytes(2) + b"\0\0\0\0" * masked + payload
+        )
     return first + bytes([mask | 127]) + len(payload).to_bytes(8) + b"\0\0\0\0" * masked + payload
 
 
@@ -83,7 +103,8 @@ async def error_of(*events: object, **more: object) -> tuple[BaseException | Non
         ((CloseConnection(1000),), Unavailable, "over, code 1000"),
         ((CloseConnection(1013, "later"),), Unavailable, "over, code 1013 ('later')"),
         ((frame(b"x" * 2000),), RemoteError, "more than 1024 bytes"),
-        ((frame(b"x" * 600, final=False), frame(b"x" * 600, 0)), RemoteError, "more than 1024 bytes"),
+        ((frame(b"x" * 600, final=False), frame(b"x" * 600, 0)), RemoteError,
+            "more than 1024 bytes"),
         ((frame(b"\xff\xfe"),), Unavailable, "code 1007 ("),
         ((frame(b"{}", reserved=4),), Unavailable, "code 1002 ("),
         ((frame(b"{}", 3),), Unavailable, "code 1002 ("),
@@ -96,13 +117,16 @@ async def error_of(*events: object, **more: object) -> tuple[BaseException | Non
         ((frame(b"{}", masked=True),), Unavailable, "code 1002 ("),
     ],
     ids=[
-        "an orderly end", "try again later", "a message past the bound", "one in two frames", "no UTF-8", "a reserved bit",
+        "an orderly end", "try again later", "a message past the bound", "one in two frames",
+        "no UTF-8", "a reserved bit",
         "a kind that is none", "a continuation of nothing", "a message inside a message",
         "a ping past its bound", "a ping in pieces", "half a code of an end",
         "a frame of 2^63 bytes", "a mask, which is the client's",
     ],
 )  # fmt: skip
-async def test_a_server_that_is_over_or_says_nonsense_is_left_and_named(sent: tuple[object, ...], kind: type[Exception], says: str) -> None:
+async def test_a_server_that_is_over_or_says_nonsense_is_left_and_named(
+    sent: tuple[object, ...], kind: type[Exception], says: str
+) -> None:
     error, sink = await error_of(*sent, message_bytes_max=1024)
     assert isinstance(error, kind), error
     assert says in str(error)
@@ -117,12 +141,27 @@ async def test_a_message_of_just_the_bound_is_taken() -> None:
 
 async def test_the_bound_is_of_each_message_and_not_of_all() -> None:
     text = '{"n": 1' + " " * 600 + "}"
-    error, sink = await error_of(*[TextMessage(text)] * 5, CloseConnection(1000), message_bytes_max=1024)
+    error, sink = await error_of(
+        *[TextMessage(text)] * 5, CloseConnection(1000), message_bytes_max=1024
+    )
     assert sink.values() == [1] * 5, error
 
 
 async def test_messages_that_are_none_cost_themselves_only() -> None:
-    sent = [TextMessage(text) for text in ("", "nonsense", "5", "null", "[]", '["x"]', '{"n": 1}', '{"n": "\\u0000"}', '{"n": 2}')]
+    sent = [
+        TextMessage(text)
+        for text in (
+            "",
+            "nonsense",
+            "5",
+            "null",
+            "[]",
+            '["x"]',
+            '{"n": 1}',
+            '{"n": "\\u0000"}',
+            '{"n": 2}',
+        )
+    ]
     _, sink = await error_of(*sent, CloseConnection(1000))
     assert sink.values() == [1, 2]
     assert sink.lost == {"refused": 6}
@@ -139,7 +178,15 @@ async def test_messages_that_are_none_cost_themselves_only() -> None:
         (answered(b"", "Location: /", status="302 Found"), "HTTP 302", 0),
         (answered(b"{}"), "HTTP 200", 0),
     ],
-    ids=["no right", "busy", "in large letters", "for years", "a wait that is none", "a redirect", "no WebSocket at all"],
+    ids=[
+        "no right",
+        "busy",
+        "in large letters",
+        "for years",
+        "a wait that is none",
+        "a redirect",
+        "no WebSocket at all",
+    ],
 )
 async def test_a_server_that_does_not_let_us_in_is_named_and_given_the_time_that_it_asks_for(
     answer: bytes, says: str, wait_s: float
@@ -155,7 +202,9 @@ async def test_a_server_that_does_not_let_us_in_is_named_and_given_the_time_that
     assert error.retry_after_s == wait_s
 
 
-@pytest.mark.parametrize("answer", [b"", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 101 Switching Protocols\r\n\r\n"])
+@pytest.mark.parametrize(
+    "answer", [b"", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 101 Switching Protocols\r\n\r\n"]
+)
 async def test_what_is_no_websocket_is_left(answer: bytes) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -167,7 +216,9 @@ async def test_what_is_no_websocket_is_left(answer: bytes) -> None:
 
 
 async def test_a_silent_server_is_pinged_and_then_left() -> None:
-    """On a busy machine the connection itself may take longer than the silence that is allowed here: then it is made again."""
+    """On a busy machine the connection itself may take longer than the silence that is allowed
+    here: then it is made again.
+    """
     pinged = asyncio.Event()
 
     async def script(server: Server) -> None:
@@ -250,9 +301,16 @@ def test_the_last_value_that_can_be_kept_counts(items: list[object], value: str)
 
 
 @pytest.mark.parametrize(("last", "positions"), [(3, ["3"]), (None, [])])
-async def test_a_place_is_committed_with_its_readings_and_only_when_it_moved(last: int | None, positions: list[str]) -> None:
+async def test_a_place_is_committed_with_its_readings_and_only_when_it_moved(
+    last: int | None, positions: list[str]
+) -> None:
     body = {"n": 1} if last is None else {"n": 1, "id": last}
-    _, sink = await error_of(TextMessage(json.dumps(body)), TextMessage(json.dumps(body)), CloseConnection(1000), resume_field="id")
+    _, sink = await error_of(
+        TextMessage(json.dumps(body)),
+        TextMessage(json.dumps(body)),
+        CloseConnection(1000),
+        resume_field="id",
+    )
     assert (sink.values(), sink.positions) == ([1, 1], positions)
 
 

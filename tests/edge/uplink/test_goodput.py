@@ -36,7 +36,9 @@ def test_bytes_that_did_not_wait_prove_a_fast_link() -> None:
 
 
 def test_a_trickle_proves_nothing_and_slows_nothing() -> None:
-    assert after(*((float(n), n * 100, 0) for n in range(100))).frame_bytes(MOST) == FRAME_BYTES_FIRST
+    assert (
+        after(*((float(n), n * 100, 0) for n in range(100))).frame_bytes(MOST) == FRAME_BYTES_FIRST
+    )
 
 
 def test_a_link_that_got_faster_is_found_out() -> None:

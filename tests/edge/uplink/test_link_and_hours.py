@@ -1,4 +1,6 @@
-"""A link that changes, hours at their edges, brokers that come and go, a window that is nearly full: what follows, at the bound."""
+"""A link that changes, hours at their edges, brokers that come and go, a window that is nearly
+full: what follows, at the bound.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,25 @@ from edgewake.edge.backoff import SETTLED_S
 from edgewake.edge.liveness import Outgoing
 from edgewake.edge.log.lanes import PART, SHARE, Lane, Window
 from edgewake.edge.mqtt_link import TooLarge
-from edgewake.edge.uplink.goodput import FRAME_BYTES_FIRST, FRAME_BYTES_MIN, GROWTH, KEEPALIVE_MAX_S, SAMPLE_S, Goodput
+from edgewake.edge.uplink.goodput import (
+    FRAME_BYTES_FIRST,
+    FRAME_BYTES_MIN,
+    GROWTH,
+    KEEPALIVE_MAX_S,
+    SAMPLE_S,
+    Goodput,
+)
 from edgewake.edge.uplink.one_way import OneWay
 from edgewake.edge.uplink.puback import REASONS, REJECT_REASONS, Puback, meaning, name
-from edgewake.edge.uplink.schedule import BURST_S, DAY_MS, MINUTE_MS, Brokers, Cap, Hours, closed_lanes
+from edgewake.edge.uplink.schedule import (
+    BURST_S,
+    DAY_MS,
+    MINUTE_MS,
+    Brokers,
+    Cap,
+    Hours,
+    closed_lanes,
+)
 
 MOST = 256 << 10
 
@@ -33,7 +50,9 @@ def measured(*samples: tuple[float, int, int], goodput: Goodput | None = None) -
 
 
 def test_a_new_connection_may_be_a_slower_network_and_begins_modestly() -> None:
-    """From a depot's WLAN to the road: a frame of 256 KiB would hold up everything for half a minute."""
+    """From a depot's WLAN to the road: a frame of 256 KiB would hold up everything for half a
+    minute.
+    """
     goodput = measured((0, 0, 0), (1, 1_000_000, 0))
     assert goodput.frame_bytes(MOST) == MOST
     goodput.connected()
@@ -66,17 +85,28 @@ def test_that_a_link_is_slow_is_remembered_over_connections() -> None:
         (((0, 0, 9), (1, 8_000, 9), (2, 9_000, 0), (3, 10_000, 9)), 8_000 * GROWTH),
     ],
     ids=[
-        "a second", "two seconds", "just long enough", "not long enough", "nothing waited at the end", "nothing waited at the beginning",
-        "nothing moved", "the mean of two", "a stall is no speed", "it may have become faster", "it is faster", "nothing was sent",
+        "a second", "two seconds", "just long enough", "not long enough",
+        "nothing waited at the end", "nothing waited at the beginning",
+        "nothing moved", "the mean of two", "a stall is no speed", "it may have become faster",
+        "it is faster", "nothing was sent",
         "what began to wait tells nothing",
     ],
 )  # fmt: skip
-def test_the_speed_is_measured_while_bytes_wait(samples: Iterable[tuple[float, int, int]], bytes_per_s: float | None) -> None:
+def test_the_speed_is_measured_while_bytes_wait(
+    samples: Iterable[tuple[float, int, int]], bytes_per_s: float | None
+) -> None:
     assert measured(*samples).bytes_per_s == bytes_per_s
 
 
 @pytest.mark.parametrize(
-    ("cap", "size"), [(None, FRAME_BYTES_FIRST), (100, FRAME_BYTES_MIN), (1024, FRAME_BYTES_MIN), (1025, 2050), (10**9, FRAME_BYTES_FIRST)]
+    ("cap", "size"),
+    [
+        (None, FRAME_BYTES_FIRST),
+        (100, FRAME_BYTES_MIN),
+        (1024, FRAME_BYTES_MIN),
+        (1025, 2050),
+        (10**9, FRAME_BYTES_FIRST),
+    ],
 )
 def test_a_cap_bounds_a_frame_to_two_seconds_of_it(cap: float | None, size: int) -> None:
     assert Goodput().frame_bytes(MOST, cap_bytes_per_s=cap) == size
@@ -87,7 +117,9 @@ def test_a_cap_bounds_a_frame_to_two_seconds_of_it(cap: float | None, size: int)
     st.integers(1, MOST),
     st.integers(1, 10**7),
 )
-def test_whatever_is_measured_a_frame_and_a_keepalive_are_sane(steps: list[tuple[float, int, int]], most: int, largest: int) -> None:
+def test_whatever_is_measured_a_frame_and_a_keepalive_are_sane(
+    steps: list[tuple[float, int, int]], most: int, largest: int
+) -> None:
     goodput, now_s, confirmed = Goodput(), 0.0, 0
     for seconds, grown, waiting in steps:
         now_s, confirmed = now_s + seconds, confirmed + grown
@@ -103,21 +135,40 @@ def test_whatever_is_measured_a_frame_and_a_keepalive_are_sane(steps: list[tuple
 @pytest.mark.parametrize(
     ("text", "minute", "holds"),
     [
-        ("22:00-06:00", 22 * 60, True), ("22:00-06:00", 22 * 60 - 1, False), ("22:00-06:00", 0, True), ("22:00-06:00", 6 * 60 - 1, True),
-        ("22:00-06:00", 6 * 60, False), ("06:00-22:00", 6 * 60, True), ("06:00-22:00", 22 * 60 - 1, True), ("06:00-22:00", 22 * 60, False),
-        ("00:00-23:59", 23 * 60 + 58, True), ("00:00-23:59", 23 * 60 + 59, False), ("23:59-00:00", 23 * 60 + 59, True),
+        ("22:00-06:00", 22 * 60, True), ("22:00-06:00", 22 * 60 - 1, False),
+        ("22:00-06:00", 0, True), ("22:00-06:00", 6 * 60 - 1, True),
+        ("22:00-06:00", 6 * 60, False), ("06:00-22:00", 6 * 60, True),
+        ("06:00-22:00", 22 * 60 - 1, True), ("06:00-22:00", 22 * 60, False),
+        ("00:00-23:59", 23 * 60 + 58, True), ("00:00-23:59", 23 * 60 + 59, False),
+        ("23:59-00:00", 23 * 60 + 59, True),
         ("23:59-00:00", 0, False), ("00:01-00:00", 0, False), ("00:01-00:00", 1, True),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("day", [0, 20_000])
-def test_hours_hold_from_their_first_minute_to_before_their_last(text: str, minute: int, holds: bool, day: int) -> None:
+def test_hours_hold_from_their_first_minute_to_before_their_last(
+    text: str, minute: int, holds: bool, day: int
+) -> None:
     begins = day * DAY_MS + minute * MINUTE_MS
-    assert (Hours.parse(text).holds(begins), Hours.parse(text).holds(begins + MINUTE_MS - 1)) == (holds, holds)
+    assert (Hours.parse(text).holds(begins), Hours.parse(text).holds(begins + MINUTE_MS - 1)) == (
+        holds,
+        holds,
+    )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "22:00", "22:00-", "24:00-06:00", "22:60-06:00", "9:00-10:00", "22:00-22:00", "22:00 - 06:00", "٢٢:00-06:00", "22:00-06:00\n"],
+    [
+        "",
+        "22:00",
+        "22:00-",
+        "24:00-06:00",
+        "22:60-06:00",
+        "9:00-10:00",
+        "22:00-22:00",
+        "22:00 - 06:00",
+        "٢٢:00-06:00",
+        "22:00-06:00\n",
+    ],
 )
 def test_what_are_no_hours_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected hours|begins when it ends"):
@@ -178,7 +229,9 @@ def test_a_home_that_answers_is_the_next_to_be_tried_whatever_it_did_before() ->
 
 
 @pytest.mark.parametrize(("lasted_s", "forgotten"), [(SETTLED_S, True), (SETTLED_S - 0.1, False)])
-def test_a_connection_that_lasted_makes_its_failures_forgotten(lasted_s: float, forgotten: bool) -> None:
+def test_a_connection_that_lasted_makes_its_failures_forgotten(
+    lasted_s: float, forgotten: bool
+) -> None:
     found = brokers(1)
     for _ in range(6):
         found.ended(0, 0)
@@ -210,8 +263,14 @@ def test_a_lane_fills_its_part_and_no_more(lane: Lane) -> None:
     assert count > SHARE * free, "and the next one would not be"
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 5000)), max_size=80), st.integers(1, 40), st.integers(1, 50_000))
-def test_a_window_that_is_refilled_is_the_one_that_was_filled(added: list[tuple[str, int]], frames: int, size: int) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 5000)), max_size=80),
+    st.integers(1, 40),
+    st.integers(1, 50_000),
+)
+def test_a_window_that_is_refilled_is_the_one_that_was_filled(
+    added: list[tuple[str, int]], frames: int, size: int
+) -> None:
     lanes = {"a": Lane.URGENT, "b": Lane.BULK}
 
     def lane(stream: str) -> Lane:
@@ -221,7 +280,9 @@ def test_a_window_that_is_refilled_is_the_one_that_was_filled(added: list[tuple[
     for stream, used in added:
         one.add(stream, used)
     other = Window(frames, size, added, lane=lane)
-    assert [one.admits(stream) for stream in "abcdefg"] == [other.admits(stream) for stream in "abcdefg"]
+    assert [one.admits(stream) for stream in "abcdefg"] == [
+        other.admits(stream) for stream in "abcdefg"
+    ]
     assert other.admits("g"), "who has nothing in flight always has one"
 
 

@@ -37,5 +37,10 @@ def test_what_is_lost_is_said_once_by_stream_and_reason() -> None:
         raise TooLarge
 
     queue.send(lambda: True, publish)
-    assert queue.take_unsaid() == {("a", "one_way_queue"): 4, ("a", "oversize"): 1, ("b", "refused"): 7, ("b", "oversize"): 1}
+    assert queue.take_unsaid() == {
+        ("a", "one_way_queue"): 4,
+        ("a", "oversize"): 1,
+        ("b", "refused"): 7,
+        ("b", "oversize"): 1,
+    }
     assert queue.take_unsaid() == {}

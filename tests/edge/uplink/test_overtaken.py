@@ -1,4 +1,6 @@
-"""What looks lost because later ones came through: sent again soon, within bounds; and a window that is counted exactly."""
+"""What looks lost because later ones came through: sent again soon, within bounds; and a window
+that is counted exactly.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def acknowledge(session: UplinkSession, *numbers: int, now_s: float) -> None:
 
 
 def test_a_frame_that_was_sent_again_is_not_behind_what_was_sent_before_that() -> None:
-    """Frames 2 and 3 were passed by three others; frame 1 was not, for its last attempt was the latest of all."""
+    """Frames 2 and 3 were passed by three others; frame 1 was not, for its last attempt was the
+    latest of all.
+    """
     session = streaming(*map(out, range(1, 7)))
     send(session, now_s=0)
     session.on_puback(1, 0, 0)
@@ -31,7 +35,9 @@ def test_a_frame_that_was_sent_again_is_not_behind_what_was_sent_before_that() -
     assert send(session, now_s=1000) == [2, 3]
 
 
-@pytest.mark.parametrize(("acked", "hurried"), [((2,), []), ((2, 3), []), ((2, 3, 4), [1]), ((5, 4, 3), [1, 2])])
+@pytest.mark.parametrize(
+    ("acked", "hurried"), [((2,), []), ((2, 3), []), ((2, 3, 4), [1]), ((5, 4, 3), [1, 2])]
+)
 def test_three_must_have_passed(acked: tuple[int, ...], hurried: list[int]) -> None:
     assert OVERTAKEN_BY == 3
     session = streaming(*map(out, range(1, 6)))
@@ -41,7 +47,9 @@ def test_three_must_have_passed(acked: tuple[int, ...], hurried: list[int]) -> N
 
 
 @pytest.mark.parametrize(("took_s", "due_s"), [(0.01, 0.2), (0.1, 0.2), (0.11, 0.22), (2.0, 4.0)])
-def test_a_hole_is_given_the_time_that_the_others_took_once_more_and_a_little_at_least(took_s: float, due_s: float) -> None:
+def test_a_hole_is_given_the_time_that_the_others_took_once_more_and_a_little_at_least(
+    took_s: float, due_s: float
+) -> None:
     session = streaming(*map(out, range(1, 5)))
     send(session, now_s=0)
     acknowledge(session, 2, 3, 4, now_s=took_s)
@@ -120,11 +128,19 @@ def admitted(frames: int, size: int, flying: Sequence[tuple[str, int]], stream: 
     lane = LANES[stream]
     if not own:
         return True
-    if lane is Lane.URGENT and sum(LANES[name] is Lane.URGENT for name, _ in flying) < URGENT_PART * frames:
+    if (
+        lane is Lane.URGENT
+        and sum(LANES[name] is Lane.URGENT for name, _ in flying) < URGENT_PART * frames
+    ):
         return True
     free_frames = math.ceil(frames * PART[lane]) - len(flying)
     free_bytes = int(size * PART[lane]) - sum(used for _, used in flying)
-    return free_frames > 0 and free_bytes > 0 and len(own) <= SHARE * free_frames and sum(own) <= SHARE * free_bytes
+    return (
+        free_frames > 0
+        and free_bytes > 0
+        and len(own) <= SHARE * free_frames
+        and sum(own) <= SHARE * free_bytes
+    )
 
 
 @given(
@@ -133,7 +149,9 @@ def admitted(frames: int, size: int, flying: Sequence[tuple[str, int]], stream: 
     st.lists(st.tuples(st.sampled_from(sorted(LANES)), st.integers(0, 12)), max_size=30),
     st.sampled_from(sorted(LANES)),
 )
-def test_who_may_have_one_more_is_what_the_words_say(frames: int, size: int, flying: list[tuple[str, int]], stream: str) -> None:
+def test_who_may_have_one_more_is_what_the_words_say(
+    frames: int, size: int, flying: list[tuple[str, int]], stream: str
+) -> None:
     window = Window(frames, size, flying, lane=LANES.__getitem__)
     assert window.admits(stream) == admitted(frames, size, flying, stream)
 
@@ -145,19 +163,27 @@ def test_one_stream_may_have_three_quarters_of_the_bytes(used: int, admits: bool
     assert Window(1000, 100, [*full, ("u", used)], lane=LANES.__getitem__).admits("u") == admits
 
 
-@given(st.lists(st.sampled_from(sorted(LANES)), max_size=8), st.sets(st.sampled_from(sorted(LANES))))
-def test_the_order_is_of_lanes_then_of_who_is_behind_then_as_given(streams: list[str], behind: set[str]) -> None:
+@given(
+    st.lists(st.sampled_from(sorted(LANES)), max_size=8), st.sets(st.sampled_from(sorted(LANES)))
+)
+def test_the_order_is_of_lanes_then_of_who_is_behind_then_as_given(
+    streams: list[str], behind: set[str]
+) -> None:
     found = Window(1, 1, lane=LANES.__getitem__).in_order(streams, is_behind=behind.__contains__)
     assert Counter(found) == Counter(streams)
     keys = [(list(Lane).index(LANES[name]), name in behind) for name in found]
     assert keys == sorted(keys)
     for key in set(keys):
         alike = [name for name, each in zip(found, keys, strict=True) if each == key]
-        assert alike == [name for name in streams if (list(Lane).index(LANES[name]), name in behind) == key]
+        assert alike == [
+            name for name in streams if (list(Lane).index(LANES[name]), name in behind) == key
+        ]
 
 
 @pytest.mark.parametrize(("urgent", "admits"), [(1, True), (2, False), (3, False)])
-def test_the_urgent_lane_has_its_tenth_of_a_full_window_and_no_more(urgent: int, admits: bool) -> None:
+def test_the_urgent_lane_has_its_tenth_of_a_full_window_and_no_more(
+    urgent: int, admits: bool
+) -> None:
     """Twenty frames: one is in flight, and a second one may be."""
     flying = [*[("n", 1)] * 19, *[("u", 1)] * urgent]
     assert Window(20, 10**6, flying, lane=LANES.__getitem__).admits("u") is admits

@@ -1,6 +1,8 @@
-"""A stream that was asked to wait never waits for ever: as long as it waits, one of its frames is there to end it.
+"""A stream that was asked to wait never waits for ever: as long as it waits, one of its frames is
+there to end it.
 
-The log forms no frames of a stream that waits. So a wait that no frame could end would silence the stream until the agent is restarted.
+The log forms no frames of a stream that waits. So a wait that no frame could end would silence the
+stream until the agent is restarted.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ REFUSED = 0x97
 
 
 def test_an_acknowledgement_of_the_only_frame_ends_the_wait_that_another_bridge_asked_for() -> None:
-    """The frame was sent twice; one bridge said `later`, the other kept it. Nothing is left that could be tried after the wait."""
+    """The frame was sent twice; one bridge said `later`, the other kept it.
+
+    Nothing is left that could be tried after the wait.
+    """
     session = streaming(out(1))
     send(session)
     session.on_later(out(1).key, LATER, now_s=0)
@@ -43,8 +48,12 @@ def test_an_acknowledgement_of_one_of_several_leaves_the_wait_to_the_others() ->
 
 
 @pytest.mark.parametrize("tried", [False, True], ids=["before it was tried", "when it was tried"])
-def test_the_only_frame_of_a_stream_that_waits_may_be_refused_and_the_stream_goes_on(tried: bool) -> None:
-    """A broker that says `quota exceeded` first and `payload format invalid` at the next attempt."""
+def test_the_only_frame_of_a_stream_that_waits_may_be_refused_and_the_stream_goes_on(
+    tried: bool,
+) -> None:
+    """A broker that says `quota exceeded` first and `payload format invalid` at the next
+    attempt.
+    """
     session = streaming(out(1))
     send(session)
     session.on_puback(1, REFUSED, now_s=0)
@@ -52,7 +61,9 @@ def test_the_only_frame_of_a_stream_that_waits_may_be_refused_and_the_stream_goe
         assert send(session, now_s=1) == [1]
         assert session.on_puback(1, 0x99, now_s=1) == (out(1).key, Puback.NEVER)
     session.refuse(out(1).key, RejectReason.ENCODING, "")
-    assert session.paused_streams == frozenset(), "nobody would hand over the gap that takes its place"
+    assert session.paused_streams == frozenset(), (
+        "nobody would hand over the gap that takes its place"
+    )
     session.hand_over([out(1, gap="encoding"), out(2)])
     assert send(session, now_s=1) == [1, 2]
 
@@ -103,7 +114,9 @@ def test_a_wait_of_one_stream_says_nothing_of_a_stream_whose_name_begins_alike()
     assert send(session, now_s=0) == [3]
 
 
-@pytest.mark.parametrize(("asked_ms", "wait_s"), [(0, 0.1), (99, 0.1), (100, 0.1), (101, 0.101), (60_000, 60.0)])
+@pytest.mark.parametrize(
+    ("asked_ms", "wait_s"), [(0, 0.1), (99, 0.1), (100, 0.1), (101, 0.101), (60_000, 60.0)]
+)
 def test_the_wait_is_what_was_asked_for_and_never_none(asked_ms: int, wait_s: float) -> None:
     session = streaming(out(1))
     send(session)
@@ -112,7 +125,9 @@ def test_the_wait_is_what_was_asked_for_and_never_none(asked_ms: int, wait_s: fl
 
 
 class Waiting(RuleBasedStateMachine):
-    """A log that hands over nothing of a stream that waits, and a cloud that answers anything to any attempt."""
+    """A log that hands over nothing of a stream that waits, and a cloud that answers anything to
+    any attempt.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,18 +161,30 @@ class Waiting(RuleBasedStateMachine):
         packet = data.draw(st.sampled_from(sorted(self.packets)))
         number = self.packets.pop(packet)
         assert self.session.on_puback(packet, reason, self.now_s) is not None
-        assert self.session.on_puback(packet, reason, self.now_s) is None, "the broker's answer counts once"
-        assert (self.session.frame(out(number).key) is None) == (number in self.resolved), "a PUBACK frees nothing"
+        assert self.session.on_puback(packet, reason, self.now_s) is None, (
+            "the broker's answer counts once"
+        )
+        assert (self.session.frame(out(number).key) is None) == (number in self.resolved), (
+            "a PUBACK frees nothing"
+        )
 
     @precondition(lambda self: self.made > len(self.resolved))
-    @rule(data=st.data(), answer=st.sampled_from(["kept", "later", "refused"]), wait_ms=st.integers(0, 20_000))
+    @rule(
+        data=st.data(),
+        answer=st.sampled_from(["kept", "later", "refused"]),
+        wait_ms=st.integers(0, 20_000),
+    )
     def answer(self, data: st.DataObject, answer: str, wait_ms: int) -> None:
         number = data.draw(st.sampled_from(sorted(set(range(1, self.made + 1)) - self.resolved)))
         key = out(number).key
         if answer == "later":
             assert self.session.on_later(key, Later(LaterReason.QUOTA, wait_ms), self.now_s)
             return
-        freed = self.session.on_ack(key, KEPT, self.now_s) if answer == "kept" else self.session.refuse(key, RejectReason.TOPIC, "")
+        freed = (
+            self.session.on_ack(key, KEPT, self.now_s)
+            if answer == "kept"
+            else self.session.refuse(key, RejectReason.TOPIC, "")
+        )
         assert freed is not None
         assert freed.key == key
         self.resolved.add(number)
@@ -180,7 +207,9 @@ class Waiting(RuleBasedStateMachine):
             assert self.session.paused_streams == frozenset()
 
     def teardown(self) -> None:
-        """From any state: a cloud that keeps everything ends every wait within the bounds of patience."""
+        """From any state: a cloud that keeps everything ends every wait within the bounds of
+        patience.
+        """
         for _ in range(4 * self.made + 4):
             self.now_s += 40
             for packet in list(self.packets):

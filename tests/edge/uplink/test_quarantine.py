@@ -1,4 +1,6 @@
-"""Frames that nobody will ever take: kept on the device for people, within a bound, whatever else lies there."""
+"""Frames that nobody will ever take: kept on the device for people, within a bound, whatever else
+lies there.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ def frame(number: int, size: int = 100, stream: str = "speed") -> OutFrame:
 def kept(directory: Path) -> dict[str, int]:
     """Name → bytes of what is there."""
     folder = directory / QUARANTINE_NAME
-    return {entry.name: entry.stat().st_size for entry in folder.iterdir() if entry.is_file()} if folder.exists() else {}
+    return (
+        {entry.name: entry.stat().st_size for entry in folder.iterdir() if entry.is_file()}
+        if folder.exists()
+        else {}
+    )
 
 
 def keep(quarantine: Quarantine, each: OutFrame, at: int) -> None:
@@ -33,10 +39,22 @@ def keep(quarantine: Quarantine, each: OutFrame, at: int) -> None:
 
 
 def test_a_frame_is_kept_with_what_it_is_and_why_and_byte_for_byte(tmp_path: Path) -> None:
-    Quarantine(tmp_path).keep(OutFrame(FrameKey("speed", 7, 3), b'{"a":\n1}\0', "type", 5, None), why="too large", now_ms=1234)
+    Quarantine(tmp_path).keep(
+        OutFrame(FrameKey("speed", 7, 3), b'{"a":\n1}\0', "type", 5, None),
+        why="too large",
+        now_ms=1234,
+    )
     head, _, payload = (tmp_path / QUARANTINE_NAME / "speed.7.3").read_bytes().partition(b"\n")
     assert payload == b'{"a":\n1}\0'
-    said = {"stream": "speed", "epoch": 7, "frame": 3, "readings": 5, "content_type": "type", "why": "too large", "at": 1234}
+    said = {
+        "stream": "speed",
+        "epoch": 7,
+        "frame": 3,
+        "readings": 5,
+        "content_type": "type",
+        "why": "too large",
+        "at": 1234,
+    }
     assert orjson.loads(head) == said
 
 
@@ -55,7 +73,9 @@ def test_a_frame_that_is_kept_twice_is_there_once(tmp_path: Path) -> None:
 
 @settings(max_examples=examples(20))
 @given(st.lists(st.integers(1, 900), max_size=25), st.integers(1000, 4000))
-def test_the_bound_holds_and_what_went_was_older_than_what_stayed(sizes: list[int], bytes_max: int) -> None:
+def test_the_bound_holds_and_what_went_was_older_than_what_stayed(
+    sizes: list[int], bytes_max: int
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         quarantine = Quarantine(directory, bytes_max=bytes_max)
@@ -86,7 +106,9 @@ def test_a_frame_larger_than_the_bound_is_kept_alone(tmp_path: Path) -> None:
     assert list(kept(tmp_path)) == ["speed.7.2"]
 
 
-def test_a_folder_that_somebody_made_there_is_left_alone_and_keeps_nothing_out(tmp_path: Path) -> None:
+def test_a_folder_that_somebody_made_there_is_left_alone_and_keeps_nothing_out(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / QUARANTINE_NAME / "looked at"
     folder.mkdir(parents=True)
     (folder / "speed.7.1").write_bytes(b"x" * 10_000)

@@ -1,4 +1,6 @@
-"""Another broker stands in for the one that is away, and home is gone back to; a cap and hours hold against a real broker."""
+"""Another broker stands in for the one that is away, and home is gone back to; a cap and hours hold
+against a real broker.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,22 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await writer.drain()
 
 
-async def test_another_broker_stands_in_and_home_is_gone_back_to(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_another_broker_stands_in_and_home_is_gone_back_to(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     (port,) = free_ports(1)
     gate = Gate(mosquitto.port)
     away = BrokerConfig(port=port)
     async with (
         Peer(mosquitto.port) as peer,
-        running(tmp_path, 0, "route-1", mqtt=away, fallback=(BrokerConfig(port=mosquitto.port),), home_after_s=0.2) as one,
+        running(
+            tmp_path,
+            0,
+            "route-1",
+            mqtt=away,
+            fallback=(BrokerConfig(port=mosquitto.port),),
+            home_after_s=0.2,
+        ) as one,
     ):
         await one.put(range(50))
         await peer.until(lambda: len(ns(peer, "route-1")) == 50)
@@ -67,9 +78,14 @@ async def test_another_broker_stands_in_and_home_is_gone_back_to(tmp_path: Path,
 
 async def test_a_cap_holds_against_a_real_broker(tmp_path: Path, mosquitto: Mosquitto) -> None:
     """At least: how long it takes more on a busy machine proves nothing."""
-    async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, "route-2", bytes_per_s_max=20_000) as one:
+    async with (
+        Peer(mosquitto.port) as peer,
+        running(tmp_path, mosquitto.port, "route-2", bytes_per_s_max=20_000) as one,
+    ):
         rng, began_s = random.Random(1), time.monotonic()
-        await one.log.accepted(one.log.append_all(reading(n, text=rng.randbytes(200).hex()) for n in range(300)))
+        await one.log.accepted(
+            one.log.append_all(reading(n, text=rng.randbytes(200).hex()) for n in range(300))
+        )
         await peer.until(lambda: len(ns(peer, "route-2")) == 300)
         took_s = time.monotonic() - began_s
         size = sum(len(taken.packet.payload) for taken in peer.taken[:-1])
@@ -77,7 +93,9 @@ async def test_a_cap_holds_against_a_real_broker(tmp_path: Path, mosquitto: Mosq
     assert took_s >= size / 20_000 - BURST_S
 
 
-async def test_outside_its_hours_a_lane_waits_and_the_others_go_on(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_outside_its_hours_a_lane_waits_and_the_others_go_on(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     """Hours that are half a day away; then it has none."""
     async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, "route-3") as one:
         now = one.uplink._clock.now_ms() // 60_000 % 1440

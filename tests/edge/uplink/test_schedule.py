@@ -10,11 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge.log.lanes import Lane
-from edgewake.edge.uplink.schedule import BURST_S, DAY_MS, MINUTE_MS, Brokers, Cap, Hours, closed_lanes
+from edgewake.edge.uplink.schedule import (
+    BURST_S,
+    DAY_MS,
+    MINUTE_MS,
+    Brokers,
+    Cap,
+    Hours,
+    closed_lanes,
+)
 
 
-@given(st.integers(100, 100_000), st.lists(st.tuples(st.floats(0, 30), st.integers(1, 200_000)), max_size=60))
-def test_over_any_time_no_more_goes_than_the_cap_a_burst_and_one_packet(per_s: int, packets: list[tuple[float, int]]) -> None:
+@given(
+    st.integers(100, 100_000),
+    st.lists(st.tuples(st.floats(0, 30), st.integers(1, 200_000)), max_size=60),
+)
+def test_over_any_time_no_more_goes_than_the_cap_a_burst_and_one_packet(
+    per_s: int, packets: list[tuple[float, int]]
+) -> None:
     cap, now_s = Cap(per_s), 0.0
     sent: list[tuple[float, int]] = []
     for wait_s, size in packets:
@@ -54,7 +67,9 @@ def test_hours_hold_for_their_minutes_and_no_others(first: int, last: int, now_m
     assert hours.holds(now_ms) == (now_ms % DAY_MS // MINUTE_MS in minutes)
 
 
-@pytest.mark.parametrize("text", ["", "22-6", "24:00-06:00", "22:00-06:60", "06:00-06:00", " 22:00-06:00"])
+@pytest.mark.parametrize(
+    "text", ["", "22-6", "24:00-06:00", "22:00-06:60", "06:00-06:00", " 22:00-06:00"]
+)
 def test_what_are_no_hours_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"hours such as|begins when"):
         Hours.parse(text)
@@ -67,7 +82,9 @@ def test_a_lane_without_hours_is_always_open() -> None:
 
 
 def brokers(count: int = 2, seed: int = 1) -> Brokers:
-    return Brokers(count, minimum_s=0.2, maximum_s=30.0, home_after_s=300.0, rng=random.Random(seed))
+    return Brokers(
+        count, minimum_s=0.2, maximum_s=30.0, home_after_s=300.0, rng=random.Random(seed)
+    )
 
 
 def test_home_is_tried_twice_before_the_next_address_has_its_turn() -> None:

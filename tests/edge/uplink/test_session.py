@@ -15,7 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import FrameKey, OutFrame
 from edgewake.edge.uplink.puback import Puback, meaning
-from edgewake.edge.uplink.session import LATER_MIN_S, TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, key_of
+from edgewake.edge.uplink.session import (
+    LATER_MIN_S,
+    TRANSITIONS,
+    Freed,
+    UplinkEvent,
+    UplinkSession,
+    UplinkState,
+    key_of,
+)
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.compact import correlation
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
@@ -51,7 +59,9 @@ def send(session: UplinkSession, now_s: float = 0, limit: int = 100) -> list[int
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(UplinkState, UplinkEvent)))
-def test_every_pair_of_state_and_event_is_in_the_table_or_raises(state: UplinkState, event: UplinkEvent) -> None:
+def test_every_pair_of_state_and_event_is_in_the_table_or_raises(
+    state: UplinkState, event: UplinkEvent
+) -> None:
     session = UplinkSession(ack_timeout_s=1, ack_timeout_max_s=1)
     session.state = state
     expected = TRANSITIONS.get((state, event))
@@ -89,10 +99,14 @@ def test_a_puback_frees_nothing_whatever_it_says(reason: int) -> None:
     assert session.refused_by_broker == (reason != 0)
 
 
-def test_silence_of_the_cloud_after_the_puback_sends_again_with_doubled_patience_up_to_its_bound() -> None:
+def test_silence_of_the_cloud_after_the_puback_sends_again_with_doubled_patience_up_to_its_bound() -> (
+    None
+):
     session = streaming(out())
     send(session)
-    assert send(session, now_s=1000) == []  # the broker has not answered: TCP delivers or the connection dies
+    assert (
+        send(session, now_s=1000) == []
+    )  # the broker has not answered: TCP delivers or the connection dies
     now_s = 1000.0
     for patience_s in (10, 20, 35, 35):
         session.on_puback(1, 0, now_s)
@@ -123,7 +137,9 @@ def send_unconfirmed(session: UplinkSession, now_s: float) -> list[int]:
 
 
 def test_a_frame_that_three_later_ones_overtook_is_sent_again_at_once() -> None:
-    """Its acknowledgement came in 0.1 s; the hole is given as much once more and then filled, long before patience ends."""
+    """Its acknowledgement came in 0.1 s; the hole is given as much once more and then filled, long
+    before patience ends.
+    """
     session = streaming(*map(out, range(1, 6)))
     send(session, now_s=0)
     for number in (2, 3):
@@ -164,11 +180,21 @@ def test_with_qos_0_patience_starts_when_the_frame_is_sent() -> None:
     session = streaming(out(1), out(2))
     assert send_unconfirmed(session, 0) == [1, 2]
     assert session.next_due_s() == 1, "the oldest probes"
-    assert [now_s for now_s in range(1, 20) if 1 in send_unconfirmed(session, now_s)] == [1, 2, 3, 4, 5, 10, 15]
+    assert [now_s for now_s in range(1, 20) if 1 in send_unconfirmed(session, now_s)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        10,
+        15,
+    ]
 
 
 def test_with_qos_0_the_oldest_frame_probes_and_its_acknowledgement_brings_all_others() -> None:
-    """The cloud was away for ten minutes; patience has grown to its bound, and nobody waits that long after it is back."""
+    """The cloud was away for ten minutes; patience has grown to its bound, and nobody waits that
+    long after it is back.
+    """
     session = streaming(out(1), out(2), out(3))
     now_s = 0.0
     while now_s < 600:
@@ -197,9 +223,9 @@ def test_an_acknowledgement_frees_once() -> None:
 
 def test_a_refusal_frees_with_its_reason() -> None:
     session = streaming(out())
-    assert session.on_ack(out().key, Ack(AckToken(0, 1, dead=True), RejectReason.FIELD_TYPE, "speed"), 0) == Freed(
-        out().key, RejectReason.FIELD_TYPE, "speed"
-    )
+    assert session.on_ack(
+        out().key, Ack(AckToken(0, 1, dead=True), RejectReason.FIELD_TYPE, "speed"), 0
+    ) == Freed(out().key, RejectReason.FIELD_TYPE, "speed")
 
 
 def test_later_frees_nothing_and_the_stream_waits_for_as_long_as_the_cloud_asks() -> None:
@@ -222,7 +248,9 @@ def test_other_streams_go_on_while_one_waits() -> None:
     assert send(session, now_s=1) == [4]
 
 
-def test_after_the_wait_the_oldest_frame_alone_is_tried_and_its_answer_sets_the_others_going() -> None:
+def test_after_the_wait_the_oldest_frame_alone_is_tried_and_its_answer_sets_the_others_going() -> (
+    None
+):
     session = streaming(out(1), out(2), out(3))
     send(session)
     for number in (1, 2, 3):
@@ -295,7 +323,9 @@ def test_a_gap_that_takes_a_frames_number_is_sent() -> None:
 
 
 @pytest.mark.parametrize("reason", [0x80, 0x83, 0x87, 0x97, 0xA5])
-def test_a_puback_that_refuses_for_now_makes_the_stream_wait_longer_each_time_and_try_its_oldest_alone(reason: int) -> None:
+def test_a_puback_that_refuses_for_now_makes_the_stream_wait_longer_each_time_and_try_its_oldest_alone(
+    reason: int,
+) -> None:
     session = streaming(out(1), out(2), out(4, "alarm"))
     send(session)
     for number in (1, 2):
@@ -326,7 +356,9 @@ def test_what_the_broker_refuses_for_good_can_be_taken_out(reason: int) -> None:
     session = streaming(out(1), out(2))
     send(session)
     assert session.on_puback(1, reason, now_s=0) == (out(1).key, Puback.NEVER)
-    assert session.refuse(out(1).key, RejectReason.ENCODING, "why") == Freed(out(1).key, RejectReason.ENCODING, "why")
+    assert session.refuse(out(1).key, RejectReason.ENCODING, "why") == Freed(
+        out(1).key, RejectReason.ENCODING, "why"
+    )
     assert session.refuse(out(1).key, RejectReason.ENCODING, "why") is None
     assert len(session) == 1
 
@@ -339,16 +371,26 @@ def test_no_matching_subscribers_is_silence_of_the_cloud_and_no_refusal() -> Non
 
 
 def test_streams_take_turns_and_each_keeps_its_order() -> None:
-    session = streaming(*(out(n, "backlog") for n in range(1, 6)), out(11, "alarm"), out(12, "alarm"))
+    session = streaming(
+        *(out(n, "backlog") for n in range(1, 6)), out(11, "alarm"), out(12, "alarm")
+    )
     assert send(session, limit=4) in ([1, 11, 2, 12], [11, 1, 12, 2])
     assert send(session) == [3, 4, 5]
 
 
 def test_urgent_goes_first_and_bulk_is_slow_but_not_stuck() -> None:
     lanes = {"alarm": Lane.URGENT, "backlog": Lane.BULK}
-    session = UplinkSession(ack_timeout_s=10, ack_timeout_max_s=35, lane=lambda stream: lanes.get(stream, Lane.NORMAL))
+    session = UplinkSession(
+        ack_timeout_s=10, ack_timeout_max_s=35, lane=lambda stream: lanes.get(stream, Lane.NORMAL)
+    )
     connect(session)
-    session.hand_over([*(out(n, "backlog") for n in range(100, 110)), *(out(n) for n in range(1, 31)), out(201, "alarm")])
+    session.hand_over(
+        [
+            *(out(n, "backlog") for n in range(100, 110)),
+            *(out(n) for n in range(1, 31)),
+            out(201, "alarm"),
+        ]
+    )
     sent = send(session, limit=13)
     assert sent[0] == 201
     assert [n for n in sent if n >= 100][1:] == [100, 101, 102]
@@ -356,7 +398,10 @@ def test_urgent_goes_first_and_bulk_is_slow_but_not_stuck() -> None:
 
 
 def test_what_is_live_goes_before_a_backlog_of_the_same_lane_which_is_slow_but_not_stuck() -> None:
-    session = streaming(*(replace(out(n, "old"), is_backlog=True) for n in range(1, 9)), *(out(n, "live") for n in range(1, 7)))
+    session = streaming(
+        *(replace(out(n, "old"), is_backlog=True) for n in range(1, 9)),
+        *(out(n, "live") for n in range(1, 7)),
+    )
     sent = [frame.key for frame in _sending(session)]
     assert [key.stream for key in sent[:6]].count("old") <= 2
     assert {key.stream for key in sent[:5]} == {"old", "live"}, "the backlog is stuck"
@@ -384,7 +429,9 @@ def _sending(session: UplinkSession, now_s: float = 0.0) -> Iterator[OutFrame]:
 
 
 def test_the_cost_of_an_acknowledgement_does_not_grow_with_what_is_in_flight() -> None:
-    """Steps counted, not time: how often frames are looked at for 4000 frames in flight, a third of which is never answered."""
+    """Steps counted, not time: how often frames are looked at for 4000 frames in flight, a third of
+    which is never answered.
+    """
     looked = 0
 
     class Counted(OrderedDict[FrameKey, None]):
@@ -423,7 +470,9 @@ def test_correlation_data_names_the_frame_and_nothing_else_is_read() -> None:
 
 
 class Sessions(RuleBasedStateMachine):
-    """Any order of events: a frame is in flight from its hand-over to its acknowledgement, and new frames go out in order."""
+    """Any order of events: a frame is in flight from its hand-over to its acknowledgement, and new
+    frames go out in order.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -463,7 +512,9 @@ class Sessions(RuleBasedStateMachine):
     @rule(data=st.data(), wait_ms=st.integers(0, 60_000))
     def later(self, data: st.DataObject, wait_ms: int) -> None:
         number = data.draw(st.sampled_from(sorted(self.handed)))
-        postponed = self.session.on_later(out(number).key, Later(LaterReason.QUOTA, wait_ms), self.now_s)
+        postponed = self.session.on_later(
+            out(number).key, Later(LaterReason.QUOTA, wait_ms), self.now_s
+        )
         assert postponed == (number not in self.acked)
 
     @rule()

@@ -1,7 +1,9 @@
-"""The uplink's session against a model of all that is beyond it: a broker that loses its session, bridges that answer late, twice or never.
+"""The uplink's session against a model of all that is beyond it: a broker that loses its session,
+bridges that answer late, twice or never.
 
-What the log handed over is either in flight, or kept in the cloud: at every moment, in any order of events. And once the world is well,
-everything comes through within the bounds of patience, each stream in its order.
+What the log handed over is either in flight, or kept in the cloud: at every moment, in any order of
+events. And once the world is well, everything comes through within the bounds of patience, each
+stream in its order.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ RECEIVE_MAX = 6
 
 
 class Uplinks(RuleBasedStateMachine):
-    """`wire` is what the device sent and the broker has not seen; `answers` what the cloud said and the device has not heard."""
+    """`wire` is what the device sent and the broker has not seen; `answers` what the cloud said and
+    the device has not heard.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +60,10 @@ class Uplinks(RuleBasedStateMachine):
         if stream in self.session.paused_streams:
             return
         first = sum(key.stream == stream for key in self.handed) + 1
-        frames = [replace(out(number, stream), is_backlog=is_backlog) for number in range(first, first + count)]
+        frames = [
+            replace(out(number, stream), is_backlog=is_backlog)
+            for number in range(first, first + count)
+        ]
         self.handed += [frame.key for frame in frames]
         self.session.hand_over(frames)
 
@@ -70,7 +77,9 @@ class Uplinks(RuleBasedStateMachine):
         for frame in found:
             sent = self.first_sent.setdefault(frame.key.stream, [])
             if frame.key.frame not in sent:
-                assert not sent or frame.key.frame > max(sent), "new frames of a stream go out in their order"
+                assert not sent or frame.key.frame > max(sent), (
+                    "new frames of a stream go out in their order"
+                )
                 sent.append(frame.key.frame)
 
     def _sending(self, limit: int) -> Sequence[OutFrame]:
@@ -79,7 +88,9 @@ class Uplinks(RuleBasedStateMachine):
             packet_id = None
             if self.confirmed:
                 self.packet_id = self.packet_id % 9 + 1  # they come again soon
-                while self.packet_id in self.pubacks or any(each == self.packet_id for each, _ in self.wire):
+                while self.packet_id in self.pubacks or any(
+                    each == self.packet_id for each, _ in self.wire
+                ):
                     self.packet_id = self.packet_id % 9 + 1
                 packet_id = self.packet_id
             self.session.sent(frame.key, packet_id, self.now_s)
@@ -98,7 +109,12 @@ class Uplinks(RuleBasedStateMachine):
     # the broker and the cloud
 
     @precondition(lambda self: self.wire)
-    @rule(fate=st.sampled_from(["kept", "kept", "kept twice", "later", "refused", "unheard", "answer lost"]), wait_ms=st.integers(0, 9000))
+    @rule(
+        fate=st.sampled_from(
+            ["kept", "kept", "kept twice", "later", "refused", "unheard", "answer lost"]
+        ),
+        wait_ms=st.integers(0, 9000),
+    )
     def arrive(self, fate: str, wait_ms: int) -> None:
         """The first packet of the wire comes to the broker, and to a bridge or to nobody."""
         packet_id, frame = self.wire.popleft()
@@ -113,7 +129,11 @@ class Uplinks(RuleBasedStateMachine):
         self.cloud.setdefault(key, frame)
         assert self.cloud[key].payload == frame.payload, "a number means the same bytes"
         if fate != "answer lost":
-            ack = Ack(AckToken(0, 1, dead=True), RejectReason.FIELD_TYPE) if fate == "refused" else Ack(AckToken(0, 1))
+            ack = (
+                Ack(AckToken(0, 1, dead=True), RejectReason.FIELD_TYPE)
+                if fate == "refused"
+                else Ack(AckToken(0, 1))
+            )
             self.answers += [(key, ack)] * (1 + (fate == "kept twice"))
 
     @precondition(lambda self: self.pubacks)
@@ -145,7 +165,9 @@ class Uplinks(RuleBasedStateMachine):
 
     @rule(confirmed=st.booleans(), acks_too=st.booleans())
     def lose(self, confirmed: bool, acks_too: bool) -> None:
-        """The connection is gone, with what was on its way, and perhaps the answers too; the next one may have another QoS."""
+        """The connection is gone, with what was on its way, and perhaps the answers too; the next
+        one may have another QoS.
+        """
         self.session.move(UplinkEvent.LOST)
         assert list(self.session.to_send(self.now_s, 10)) == []
         assert self.session.oldest_publish is None
@@ -161,16 +183,23 @@ class Uplinks(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_and_nothing_is_free_that_the_cloud_does_not_have(self) -> None:
         assert self.free <= set(self.cloud)
-        assert {key for key in self.handed if self.session.frame(key) is not None} == set(self.handed) - self.free
+        assert {key for key in self.handed if self.session.frame(key) is not None} == set(
+            self.handed
+        ) - self.free
         assert len(self.session) == len(self.handed) - len(self.free)
 
     @invariant()
     def whoever_waits_for_something_is_told_when(self) -> None:
-        """A frame that is in flight is to be sent now, at a known time, when its PUBACK comes, or when its lane opens."""
+        """A frame that is in flight is to be sent now, at a known time, when its PUBACK comes, or
+        when its lane opens.
+        """
         if self.wire or self.pubacks or self.session.closed_lanes or not len(self.session):
             return
         due_s = self.session.next_due_s()
-        has_queued = any(stream.first_to_send(self.now_s) is not None for stream in self.session._streams.values())
+        has_queued = any(
+            stream.first_to_send(self.now_s) is not None
+            for stream in self.session._streams.values()
+        )
         assert has_queued or due_s is not None, "frames in flight, and nothing will ever send them"
 
     def teardown(self) -> None:

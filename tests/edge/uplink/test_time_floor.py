@@ -34,7 +34,9 @@ class WrongClock(SystemClock):
         return super().now_ms() if self.is_set else 5_000
 
 
-def opened(certificate: dict[str, str], before_ms: int, after_ms: int) -> tuple[TimeFloor, str | None]:
+def opened(
+    certificate: dict[str, str], before_ms: int, after_ms: int
+) -> tuple[TimeFloor, str | None]:
     floor = TimeFloor()
     floor.prepare(ssl.create_default_context(), before_ms)
     return floor, floor.opened(certificate, after_ms)
@@ -48,7 +50,9 @@ def test_with_a_clock_that_is_set_openssl_checks_the_dates() -> None:
     assert floor.opened(OLD, NOW_MS) is None
 
 
-def test_a_certificate_that_ended_before_this_program_was_there_is_refused_whatever_the_clock_says() -> None:
+def test_a_certificate_that_ended_before_this_program_was_there_is_refused_whatever_the_clock_says() -> (
+    None
+):
     _, why = opened(OLD, 5_000, 5_000)
     assert why is not None
     assert "ended on" in why
@@ -75,11 +79,22 @@ def begin_tomorrow(folder: Path) -> None:
     key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     assert isinstance(key, EllipticCurvePrivateKey)
     begins = datetime.now(UTC) + timedelta(days=1)
-    builder = x509.CertificateBuilder().subject_name(old.subject).issuer_name(ca.subject).public_key(old.public_key())
-    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(begins).not_valid_after(begins + timedelta(days=1))
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(old.subject)
+        .issuer_name(ca.subject)
+        .public_key(old.public_key())
+    )
+    builder = (
+        builder.serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + timedelta(days=1))
+    )
     for extension in old.extensions:
         builder = builder.add_extension(extension.value, extension.critical)
-    (folder / "broker.pem").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    (folder / "broker.pem").write_bytes(
+        builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    )
 
 
 async def test_a_device_without_the_time_connects_and_leaves_when_it_knows_that_the_dates_do_not_hold(
@@ -91,15 +106,24 @@ async def test_a_device_without_the_time_connects_and_leaves_when_it_knows_that_
     begin_tomorrow(folder)
     clock = WrongClock()
     with broker_with_mtls(folder) as (port, tls_port):
-        files = {"ca_file": folder / "ca.pem", "cert_file": folder / "device.pem", "key_file": folder / "device.key"}
+        files = {
+            "ca_file": folder / "ca.pem",
+            "cert_file": folder / "device.pem",
+            "key_file": folder / "device.key",
+        }
         mqtt = BrokerConfig(host="localhost", port=tls_port, **files)
-        async with Peer(port) as peer, running(tmp_path / "log", tls_port, "bench", mqtt=mqtt) as one:
+        async with (
+            Peer(port) as peer,
+            running(tmp_path / "log", tls_port, "bench", mqtt=mqtt) as one,
+        ):
             one.uplink._clock = clock
             await one.put(range(3))
             await peer.until(lambda: ns(peer, "bench") == [0, 1, 2])
             clock.is_set = True
             async with asyncio.timeout(PATIENCE_S):
-                while "certificate begins on" not in caplog.text or "not yet valid" not in caplog.text:
+                while (
+                    "certificate begins on" not in caplog.text or "not yet valid" not in caplog.text
+                ):
                     await asyncio.sleep(0.02)
             await one.put(range(3, 6))
     assert ns(peer, "bench") == [0, 1, 2], "with the time known the door is shut"

@@ -25,10 +25,17 @@ async def test_a_renewed_certificate_is_used_at_the_next_connection_without_a_re
         certificates(folder)
     shutil.copytree(wrong, used)
     shutil.copy(right / "ca.pem", used / "ca.pem")
-    files = {"ca_file": used / "ca.pem", "cert_file": used / "device.pem", "key_file": used / "device.key"}
+    files = {
+        "ca_file": used / "ca.pem",
+        "cert_file": used / "device.pem",
+        "key_file": used / "device.key",
+    }
     with broker_with_mtls(right) as (port, tls_port):
         mqtt = BrokerConfig(host="localhost", port=tls_port, **files)
-        async with Peer(port) as peer, running(tmp_path / "log", tls_port, "bench", mqtt=mqtt) as one:
+        async with (
+            Peer(port) as peer,
+            running(tmp_path / "log", tls_port, "bench", mqtt=mqtt) as one,
+        ):
             await one.put(range(3))
             async with asyncio.timeout(PATIENCE_S):
                 while caplog.text.count("offline:") < 2:

@@ -1,4 +1,6 @@
-"""Whose frame is sent next: lanes, what is live, what is old, and turns; and what the shell around is told."""
+"""Whose frame is sent next: lanes, what is live, what is old, and turns; and what the shell around
+is told.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import OutFrame
 from edgewake.edge.uplink.session import BULK_TURN, UplinkEvent, UplinkSession, UplinkState
 from edgewake.protocol.errors import RejectReason
-from tests.edge.uplink.test_session import KEPT, LATER, connect, out, send, send_unconfirmed, streaming
+from tests.edge.uplink.test_session import (
+    KEPT,
+    LATER,
+    connect,
+    out,
+    send,
+    send_unconfirmed,
+    streaming,
+)
 
 
 def old(number: int, stream: str) -> OutFrame:
@@ -35,7 +45,9 @@ def test_a_backlog_alone_goes_out_without_a_pause() -> None:
 
 
 def test_backlogs_of_several_streams_take_turns() -> None:
-    session = streaming(*(old(number, stream) for stream in ("a", "b", "c") for number in range(1, 5)))
+    session = streaming(
+        *(old(number, stream) for stream in ("a", "b", "c") for number in range(1, 5))
+    )
     found = order(session)
     assert Counter(stream for stream, _ in found[:6]) == {"a": 2, "b": 2, "c": 2}
     for stream in "abc":
@@ -50,19 +62,27 @@ def test_while_something_is_live_each_fourth_turn_is_the_backlogs() -> None:
 
 
 def test_live_streams_of_a_lane_take_turns_whatever_they_hold() -> None:
-    session = streaming(*(out(number, "much") for number in range(1, 20)), out(1, "little"), out(1, "less"))
+    session = streaming(
+        *(out(number, "much") for number in range(1, 20)), out(1, "little"), out(1, "less")
+    )
     assert {stream for stream, _ in order(session, limit=3)} == {"much", "little", "less"}
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["u1", "u2", "n1", "n2", "b1", "b2"]), st.booleans()), min_size=1, max_size=40),
+    st.lists(
+        st.tuples(st.sampled_from(["u1", "u2", "n1", "n2", "b1", "b2"]), st.booleans()),
+        min_size=1,
+        max_size=40,
+    ),
     st.sets(st.sampled_from(list(Lane)), max_size=2),
 )
 def test_everything_goes_out_once_in_order_and_nothing_urgent_waits_for_anything_else(
     frames: list[tuple[str, bool]], closed: set[Lane]
 ) -> None:
     lanes = {"u": Lane.URGENT, "n": Lane.NORMAL, "b": Lane.BULK}
-    session = UplinkSession(ack_timeout_s=10, ack_timeout_max_s=35, lane=lambda stream: lanes[stream[0]])
+    session = UplinkSession(
+        ack_timeout_s=10, ack_timeout_max_s=35, lane=lambda stream: lanes[stream[0]]
+    )
     connect(session)
     session.closed_lanes = frozenset(closed)
     numbers = Counter[str]()
@@ -70,10 +90,17 @@ def test_everything_goes_out_once_in_order_and_nothing_urgent_waits_for_anything
         numbers[stream] += 1
         session.hand_over([replace(out(numbers[stream], stream), is_backlog=is_backlog)])
     found = order(session)
-    expected = {(stream, number) for stream, count in numbers.items() for number in range(1, count + 1) if lanes[stream[0]] not in closed}
+    expected = {
+        (stream, number)
+        for stream, count in numbers.items()
+        for number in range(1, count + 1)
+        if lanes[stream[0]] not in closed
+    }
     assert sorted(found) == sorted(expected)
     for stream in numbers:
-        assert [number for of, number in found if of == stream] == sorted(number for of, number in found if of == stream)
+        assert [number for of, number in found if of == stream] == sorted(
+            number for of, number in found if of == stream
+        )
     urgent = [stream[0] == "u" for stream, _ in found]
     assert urgent == sorted(urgent, reverse=True)
 
@@ -91,13 +118,30 @@ def test_a_limit_of_nothing_sends_nothing_and_costs_no_turn() -> None:
         ((UplinkEvent.CONNECT,), False),
         ((UplinkEvent.CONNECT, UplinkEvent.CONNECTED), False),
         ((UplinkEvent.CONNECT, UplinkEvent.CONNECTED, UplinkEvent.SUBSCRIBED), True),
-        ((UplinkEvent.CONNECT, UplinkEvent.CONNECTED, UplinkEvent.SUBSCRIBED, UplinkEvent.DRAIN), True),
-        ((UplinkEvent.CONNECT, UplinkEvent.CONNECTED, UplinkEvent.SUBSCRIBED, UplinkEvent.LOST), False),
-        ((UplinkEvent.CONNECT, UplinkEvent.CONNECTED, UplinkEvent.SUBSCRIBED, UplinkEvent.DRAIN, UplinkEvent.DRAINED), False),
+        (
+            (UplinkEvent.CONNECT, UplinkEvent.CONNECTED, UplinkEvent.SUBSCRIBED, UplinkEvent.DRAIN),
+            True,
+        ),
+        (
+            (UplinkEvent.CONNECT, UplinkEvent.CONNECTED, UplinkEvent.SUBSCRIBED, UplinkEvent.LOST),
+            False,
+        ),
+        (
+            (
+                UplinkEvent.CONNECT,
+                UplinkEvent.CONNECTED,
+                UplinkEvent.SUBSCRIBED,
+                UplinkEvent.DRAIN,
+                UplinkEvent.DRAINED,
+            ),
+            False,
+        ),
     ],
     ids=["offline", "connecting", "subscribing", "streaming", "draining", "lost", "stopped"],
 )
-def test_frames_go_out_while_streaming_and_while_draining_only(events: tuple[UplinkEvent, ...], sends: bool) -> None:
+def test_frames_go_out_while_streaming_and_while_draining_only(
+    events: tuple[UplinkEvent, ...], sends: bool
+) -> None:
     session = UplinkSession(ack_timeout_s=10, ack_timeout_max_s=35)
     session.hand_over([out(1)])
     for event in events:
@@ -151,7 +195,9 @@ def test_a_frame_is_known_as_long_as_it_is_in_flight() -> None:
 def test_a_gap_takes_the_place_of_its_frame_in_the_order_of_its_stream() -> None:
     session = streaming(out(1), out(2), out(3))
     session.hand_over([out(2, gap="rejected")])
-    assert [frame.gap for frame in session.to_send(0, 3) if session.sent(frame.key, None, 0) is None] == [None, "rejected", None]
+    assert [
+        frame.gap for frame in session.to_send(0, 3) if session.sent(frame.key, None, 0) is None
+    ] == [None, "rejected", None]
 
 
 def test_counts_tell_what_was_sent_again_put_off_and_refused() -> None:

@@ -31,15 +31,24 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-async def test_readings_arrive_in_order_and_acknowledged_ones_leave_the_log(tmp_path: Path, mosquitto: Mosquitto, qos: int) -> None:
-    async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, f"up-1-{qos}", qos=qos) as one:
+async def test_readings_arrive_in_order_and_acknowledged_ones_leave_the_log(
+    tmp_path: Path, mosquitto: Mosquitto, qos: int
+) -> None:
+    async with (
+        Peer(mosquitto.port) as peer,
+        running(tmp_path, mosquitto.port, f"up-1-{qos}", qos=qos) as one,
+    ):
         for at in range(0, 500, 50):
             await one.put(range(at, at + 50))
         await peer.until(lambda: len(ns(peer, f"up-1-{qos}")) == 500)
         assert ns(peer, f"up-1-{qos}") == list(range(500))
         await drained(one)
     first = peer.taken[0]
-    assert (first.packet.qos, first.packet.content_type, first.packet.user_properties) == (qos, "ew/2", [])
+    assert (first.packet.qos, first.packet.content_type, first.packet.user_properties) == (
+        qos,
+        "ew/2",
+        [],
+    )
     assert abs((first.message.sent_at or 0) - SystemClock().now_ms()) < 60_000
 
 
@@ -52,7 +61,11 @@ async def test_mosquitto_takes_aliases_and_the_cloud_sees_topics_and_more_stream
         for turn in range(3):
             for name in names:
                 one.events.stream(name).append(reading(turn))
-            await peer.until(lambda turn=turn: all(len(peer.kept.readings("alias-1", name)) == turn + 1 for name in names))  # type: ignore[misc]
+            await peer.until(
+                lambda turn=turn: all(
+                    len(peer.kept.readings("alias-1", name)) == turn + 1 for name in names
+                )
+            )  # type: ignore[misc]
         link = one.uplink._link
         assert link is not None
         assert len(link._aliases) == 10
@@ -60,7 +73,9 @@ async def test_mosquitto_takes_aliases_and_the_cloud_sees_topics_and_more_stream
 
 
 async def test_a_lone_reading_is_sent_at_once(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    """Accepted to sent: 20 ms in the median on an idle machine; the test leaves room for a busy one."""
+    """Accepted to sent: 20 ms in the median on an idle machine; the test leaves room for a busy
+    one.
+    """
     async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, "up-2") as one:
         await one.put(range(1))
         await peer.until(lambda: len(ns(peer, "up-2")) == 1)
@@ -74,7 +89,10 @@ async def test_a_lone_reading_is_sent_at_once(tmp_path: Path, mosquitto: Mosquit
 
 
 async def test_a_puback_frees_nothing(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    async with Peer(mosquitto.port, answer=lambda _taken: None) as peer, running(tmp_path, mosquitto.port, "up-3", drain_s=0.1) as one:
+    async with (
+        Peer(mosquitto.port, answer=lambda _taken: None) as peer,
+        running(tmp_path, mosquitto.port, "up-3", drain_s=0.1) as one,
+    ):
         await one.put(range(5))
         await peer.until(lambda: len(peer.taken) >= 1)
         assert (await one.events.ask_status()).backlog_readings == 5
@@ -82,9 +100,13 @@ async def test_a_puback_frees_nothing(tmp_path: Path, mosquitto: Mosquitto) -> N
         await peer.until(lambda: ns(peer, "up-3") == list(range(5)))
 
 
-async def test_a_publish_that_nobody_subscribed_is_sent_again_until_somebody_does(tmp_path: Path, broker: Mosquitto) -> None:
+async def test_a_publish_that_nobody_subscribed_is_sent_again_until_somebody_does(
+    tmp_path: Path, broker: Mosquitto
+) -> None:
     """PUBACK 0x10 is not delivery."""
-    async with running(tmp_path / "log", broker.port, "up-4", ack_timeout_s=0.2, ack_timeout_max_s=0.4) as one:
+    async with running(
+        tmp_path / "log", broker.port, "up-4", ack_timeout_s=0.2, ack_timeout_max_s=0.4
+    ) as one:
         await one.put(range(25))
         async with asyncio.timeout(PATIENCE_S):
             while one.uplink.session.refused_by_broker < 3:
@@ -93,7 +115,9 @@ async def test_a_publish_that_nobody_subscribed_is_sent_again_until_somebody_doe
             await peer.until(lambda: len(ns(peer, "up-4")) == 25)
 
 
-async def test_silence_of_the_cloud_sends_the_same_bytes_again(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_silence_of_the_cloud_sends_the_same_bytes_again(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     seen: list[Taken] = []
 
     def second_time(taken: Taken) -> Ack | None:
@@ -111,13 +135,18 @@ async def test_silence_of_the_cloud_sends_the_same_bytes_again(tmp_path: Path, m
     assert first.sent_at < second.sent_at  # type: ignore[operator]
 
 
-async def test_a_refused_frame_becomes_a_gap_and_the_next_ones_flow(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_a_refused_frame_becomes_a_gap_and_the_next_ones_flow(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     def refuse_first(taken: Taken) -> Ack:
         if taken.frame.frame == 1 and not taken.frame.gap:
             return Ack(AckToken(0, 9, dead=True), RejectReason.FIELD_TYPE, "n: number, was string")
         return Ack(AckToken(0, 1))
 
-    async with Peer(mosquitto.port, answer=refuse_first) as peer, running(tmp_path, mosquitto.port, "up-6") as one:
+    async with (
+        Peer(mosquitto.port, answer=refuse_first) as peer,
+        running(tmp_path, mosquitto.port, "up-6") as one,
+    ):
         await one.put(range(3))
         await peer.until(lambda: peer.taken)
         await one.put(range(3, 6))
@@ -129,16 +158,26 @@ async def test_a_refused_frame_becomes_a_gap_and_the_next_ones_flow(tmp_path: Pa
         assert one.uplink.rejected == 1
 
 
-async def test_a_stream_that_the_cloud_asks_to_wait_blocks_no_other_and_loses_nothing(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    """Its frames fill a window of two; yet everything of the other stream gets through meanwhile."""
+async def test_a_stream_that_the_cloud_asks_to_wait_blocks_no_other_and_loses_nothing(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """Its frames fill a window of two; yet everything of the other stream gets through
+    meanwhile.
+    """
     is_decided = False
 
     def later(taken: Taken) -> Ack | Later:
-        return Ack(AckToken(0, 1)) if is_decided or taken.stream == "other" else Later(LaterReason.FIELD_TYPE, 200, "n: number or text?")
+        return (
+            Ack(AckToken(0, 1))
+            if is_decided or taken.stream == "other"
+            else Later(LaterReason.FIELD_TYPE, 200, "n: number or text?")
+        )
 
     async with (
         Peer(mosquitto.port, answer=later) as peer,
-        running(tmp_path, mosquitto.port, "up-7", inflight_frames_max=2, frame_readings_max=5) as one,
+        running(
+            tmp_path, mosquitto.port, "up-7", inflight_frames_max=2, frame_readings_max=5
+        ) as one,
     ):
         await one.put(range(50))
         await peer.until(lambda: len(peer.taken) >= 2)
@@ -152,7 +191,9 @@ async def test_a_stream_that_the_cloud_asks_to_wait_blocks_no_other_and_loses_no
         await drained(one)
 
 
-async def test_a_stream_that_nobody_answers_takes_no_more_than_its_share(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_a_stream_that_nobody_answers_takes_no_more_than_its_share(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     def answer(taken: Taken) -> Ack | None:
         return Ack(AckToken(0, 1)) if taken.stream == "alarm" else None
 
@@ -170,7 +211,9 @@ async def test_a_stream_that_nobody_answers_takes_no_more_than_its_share(tmp_pat
 
 
 async def test_a_killed_broker_loses_nothing(tmp_path: Path, broker: Mosquitto) -> None:
-    """kill -9, five times: what it had received since its last save and not delivered is gone from it, and comes again."""
+    """kill -9, five times: what it had received since its last save and not delivered is gone from
+    it, and comes again.
+    """
     total = 0
     peers = []
     async with running(tmp_path / "log", broker.port, "up-7") as one:
@@ -197,8 +240,12 @@ async def test_a_killed_broker_loses_nothing(tmp_path: Path, broker: Mosquitto) 
     assert ns(last, "up-7") == list(range(total))
 
 
-async def test_control_an_uplink_that_trusts_the_puback_loses(tmp_path: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker dies with what it acknowledged: freeing at the PUBACK must lose, or the test above shows nothing."""
+async def test_control_an_uplink_that_trusts_the_puback_loses(
+    tmp_path: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker dies with what it acknowledged: freeing at the PUBACK must lose, or the test above
+    shows nothing.
+    """
 
     def trusting(self: UplinkSession, packet_id: int, reason: int, now_s: float) -> None:
         key = self._by_packet.pop(packet_id, None)
@@ -217,14 +264,21 @@ async def test_control_an_uplink_that_trusts_the_puback_loses(tmp_path: Path, br
             assert sum(len(taken.frame.t) for taken in peer.taken) < 101
 
 
-async def test_a_dead_line_is_noticed_and_what_it_carried_comes_again(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    """A half-open connection: bytes go into a proxy that swallows them. Noticed within two keepalives."""
+async def test_a_dead_line_is_noticed_and_what_it_carried_comes_again(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """A half-open connection: bytes go into a proxy that swallows them.
+
+    Noticed within two keepalives.
+    """
     (port,) = free_ports(1)
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", mosquitto.port)
 
-        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, alive: asyncio.Event) -> None:
+        async def copy(
+            source: asyncio.StreamReader, target: asyncio.StreamWriter, alive: asyncio.Event
+        ) -> None:
             with contextlib.suppress(OSError):
                 while data := await source.read(65_536):
                     if alive.is_set():
@@ -247,7 +301,9 @@ async def test_a_dead_line_is_noticed_and_what_it_carried_comes_again(tmp_path: 
     server.close()
 
 
-async def test_one_way_readings_are_plain_objects_and_never_touch_the_log(tmp_path: Path, mosquitto: Mosquitto) -> None:
+async def test_one_way_readings_are_plain_objects_and_never_touch_the_log(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, "up-10") as one:
         one.uplink.send_one_way("fast", [reading(n) for n in range(3)])
         await peer.until(lambda: len(peer.taken) == 3)
@@ -257,7 +313,9 @@ async def test_one_way_readings_are_plain_objects_and_never_touch_the_log(tmp_pa
     assert [json_of(taken.packet.payload)["n"] for taken in peer.taken] == [0, 1, 2]
 
 
-async def test_one_way_readings_wait_in_a_bounded_queue_that_drops_its_oldest(tmp_path: Path) -> None:
+async def test_one_way_readings_wait_in_a_bounded_queue_that_drops_its_oldest(
+    tmp_path: Path,
+) -> None:
     (port,) = free_ports(1)
     async with running(tmp_path, port, "up-11", one_way_queue_max=10) as one:
         one.uplink.send_one_way("fast", [reading(n) for n in range(25)])
@@ -265,19 +323,35 @@ async def test_one_way_readings_wait_in_a_bounded_queue_that_drops_its_oldest(tm
 
 
 async def test_the_cloud_is_told_how_many_one_way_readings_were_lost(tmp_path: Path) -> None:
-    """By a gap, when the connection is there again; by the next agent where it was stopped before."""
+    """By a gap, when the connection is there again; by the next agent where it was stopped
+    before.
+    """
     with run_mosquitto(tmp_path / "broker") as broker:
-        async with running(tmp_path / "log", free_ports(1)[0], "up-13", one_way_queue_max=10) as one:
+        async with running(
+            tmp_path / "log", free_ports(1)[0], "up-13", one_way_queue_max=10
+        ) as one:
             one.uplink.send_one_way("fast", [reading(n) for n in range(25)])
             assert (await one.events.ask_status()).lost == {}, "nothing is written meanwhile"
-        async with Peer(broker.port) as peer, running(tmp_path / "log", broker.port, "up-13", one_way_queue_max=10) as one:
-            await peer.until(lambda: sorted(peer.kept.gaps("up-13", "fast")) == [("one_way_queue", 15), ("stopped", 10)])
+        async with (
+            Peer(broker.port) as peer,
+            running(tmp_path / "log", broker.port, "up-13", one_way_queue_max=10) as one,
+        ):
+            await peer.until(
+                lambda: (
+                    sorted(peer.kept.gaps("up-13", "fast"))
+                    == [("one_way_queue", 15), ("stopped", 10)]
+                )
+            )
             one.uplink.send_one_way("fast", [reading(n) for n in range(5)])
             await peer.until(lambda: one.uplink.one_way.sent == 5)
             one.uplink.one_way.lose("fast", 3, "refused")
             one.uplink._said_lost_s = float("-inf")  # ten seconds later
             await peer.until(lambda: ("refused", 3) in peer.kept.gaps("up-13", "fast"))
-            assert (await one.events.ask_status()).lost == {"one_way_queue": 15, "stopped": 10, "refused": 3}
+            assert (await one.events.ask_status()).lost == {
+                "one_way_queue": 15,
+                "stopped": 10,
+                "refused": 3,
+            }
 
 
 async def test_birth_status_and_last_will_are_said(tmp_path: Path, broker: Mosquitto) -> None:
@@ -289,13 +363,17 @@ async def test_birth_status_and_last_will_are_said(tmp_path: Path, broker: Mosqu
         before = len(peer.statuses)
         running_one = await one.__aenter__()
         await peer.until(lambda: len(peer.statuses) > before)
-        assert json_of(peer.statuses[-1])["connected_at"] > json_of(peer.statuses[0])["connected_at"], "a return is no repetition"
+        assert (
+            json_of(peer.statuses[-1])["connected_at"] > json_of(peer.statuses[0])["connected_at"]
+        ), "a return is no repetition"
         running_one.uplink._link._transport.abort()  # type: ignore[union-attr]
         await peer.until(lambda: json_of(peer.statuses[-1]).get("sent_at") is None)
         await one.__aexit__(None, None, None)
 
 
-async def test_a_name_server_that_is_silent_does_not_hold_up_the_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_server_that_is_silent_does_not_hold_up_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reached, answer = threading.Event(), threading.Event()
 
     def silent(*_: object, **__: object) -> list[object]:

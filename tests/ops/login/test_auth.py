@@ -31,12 +31,22 @@ def key_file(tmp_path: Path) -> Path:
 def access(key_file: Path) -> Access:
     numbers = iter(range(10_000))
     clock = FakeClock()
-    return Access(Keys(key_file), *(Passes(clock, lambda: f"t{next(numbers)}", life_s) for life_s in (TICKET_LIFE_S, SESSION_LIFE_S)))
+    return Access(
+        Keys(key_file),
+        *(
+            Passes(clock, lambda: f"t{next(numbers)}", life_s)
+            for life_s in (TICKET_LIFE_S, SESSION_LIFE_S)
+        ),
+    )
 
 
-async def ask(access: Access, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> httpx.Response:
+async def ask(
+    access: Access, path: str, headers: dict[str, str] | None = None, method: str = "GET"
+) -> httpx.Response:
     guarded = Guard(PlainTextResponse("in"), access=access)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=guarded), base_url="http://ops") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=guarded), base_url="http://ops"
+    ) as client:
         return await client.request(method, path, headers=headers)
 
 
@@ -69,7 +79,9 @@ def port(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"Cookie": "edgewake_ops_80=made-up"}, 401),
     ],
 )
-async def test_a_key_opens_and_nothing_else_does(access: Access, headers: dict[str, str], expected: int) -> None:
+async def test_a_key_opens_and_nothing_else_does(
+    access: Access, headers: dict[str, str], expected: int
+) -> None:
     assert (await ask(access, "/v1/devices", headers)).status_code == expected
 
 
@@ -79,7 +91,16 @@ async def test_health_metrics_and_the_description_are_open(access: Access, path:
 
 
 @pytest.mark.parametrize(
-    "path", ["/healthz/", "http://ops//healthz", "/v1/nothing", "/v1/live", "/metrics/../v1/devices", "/docs/start.js", "/in/"]
+    "path",
+    [
+        "/healthz/",
+        "http://ops//healthz",
+        "/v1/nothing",
+        "/v1/live",
+        "/metrics/../v1/devices",
+        "/docs/start.js",
+        "/in/",
+    ],
 )
 async def test_what_only_looks_open_is_not(access: Access, path: str) -> None:
     assert (await ask(access, path)).status_code == 401
@@ -91,8 +112,12 @@ async def test_people_are_led_to_the_login(access: Access, path: str) -> None:
     assert (answer.status_code, answer.headers["location"]) == (303, "/in")
 
 
-@pytest.mark.parametrize(("path", "expected"), [("/v1/queries", 403), ("/v1/tickets", 200), ("/v1/session", 200)])
-async def test_who_may_only_read_changes_nothing_but_his_own_session(access: Access, path: str, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("path", "expected"), [("/v1/queries", 403), ("/v1/tickets", 200), ("/v1/session", 200)]
+)
+async def test_who_may_only_read_changes_nothing_but_his_own_session(
+    access: Access, path: str, expected: int
+) -> None:
     assert (await ask(access, path, {"X-API-Key": READ_KEY}, "POST")).status_code == expected
 
 
@@ -110,12 +135,18 @@ async def test_who_may_only_read_changes_nothing_but_his_own_session(access: Acc
         ({"Origin": "http://ops", "Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
-async def test_a_cookie_changes_things_only_from_our_own_page(access: Access, more: dict[str, str], expected: int) -> None:
+async def test_a_cookie_changes_things_only_from_our_own_page(
+    access: Access, more: dict[str, str], expected: int
+) -> None:
     assert (await ask(access, "/v1/queries", cookie(access) | more, "POST")).status_code == expected
-    assert (await ask(access, "/v1/queries", cookie(access) | more)).status_code == 200, "reading is no change"
+    assert (await ask(access, "/v1/queries", cookie(access) | more)).status_code == 200, (
+        "reading is no change"
+    )
 
 
-async def test_a_session_has_the_role_of_its_key_and_ends_with_it(access: Access, key_file: Path) -> None:
+async def test_a_session_has_the_role_of_its_key_and_ends_with_it(
+    access: Access, key_file: Path
+) -> None:
     reading = cookie(access, READ_KEY)
     assert (await ask(access, "/v1/queries", reading | OWN, "POST")).status_code == 403
     key_file.write_text(f"ann operate {KEY}\n")
@@ -123,10 +154,15 @@ async def test_a_session_has_the_role_of_its_key_and_ends_with_it(access: Access
     assert (await ask(access, "/v1/queries", reading)).status_code == 401
 
 
-async def test_a_key_is_replaced_without_a_restart(access: Access, key_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_key_is_replaced_without_a_restart(
+    access: Access, key_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     key_file.write_text(f"ann operate {KEY}\nann2 operate {'n' * 32}\n")
     access.keys.reload()
-    assert [(await ask(access, "/v1/devices", {"X-API-Key": key})).status_code for key in (KEY, "n" * 32, READ_KEY)] == [200, 200, 401]
+    assert [
+        (await ask(access, "/v1/devices", {"X-API-Key": key})).status_code
+        for key in (KEY, "n" * 32, READ_KEY)
+    ] == [200, 200, 401]
     key_file.write_text("short\n")
     with caplog.at_level(logging.ERROR):
         access.keys.reload()
@@ -134,30 +170,50 @@ async def test_a_key_is_replaced_without_a_restart(access: Access, key_file: Pat
     assert (await ask(access, "/v1/devices", {"X-API-Key": KEY})).status_code == 200
 
 
-async def test_every_change_is_logged_with_a_name_and_without_a_key(access: Access, caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_change_is_logged_with_a_name_and_without_a_key(
+    access: Access, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, logger="edgewake.ops"):
         await ask(access, "/v1/queries?ticket=secret", {"X-API-Key": KEY}, "POST")
         await ask(access, "/v1/devices/d", {"X-API-Key": READ_KEY}, "DELETE")
         await ask(access, "/v1/devices", {"X-API-Key": KEY})
-    found = [(r.holder, r.method, r.path, r.status) for r in caplog.records if getattr(r, "event", "") == "ops.audit"]
+    found = [
+        (r.holder, r.method, r.path, r.status)
+        for r in caplog.records
+        if getattr(r, "event", "") == "ops.audit"
+    ]
     assert found == [("ann", "POST", "/v1/queries", 200), ("wall", "DELETE", "/v1/devices/d", 403)]
     assert not any(
-        secret in record.getMessage() for record in caplog.records if record.name == "edgewake.ops" for secret in (KEY, READ_KEY, "secret")
+        secret in record.getMessage()
+        for record in caplog.records
+        if record.name == "edgewake.ops"
+        for secret in (KEY, READ_KEY, "secret")
     )
 
 
-async def test_who_read_a_dead_letter_is_logged_and_who_read_a_list_is_not(access: Access, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_read_a_dead_letter_is_logged_and_who_read_a_list_is_not(
+    access: Access, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, logger="edgewake.ops"):
         for path in ("/v1/dead-letters", "/v1/dead-letters/7", "/v1/devices"):
             await ask(access, path, {"X-API-Key": READ_KEY})
         await ask(access, "/v1/sql", {"X-API-Key": READ_KEY}, "POST")
-    found = [(r.holder, r.method, r.path, r.status) for r in caplog.records if getattr(r, "event", "") == "ops.audit"]
+    found = [
+        (r.holder, r.method, r.path, r.status)
+        for r in caplog.records
+        if getattr(r, "event", "") == "ops.audit"
+    ]
     wanted = [("GET", "/v1/dead-letters"), ("GET", "/v1/dead-letters/7"), ("POST", "/v1/sql")]
     assert found == [("wall", *one, 200) for one in wanted]
 
 
-async def test_a_read_that_takes_long_is_answered_only_while_its_key_is_there(access: Access, key_file: Path) -> None:
-    """A preview may take a minute. A change that is made is told, though its key is gone meanwhile."""
+async def test_a_read_that_takes_long_is_answered_only_while_its_key_is_there(
+    access: Access, key_file: Path
+) -> None:
+    """A preview may take a minute.
+
+    A change that is made is told, though its key is gone meanwhile.
+    """
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         key_file.write_text(f"ann operate {'n' * 32}\n")
@@ -197,10 +253,13 @@ def test_outstanding_tickets_are_bounded_and_the_oldest_goes_first() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [None, b"", b"# none\n", b"short", "schlüssel-schlüssel".encode(), b"\xff" * 20, b"a read", b"a owner " + b"k" * 20,
+    [None, b"", b"# none\n", b"short", "schlüssel-schlüssel".encode(), b"\xff" * 20, b"a read",
+        b"a owner " + b"k" * 20,
      b"\xc3\xa4 read " + b"k" * 20, b"a read " + b"k" * 20 + b"\na read " + b"l" * 20],
 )  # fmt: skip
-def test_a_key_file_that_cannot_be_used_is_named_and_its_keys_are_not(tmp_path: Path, content: bytes | None) -> None:
+def test_a_key_file_that_cannot_be_used_is_named_and_its_keys_are_not(
+    tmp_path: Path, content: bytes | None
+) -> None:
     path = tmp_path / "ops.key"
     if content is not None:
         path.write_bytes(content)

@@ -17,9 +17,13 @@ FIRST_CHANGE = """() => new Promise((found, failed) => {
 })"""
 
 
-async def test_the_printed_link_leads_into_the_pages_and_every_byte_is_our_own(tmp_path: Path) -> None:
+async def test_the_printed_link_leads_into_the_pages_and_every_byte_is_our_own(
+    tmp_path: Path,
+) -> None:
     base = port_base()
-    with running(tmp_path / "data", base, "--only", "kafka", "--only", "ops", log=tmp_path / "up.log") as process:
+    with running(
+        tmp_path / "data", base, "--only", "kafka", "--only", "ops", log=tmp_path / "up.log"
+    ) as process:
         link = re.search(rf"http://127\.0\.0\.1:{base + 2}/in\?ticket=\S+", process.output())
         assert link, process.output()
         key = (tmp_path / "data/secrets/ops.key").read_text().split()[-1]
@@ -31,7 +35,12 @@ async def test_the_printed_link_leads_into_the_pages_and_every_byte_is_our_own(t
             foreign: list[str] = []
             page.on("console", lambda message: complaints.append(message.text))
             page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("request", lambda request: foreign.append(request.url) if not request.url.startswith(own) else None)
+            page.on(
+                "request",
+                lambda request: (
+                    foreign.append(request.url) if not request.url.startswith(own) else None
+                ),
+            )
             await page.goto(link[0])
             await expect(page.get_by_text("devices online")).to_be_visible()
             await page.get_by_role("link", name="API").click()
@@ -40,8 +49,15 @@ async def test_the_printed_link_leads_into_the_pages_and_every_byte_is_our_own(t
             await page.locator("#operations-devices-devices_v1_devices_get").click()
             await page.get_by_role("button", name="Try it out").click()
             await page.get_by_role("button", name="Execute").click()
-            await expect(page.locator(".live-responses-table tbody .response-col_status").first).to_contain_text("200")
-            assert await page.evaluate("async () => (await fetch('/v1/tickets', {method: 'POST'})).status") == 201
+            await expect(
+                page.locator(".live-responses-table tbody .response-col_status").first
+            ).to_contain_text("200")
+            assert (
+                await page.evaluate(
+                    "async () => (await fetch('/v1/tickets', {method: 'POST'})).status"
+                )
+                == 201
+            )
             assert await page.evaluate(FIRST_CHANGE) == "open", "the live tail is for browsers, too"
             assert await page.evaluate("() => document.cookie") == "", "no script reads the session"
             assert [url for url in foreign if not url.startswith("data:")] == []

@@ -1,4 +1,7 @@
-"""The list of requests, page by page, and what is counted of them. In this process, without Kafka."""
+"""The list of requests, page by page, and what is counted of them.
+
+In this process, without Kafka.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def tables() -> OpsTables:
     for device in (f"car-{n:02}" for n in range(DEVICES)):
         for n in range(EACH):
             where = {"partition": 0, "offset": n, "received_at": NOW, "expires_at": NOW + 1000}
-            row = RequestRow(device=device, id=f"r{n}", name="map" if n < 3 else "route", body="", **where)
+            row = RequestRow(
+                device=device, id=f"r{n}", name="map" if n < 3 else "route", body="", **where
+            )
             row = replied(row, ReplyState.ANSWERED, now_ms=NOW, body="here") if n % 2 else row
             made.requests.put(key_of(device, row.id), row.model_dump_json().encode())
     return made
@@ -38,7 +43,9 @@ async def listed(made: OpsTables, **words: Any) -> dict[str, Any]:
     """GET /v1/requests."""
     app = FastAPI()
     app.include_router(requests.router(SimpleNamespace(tables=made, requests=None)))  # type: ignore[arg-type]
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://ops") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://ops"
+    ) as client:
         found: dict[str, Any] = (await client.get("/v1/requests", params=words)).json()
     return found
 
@@ -58,11 +65,19 @@ async def test_all_pages_together_are_the_whole_list_in_order() -> None:
 
 async def test_what_is_asked_for_is_shown_and_nothing_else() -> None:
     made = tables()
-    assert [one["id"] for one in (await listed(made, device="car-07"))["items"]] == [f"r{n}" for n in range(EACH)]
+    assert [one["id"] for one in (await listed(made, device="car-07"))["items"]] == [
+        f"r{n}" for n in range(EACH)
+    ]
     assert (await listed(made, device="nobody"))["items"] == []
-    assert [one["id"] for one in (await listed(made, device="car-07", state="open", name="map"))["items"]] == ["r0", "r2"]
+    assert [
+        one["id"]
+        for one in (await listed(made, device="car-07", state="open", name="map"))["items"]
+    ] == ["r0", "r2"]
     answered = await listed(made, state="answered", limit=5)
-    assert (answered["total"], {one["reply"] for one in answered["items"]}) == (DEVICES * EACH / 2, {"here"})
+    assert (answered["total"], {one["reply"] for one in answered["items"]}) == (
+        DEVICES * EACH / 2,
+        {"here"},
+    )
 
 
 async def test_only_what_is_shown_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,5 +97,7 @@ def test_requests_that_were_left_out_are_counted_for_prometheus() -> None:
     made, registry = OpsTables(), CollectorRegistry()
     registry.register(TablesCollector(made))
     for n in range(FRESH_MAX + 3):
-        made.requests.on_request({"device": "car", "received_at": NOW, "t": 1, "id": f"i{n}", "name": "route"}, 0, 0, n)
+        made.requests.on_request(
+            {"device": "car", "received_at": NOW, "t": 1, "id": f"i{n}", "name": "route"}, 0, 0, n
+        )
     assert b"edgewake_ops_left_out_requests_total 3.0\n" in generate_latest(registry)

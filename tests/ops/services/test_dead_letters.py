@@ -22,13 +22,19 @@ async def lookup(kafka_config: KafkaConfig) -> AsyncIterator[KafkaLookup]:
     await lookup.close()
 
 
-async def pages(lookup: KafkaLookup, index: DeadLetterIndex | None = None, *, limit: int, wanted: Filter) -> list[DeadLetterPage]:
+async def pages(
+    lookup: KafkaLookup, index: DeadLetterIndex | None = None, *, limit: int, wanted: Filter
+) -> list[DeadLetterPage]:
     found: list[DeadLetterPage] = []
     index = index or DeadLetterIndex()
     while not found or found[-1].next is not None:
         before = found[-1].next if found else None
         found.append(
-            await lookup.run(lambda session, before=before: dead_letters.page(session, index, before=before, limit=limit, wanted=wanted))
+            await lookup.run(
+                lambda session, before=before: dead_letters.page(
+                    session, index, before=before, limit=limit, wanted=wanted
+                )
+            )
         )
     return found
 
@@ -47,14 +53,20 @@ async def test_letters_come_newest_first_in_bounded_pages_each_once(
     assert all(len(page.items) <= 3 and page.complete for page in found)
 
 
-async def test_letters_are_filtered_by_reason(writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]) -> None:
+async def test_letters_are_filtered_by_reason(
+    writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]
+) -> None:
     device = unique("dev")
     writer.dead_letter(device, b"a", RejectReason.JSON)
     wanted = writer.dead_letter(device, b"b", RejectReason.TIME)
-    assert offsets(await pages(lookup, limit=50, wanted=Filter(RejectReason.TIME, device))) == [wanted]
+    assert offsets(await pages(lookup, limit=50, wanted=Filter(RejectReason.TIME, device))) == [
+        wanted
+    ]
 
 
-async def test_a_slow_kafka_leaves_no_letter_out(writer: Writer, unique: Callable[[str], str]) -> None:
+async def test_a_slow_kafka_leaves_no_letter_out(
+    writer: Writer, unique: Callable[[str], str]
+) -> None:
     device = unique("dev")
     written = writer.dead_letters(device, 1000)
     hasty = KafkaLookup(writer.config, HastyClock(0.3))
@@ -66,7 +78,9 @@ async def test_a_slow_kafka_leaves_no_letter_out(writer: Writer, unique: Callabl
     assert offsets(found) == written[::-1]
 
 
-async def test_letters_that_are_indexed_are_not_read_again(writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]) -> None:
+async def test_letters_that_are_indexed_are_not_read_again(
+    writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]
+) -> None:
     device, index = unique("dev"), DeadLetterIndex()
     writer.dead_letters(device, 100)
     first = await pages(lookup, index, limit=50, wanted=Filter(device=device))
@@ -78,14 +92,18 @@ async def test_letters_that_are_indexed_are_not_read_again(writer: Writer, looku
     assert (offsets(again), all(page.complete for page in again)) == (offsets(first), True)
 
 
-async def test_a_payload_comes_back_byte_for_byte(writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]) -> None:
+async def test_a_payload_comes_back_byte_for_byte(
+    writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]
+) -> None:
     payload = bytes(range(256)) * 5000
     offset = writer.dead_letter(unique("dev"), payload)
     value, letter = await lookup.run(lambda session: dead_letters.payload(session, offset))
     assert (value, letter.reason, letter.bytes) == (payload, "json", len(payload))
 
 
-async def test_an_offset_that_is_not_kept_is_said_with_what_is(writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]) -> None:
+async def test_an_offset_that_is_not_kept_is_said_with_what_is(
+    writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]
+) -> None:
     offset = writer.dead_letter(unique("dev"), b"x")
     with pytest.raises(OutOfRange, match=f"kept are offsets 0 to {offset}"):
         await lookup.run(lambda session: dead_letters.payload(session, offset + 1))

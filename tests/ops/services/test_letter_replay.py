@@ -7,7 +7,14 @@ import pytest
 import zstandard
 
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, NotNow
-from edgewake.cloud.ops.services.letter_replay import COPIES_APART_MS, FORGOTTEN_AT_ONCE, FirstKept, Replay, Replays, prepare
+from edgewake.cloud.ops.services.letter_replay import (
+    COPIES_APART_MS,
+    FORGOTTEN_AT_ONCE,
+    FirstKept,
+    Replay,
+    Replays,
+    prepare,
+)
 from edgewake.protocol import record
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -23,7 +30,12 @@ NOW = RECEIVED_AT + 3 * 86_400_000
 
 def letter(topic: str = "ew/v1/car-7/up/s", content_type: str = "") -> DeadLetter:
     return DeadLetter(
-        reason=RejectReason.FIELD_TYPE, detail="d", topic=topic, part="bridge-1", received_at=RECEIVED_AT, content_type=content_type
+        reason=RejectReason.FIELD_TYPE,
+        detail="d",
+        topic=topic,
+        part="bridge-1",
+        received_at=RECEIVED_AT,
+        content_type=content_type,
     )
 
 
@@ -37,7 +49,13 @@ def prepared(payload: bytes, content_type: str = "", kind: FieldType = FieldType
 
 def test_a_plain_reading_keeps_the_times_at_which_it_came() -> None:
     made = record.decode(prepared(b'{"v": 1}').value)
-    assert (made.device, made.stream, made.received_at, list(made.frame.t), made.kept_at) == ("car-7", "s", RECEIVED_AT, [RECEIVED_AT], NOW)
+    assert (made.device, made.stream, made.received_at, list(made.frame.t), made.kept_at) == (
+        "car-7",
+        "s",
+        RECEIVED_AT,
+        [RECEIVED_AT],
+        NOW,
+    )
 
 
 def test_a_frame_keeps_its_numbers_and_its_bytes() -> None:
@@ -71,7 +89,9 @@ def test_what_the_bridges_would_not_accept_now_stays_a_letter(
 
 
 def test_a_statement_of_loss_is_not_given_back() -> None:
-    gap = encode(Frame(epoch=1, frame=4, seq=30, t=[], fields={}, gap=Gap("quota", 20), first_frame=3))
+    gap = encode(
+        Frame(epoch=1, frame=4, seq=30, t=[], fields={}, gap=Gap("quota", 20), first_frame=3)
+    )
     with pytest.raises(Rejected, match="expected readings"):
         prepared(gap, FRAME_TYPE)
 
@@ -116,9 +136,13 @@ DAY = 86_400_000
         (PLAIN, PLAIN, 0, False),  # nothing tells two equal readings from two copies of one
     ],
 )
-def test_another_letter_with_a_copy_of_the_same_message_is_found(before: Replay, now: Replay, later_ms: int, is_copy: bool) -> None:
+def test_another_letter_with_a_copy_of_the_same_message_is_found(
+    before: Replay, now: Replay, later_ms: int, is_copy: bool
+) -> None:
     first = row(before, 10)
-    found = remembered(first).find(11, RECEIVED_AT + later_ms, received_at=RECEIVED_AT + later_ms, replay=now)
+    found = remembered(first).find(
+        11, RECEIVED_AT + later_ms, received_at=RECEIVED_AT + later_ms, replay=now
+    )
     assert found == (first if is_copy else None)
 
 

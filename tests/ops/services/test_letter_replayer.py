@@ -1,4 +1,6 @@
-"""Dead letters given back on a real Kafka: once, whoever asks, how often, and whoever dies in the middle."""
+"""Dead letters given back on a real Kafka: once, whoever asks, how often, and whoever dies in the
+middle.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from tests.ops.conftest import T0, Writer
 
 
 @pytest.fixture
-async def replayers(kafka_config: KafkaConfig) -> AsyncIterator[tuple[LetterReplayer, LetterReplayer]]:
+async def replayers(
+    kafka_config: KafkaConfig,
+) -> AsyncIterator[tuple[LetterReplayer, LetterReplayer]]:
     """Of two operations servers."""
     both = LetterReplayer(kafka_config, SystemClock()), LetterReplayer(kafka_config, SystemClock())
     yield both
@@ -39,7 +43,14 @@ async def replayers(kafka_config: KafkaConfig) -> AsyncIterator[tuple[LetterRepl
 
 
 def replay_of(device: str, stream: str, number: int = 1) -> Replay:
-    origin = DeadLetter(reason="field_type", detail="", topic=topics.up(device, stream), part="b", received_at=T0, content_type=FRAME_TYPE)
+    origin = DeadLetter(
+        reason="field_type",
+        detail="",
+        topic=topics.up(device, stream),
+        part="b",
+        received_at=T0,
+        content_type=FRAME_TYPE,
+    )
     row = Stream(name=stream, fields={"v": FieldInfo(type=FieldType.NUMBER)})
     return prepare(origin, encode(frame(number)), row, now_ms=T0)
 
@@ -55,12 +66,17 @@ def new_letter() -> Letter:
 def on_stream(config: KafkaConfig, stream: str) -> list[Message]:
     """All committed records of a stream, once every transaction on it has ended."""
     topic = topics.stream_topic(stream)
-    # Who reads what is committed is told the end before the first open transaction; one may be for a moment after its commit was confirmed.
+    # Who reads what is committed is told the end before the first open transaction; one may be for
+    # a moment after its commit was confirmed.
     all_ends = clients.consumer(config, "test-ends", **{"isolation.level": "read_uncommitted"})
     consumer = clients.consumer(config, "test-replayed", **{"enable.partition.eof": True})
     try:
         ends = [watermarks(all_ends, topic, partition)[1] for partition in range(config.partitions)]
-        return [message for partition, end in enumerate(ends) for message in _partition(consumer, topic, partition, end)]
+        return [
+            message
+            for partition, end in enumerate(ends)
+            for message in _partition(consumer, topic, partition, end)
+        ]
     finally:
         consumer.close()
         all_ends.close()
@@ -85,11 +101,19 @@ async def test_a_letter_is_on_its_stream_once_however_often_and_of_whom_it_is_as
     replay = replay_of(device, stream)
     letter, copy = new_letter(), new_letter()
     first, was_replayed = await replayers[0].replay(replay, letter, holder="ann")
-    again = [await one.replay(replay, asked, holder="bob") for one in (*replayers, *replayers) for asked in (letter, copy)]
+    again = [
+        await one.replay(replay, asked, holder="bob")
+        for one in (*replayers, *replayers)
+        for asked in (letter, copy)
+    ]
     assert (was_replayed, first.holder) == (False, "ann")
     assert again == [(first, True)] * 8
     (found,) = on_stream(writer.config, stream)
-    assert (found.partition(), found.offset(), found.value()) == (first.partition, first.offset, replay.value)
+    assert (found.partition(), found.offset(), found.value()) == (
+        first.partition,
+        first.offset,
+        replay.value,
+    )
     assert headers_of(found) == {LATE_HEADER: b"1", "dead": b"%d" % letter.offset}
 
 
@@ -141,7 +165,9 @@ async def test_a_server_that_froze_before_its_commit_commits_nothing_when_anothe
     assert frozen._writer is not None
     letter = new_letter()
     by_other: list[Any] = []
-    producer = Frozen(frozen._writer.producer, lambda: by_other.append(other._replay(replay, letter, "bob")))
+    producer = Frozen(
+        frozen._writer.producer, lambda: by_other.append(other._replay(replay, letter, "bob"))
+    )
     frozen._writer.producer = producer  # type: ignore[assignment]
     found = await frozen.replay(replay, letter, holder="ann")
     assert [was_replayed for _, was_replayed in by_other] == [False]

@@ -28,23 +28,32 @@ def query(state: QueryState, **more: Any) -> QueryView:
         ([], [query(QueryState.PAUSED, apart=True)], {}, []),
         ([part("failed")], [], {}, ["part bridge-1 is failed"]),
         ([part("unknown")], [], {}, ["part bridge-1: nothing was heard of it for more than 10 s"]),
-        ([], [query(QueryState.REFUSED, detail="no such field")], {}, ["query q is refused: no such field"]),
-        ([], [query(QueryState.STARTING, detail="waits for s")], {}, ["query q is starting: waits for s"]),
-        ([], [query(QueryState.RUNNING, apart=True, detail="slow")], {}, ["query q runs apart from the others, slow"]),
-        ([], [query(QueryState.RUNNING, stands=True, detail="it waits")], {}, ["query q tells no window as final: it waits"]),
+        ([], [query(QueryState.REFUSED, detail="no such field")], {},
+            ["query q is refused: no such field"]),
+        ([], [query(QueryState.STARTING, detail="waits for s")], {},
+            ["query q is starting: waits for s"]),
+        ([], [query(QueryState.RUNNING, apart=True, detail="slow")], {},
+            ["query q runs apart from the others, slow"]),
+        ([], [query(QueryState.RUNNING, stands=True, detail="it waits")], {},
+            ["query q tells no window as final: it waits"]),
         (
             [], [], {"json": 3},
-            ["3 messages were refused within the last hour (json): edgewake dead-letters list --reason json"],
+            ["3 messages were refused within the last hour (json): edgewake dead-letters list "
+                "--reason json"],
         ),
     ],
 )  # fmt: skip
-def test_what_is_well_is_no_problem_and_the_rest_is(parts: Any, queries: Any, dead: Any, problems: list[str]) -> None:
+def test_what_is_well_is_no_problem_and_the_rest_is(
+    parts: Any, queries: Any, dead: Any, problems: list[str]
+) -> None:
     assert [one.text for one in problems_of(parts, queries, [], dead, is_ready=True)] == problems
 
 
 def test_a_disabled_lease_is_named_with_its_reason() -> None:
     disabled = lease("l1", disabled="410 Gone")
-    assert [one.kind for one in problems_of([], [], [disabled, lease("l2")], {}, is_ready=True)] == ["lease"]
+    assert [
+        one.kind for one in problems_of([], [], [disabled, lease("l2")], {}, is_ready=True)
+    ] == ["lease"]
 
 
 def test_tables_that_are_not_read_yet_are_said_first() -> None:

@@ -1,4 +1,6 @@
-"""The operations API on a Kafka that holds nothing yet: it makes its topics itself, and reads them once they are there."""
+"""The operations API on a Kafka that holds nothing yet: it makes its topics itself, and reads them
+once they are there.
+"""
 
 from __future__ import annotations
 
@@ -21,4 +23,6 @@ def test_it_is_ready_on_a_kafka_without_a_topic(tmp_path: Path) -> None:
 def test_a_table_that_is_being_made_is_waited_for_and_not_read_in_part() -> None:
     _check_partitions({"ew.leases": 64, "ew.devices": 1}, {"ew.leases": 64, "ew.devices": 1})
     with pytest.raises(Unavailable, match=r"ew\.leases, ew\.queries: is being made"):
-        _check_partitions({"ew.leases": 2, "ew.devices": 1}, {"ew.leases": 64, "ew.devices": 1, "ew.queries": 1})
+        _check_partitions(
+            {"ew.leases": 2, "ew.devices": 1}, {"ew.leases": 64, "ew.devices": 1, "ew.queries": 1}
+        )

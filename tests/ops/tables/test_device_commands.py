@@ -14,15 +14,32 @@ NOW = 1_790_000_000_000
 
 def row(message: str, *, asked_at: int = NOW, kind: DownKind = DownKind.COMMAND) -> DownRow:
     payload = orjson.dumps({"id": message, "name": "x"}).decode()
-    return DownRow(device="car", kind=kind, payload=payload, asked_at=asked_at, expires_at=NOW + 1000, asked_by="me")
+    return DownRow(
+        device="car",
+        kind=kind,
+        payload=payload,
+        asked_at=asked_at,
+        expires_at=NOW + 1000,
+        asked_by="me",
+    )
 
 
 def put(table: DownTable, found: DownRow, message: str) -> None:
     table.put(key_of("car", message), found.model_dump_json().encode())
 
 
-def reading(message: str = "a", device: str = "car", state: str = "done", kind: str = "command") -> dict[str, object]:
-    return {"stream": "down_answers", "device": device, "received_at": NOW + 7, "t": 1, "id": message, "kind": kind, "state": state}
+def reading(
+    message: str = "a", device: str = "car", state: str = "done", kind: str = "command"
+) -> dict[str, object]:
+    return {
+        "stream": "down_answers",
+        "device": device,
+        "received_at": NOW + 7,
+        "t": 1,
+        "id": message,
+        "kind": kind,
+        "state": state,
+    }
 
 
 @pytest.mark.parametrize("row_first", [True, False])
@@ -38,7 +55,9 @@ def test_an_answer_goes_into_its_row_whichever_is_read_first(row_first: bool) ->
     assert answered.answer is not None
     put(table, answered, "a")
     assert list(table.answered()) == []
-    table.on_answer(reading(state="failed"))  # sent again, or read again after a restart: the first one holds
+    table.on_answer(
+        reading(state="failed")
+    )  # sent again, or read again after a restart: the first one holds
     assert list(table.answered()) == []
 
 
@@ -49,7 +68,9 @@ def test_a_device_answers_for_nobody_else_and_what_is_no_answer_is_none() -> Non
     table.on_answer(reading(kind="settings"))
     for wrong in ({}, {"state": "excellent"}, {"id": 5}, {"exit_code": "x"}):
         with pytest.raises((ValueError, KeyError)):
-            table.on_answer({"device": "car", "received_at": 1, **({} if not wrong else reading()), **wrong})
+            table.on_answer(
+                {"device": "car", "received_at": 1, **({} if not wrong else reading()), **wrong}
+            )
     assert list(table.answered()) == []
 
 
@@ -64,7 +85,10 @@ def test_the_latest_come_first_and_only_the_oldest_that_ended_are_forgotten() ->
     table = DownTable()
     for n in range(ENDED_MAX + 3):
         put(table, row(f"m{n}", asked_at=NOW + n), f"m{n}")
-    assert [message for message, _ in table.of("car", DownKind.COMMAND)][:2] == [f"m{ENDED_MAX + 2}", f"m{ENDED_MAX + 1}"]
+    assert [message for message, _ in table.of("car", DownKind.COMMAND)][:2] == [
+        f"m{ENDED_MAX + 2}",
+        f"m{ENDED_MAX + 1}",
+    ]
     assert (table.open_of("car", NOW), table.to_forget("car", NOW)) == (ENDED_MAX + 3, [])
     assert table.to_forget("car", NOW + 1000) == ["car|m2", "car|m1", "car|m0"]
     for key in table.to_forget("car", NOW + 1000):

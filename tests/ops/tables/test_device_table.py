@@ -7,7 +7,11 @@ import random
 import pytest
 
 from edgewake.cloud.ops.tables.device_table import LOOKED_AT_MAX, DeviceTable
-from edgewake.cloud.ops.tables.devices import AGENT_OFFLINE_AFTER_MS, PLAIN_SILENT_AFTER_MS, Presence
+from edgewake.cloud.ops.tables.devices import (
+    AGENT_OFFLINE_AFTER_MS,
+    PLAIN_SILENT_AFTER_MS,
+    Presence,
+)
 from edgewake.cloud.ops.tables.name_index import NameIndex
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 
@@ -43,7 +47,11 @@ def test_a_device_goes_quiet_after_its_time_and_once() -> None:
     assert look(table, NOW + AGENT_OFFLINE_AFTER_MS + 1) == [], "it was heard of since"
     assert look(table, NOW + AGENT_OFFLINE_AFTER_MS + 20_001) == [("agent", "offline")]
     assert look(table, NOW + 999_999) == []
-    assert (table.total(Presence.ONLINE), table.total(Presence.OFFLINE), table.total(Presence.SILENT)) == (0, 1, 1)
+    assert (
+        table.total(Presence.ONLINE),
+        table.total(Presence.OFFLINE),
+        table.total(Presence.SILENT),
+    ) == (0, 1, 1)
 
 
 def test_a_last_will_that_comes_late_does_not_win_over_the_return() -> None:
@@ -93,7 +101,11 @@ def test_the_device_that_was_silent_longest_makes_room() -> None:
         put(table, name)
     put(table, "a")
     put(table, "d")
-    assert ([one.device for one in table.page(None, 9)], table.dropped, sum(table.presences.values())) == (["a", "c", "d"], 1, 3)
+    assert (
+        [one.device for one in table.page(None, 9)],
+        table.dropped,
+        sum(table.presences.values()),
+    ) == (["a", "c", "d"], 1, 3)
 
 
 def test_a_row_that_cannot_be_read_changes_nothing() -> None:
@@ -117,4 +129,6 @@ def test_names_in_order_equal_a_sorted_set() -> None:
             index.add(name)
         if rng.random() < 0.1:
             after = rng.choice([None, f"n{rng.randrange(300)}"])
-            assert list(index.after(after)) == sorted(one for one in names if after is None or one > after)
+            assert list(index.after(after)) == sorted(
+                one for one in names if after is None or one > after
+            )

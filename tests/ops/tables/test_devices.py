@@ -29,12 +29,20 @@ def seen(age_s: int = 0, **more: object) -> DeviceSeen:
         (None, seen(age_s=61), Presence.SILENT),
     ],
 )
-def test_presence_follows_the_last_word_and_the_last_record(said: DeviceStatus | None, sent: DeviceSeen | None, expected: Presence) -> None:
+def test_presence_follows_the_last_word_and_the_last_record(
+    said: DeviceStatus | None, sent: DeviceSeen | None, expected: Presence
+) -> None:
     assert presence(said, sent, now=NOW) is expected
 
 
 def test_a_device_joins_what_its_agent_says_with_what_the_cloud_saw() -> None:
-    joined = view("d", status(age_s=3, backlog_readings=7, epoch=2), seen(age_s=1, skew_ms=-40, records=9), Presence.ONLINE, streams={"s"})
+    joined = view(
+        "d",
+        status(age_s=3, backlog_readings=7, epoch=2),
+        seen(age_s=1, skew_ms=-40, records=9),
+        Presence.ONLINE,
+        streams={"s"},
+    )
     expected = DeviceView(
         device="d",
         state=Presence.ONLINE,

@@ -22,7 +22,10 @@ async def test_events_come_as_they_happen_and_an_id_resumes_after_itself() -> No
     first = ring._stream(None)
     assert "id: b-1" in (await take(first, 1))[0]
     ring.publish([{"n": 2}, {"n": 3}])
-    assert ['data: {"n":2}' in e or 'data: {"n":3}' in e for e in await take(first, 2)] == [True, True]
+    assert ['data: {"n":2}' in e or 'data: {"n":3}' in e for e in await take(first, 2)] == [
+        True,
+        True,
+    ]
     assert 'data: {"n":3}' in (await take(ring._stream("b-2"), 2))[1]
 
 

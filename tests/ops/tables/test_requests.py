@@ -1,4 +1,6 @@
-"""What becomes of a request: decided from what is durable, so it is the same whoever was killed before. Pure."""
+"""What becomes of a request: decided from what is durable, so it is the same whoever was killed
+before. Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ Record = tuple[str, str, bytes | None]
 
 
 def reading(key: str, **more: object) -> dict[str, object]:
-    return {"device": "car", "received_at": NOW, "t": 1, "id": key, "name": "route", "body": "to the depot"} | more
+    return {
+        "device": "car",
+        "received_at": NOW,
+        "t": 1,
+        "id": key,
+        "name": "route",
+        "body": "to the depot",
+    } | more
 
 
 class World:
@@ -59,7 +68,13 @@ class World:
 
     def write(self, write: Write) -> None:
         """One row, durable."""
-        self.records.append((write.topic, write.key, None if write.row is None else write.row.model_dump_json().encode()))
+        self.records.append(
+            (
+                write.topic,
+                write.key,
+                None if write.row is None else write.row.model_dump_json().encode(),
+            )
+        )
         self._read(self.records[-1])
 
     def settle(self, now_ms: int = NOW) -> list[Write]:
@@ -83,11 +98,20 @@ class World:
         row = self.down.get("car", f"reply-{key}")
         assert row is not None
         done = Answer(id=f"reply-{key}", kind=DownKind.REPLY, state=AnswerState.DONE)
-        self.write(Write(topics.DOWN, key_of("car", f"reply-{key}"), row.model_copy(update={"answer": done, "answered_at": NOW + 9})))
+        self.write(
+            Write(
+                topics.DOWN,
+                key_of("car", f"reply-{key}"),
+                row.model_copy(update={"answer": done, "answered_at": NOW + 9}),
+            )
+        )
 
     def states(self) -> dict[str, str]:
         """By id."""
-        return {row.id: "open" if row.reply is None else row.reply.state.value for row in self.requests.all()}
+        return {
+            row.id: "open" if row.reply is None else row.reply.state.value
+            for row in self.requests.all()
+        }
 
     def replies(self) -> list[str]:
         """Rows that ever brought a reply to the device, in order."""
@@ -120,8 +144,12 @@ def test_a_request_is_open_until_it_is_answered_and_delivered_once() -> None:
 
 
 @given(st.integers(0, 30), st.integers(0, 30))
-def test_a_kill_between_any_two_writes_leaves_each_request_taken_once_and_each_reply_sent_once(first: int, second: int) -> None:
-    """Two requests stand in one record, so a row of the first does not say that the second has one."""
+def test_a_kill_between_any_two_writes_leaves_each_request_taken_once_and_each_reply_sent_once(
+    first: int, second: int
+) -> None:
+    """Two requests stand in one record, so a row of the first does not say that the second has
+    one.
+    """
     world = World()
     world.ask(reading("a"), reading("b"))
     world.ask(reading("c", name="x" * 200))
@@ -167,7 +195,10 @@ def test_what_nobody_serves_is_refused_at_once_and_says_who_is_served() -> None:
     row = world.requests.get("car", "a")
     assert row is not None
     assert row.reply is not None
-    assert (row.reply.state, row.reply.detail) == (ReplyState.REFUSED, "nobody serves 'route'; served: map, weather")
+    assert (row.reply.state, row.reply.detail) == (
+        ReplyState.REFUSED,
+        "nobody serves 'route'; served: map, weather",
+    )
     assert world.states()["b"] == "open"
 
 
@@ -203,7 +234,12 @@ def test_a_wrong_request_is_refused_with_what_is_wrong(wrong: dict[str, object],
 @pytest.mark.parametrize("key", [None, "", "a b", "x" * 57, 7])
 def test_a_request_without_an_id_can_be_answered_by_nobody(key: object) -> None:
     with pytest.raises((ValueError, KeyError)):
-        RequestTable().on_request({name: value for name, value in reading("a", id=key).items() if value is not None}, 0, 0, 0)
+        RequestTable().on_request(
+            {name: value for name, value in reading("a", id=key).items() if value is not None},
+            0,
+            0,
+            0,
+        )
 
 
 def test_a_device_that_asks_for_too_much_is_refused_and_nobody_else() -> None:
@@ -256,16 +292,31 @@ def test_a_row_is_what_was_written() -> None:
     world.ask(reading("a"))
     (write,) = world.settle()
     assert write.row == RequestRow(
-        device="car", id="a", name="route", body="to the depot", received_at=NOW, expires_at=NOW + 86_400_000, partition=0, offset=0
+        device="car",
+        id="a",
+        name="route",
+        body="to the depot",
+        received_at=NOW,
+        expires_at=NOW + 86_400_000,
+        partition=0,
+        offset=0,
     )
 
 
-def test_a_request_that_a_bridge_had_to_cut_is_refused_with_its_reason_and_the_one_beside_it_waits() -> None:
+def test_a_request_that_a_bridge_had_to_cut_is_refused_with_its_reason_and_the_one_beside_it_waits() -> (
+    None
+):
     world = World()
-    world.ask(reading("good"), reading("cut", body=None, wrong="field 'body_to': expected none, found a string"))
+    world.ask(
+        reading("good"),
+        reading("cut", body=None, wrong="field 'body_to': expected none, found a string"),
+    )
     for write in world.requests.due(world.down, NOW):
         world.write(write)
     rows = {row.id: row for row in world.requests.of("car")}
     assert rows["good"].reply is None
     assert rows["cut"].reply is not None
-    assert (rows["cut"].reply.state, rows["cut"].reply.detail) == (ReplyState.REFUSED, "field 'body_to': expected none, found a string")
+    assert (rows["cut"].reply.state, rows["cut"].reply.detail) == (
+        ReplyState.REFUSED,
+        "field 'body_to': expected none, found a string",
+    )

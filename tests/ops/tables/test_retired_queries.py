@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.ops.tables.retired_queries import CLAIM_MS, KEPT_S, SETTLE_S, TOPICS_MAX, RetiredQueries, is_dead
+from edgewake.cloud.ops.tables.retired_queries import (
+    CLAIM_MS,
+    KEPT_S,
+    SETTLE_S,
+    TOPICS_MAX,
+    RetiredQueries,
+    is_dead,
+)
 from edgewake.protocol.query import Registration
 from edgewake.protocol.stream import NameKind, Stream
 
@@ -49,5 +56,7 @@ def test_beyond_the_bound_the_oldest_go_as_soon_as_nobody_writes_them() -> None:
         (Stream(name="q", kind=NameKind.QUERY, claim="what"), {}, True),
     ],
 )
-def test_a_claim_without_its_registration_is_dead_after_a_while(row: Stream, queries: dict[str, Registration], dead: bool) -> None:
+def test_a_claim_without_its_registration_is_dead_after_a_while(
+    row: Stream, queries: dict[str, Registration], dead: bool
+) -> None:
     assert is_dead(row, queries, NOW_MS) is dead

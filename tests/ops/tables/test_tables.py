@@ -20,9 +20,17 @@ def status_change(state: DeviceState = DeviceState.ONLINE, **more: object) -> Ch
 
 
 def part_change(part: str, state: str = "ready", *, at: int = NOW) -> Change:
-    frame = f'{{"epoch":null,"frame":null,"seq":null,"t":[{at}],"fields":{{"part":["{part}"],"state":["{state}"],"pid":[7]}}}}'
+    frame = (
+        f'{{"epoch":null,"frame":null,"seq":null,"t":[{at}],"fields":{{"part":["{part}"],'
+        f'"state":["{state}"],"pid":[7]}}}}'
+    )
     value = records.encode(
-        device="supervisor", stream="part_status", mode=Mode.ONE_WAY, sent_at=None, received_at=at, frame_bytes=frame.encode()
+        device="supervisor",
+        stream="part_status",
+        mode=Mode.ONE_WAY,
+        sent_at=None,
+        received_at=at,
+        frame_bytes=frame.encode(),
     )
     return Change(topics.stream_topic("part_status"), "supervisor", value)
 
@@ -38,24 +46,39 @@ def query_changes(state: QueryState) -> list[Change]:
 
 def test_a_device_is_told_when_it_comes_goes_and_changes_but_not_at_each_word() -> None:
     tables = OpsTables()
-    told = [tables.apply(change, now=NOW) for change in [status_change(), status_change(backlog_readings=5), status_change(epoch=2)]]
+    told = [
+        tables.apply(change, now=NOW)
+        for change in [status_change(), status_change(backlog_readings=5), status_change(epoch=2)]
+    ]
     told.append(tables.look(now=NOW + AGENT_OFFLINE_AFTER_MS + 1_000)[0])
-    assert [[event["state"] for event in events] for events in told] == [["online"], [], ["online"], ["offline"]]
+    assert [[event["state"] for event in events] for events in told] == [
+        ["online"],
+        [],
+        ["online"],
+        ["offline"],
+    ]
 
 
 def test_a_device_removed_from_the_table_is_forgotten() -> None:
     tables = OpsTables()
     tables.apply(status_change(), now=NOW)
-    assert tables.apply(Change(topics.DEVICES, "d|status", None), now=NOW) == [{"kind": "device", "device": "d", "removed": True}]
+    assert tables.apply(Change(topics.DEVICES, "d|status", None), now=NOW) == [
+        {"kind": "device", "device": "d", "removed": True}
+    ]
     assert tables.devices.page(None, 10) == []
 
 
 def test_a_query_is_told_when_its_state_changes() -> None:
     tables = OpsTables()
     events = [
-        event for change in query_changes(QueryState.RUNNING) + query_changes(QueryState.RUNNING) for event in tables.apply(change, now=NOW)
+        event
+        for change in query_changes(QueryState.RUNNING) + query_changes(QueryState.RUNNING)
+        for event in tables.apply(change, now=NOW)
     ]
-    assert [(event["registered"], event["state"]) for event in events] == [(True, None), (True, QueryState.RUNNING)]
+    assert [(event["registered"], event["state"]) for event in events] == [
+        (True, None),
+        (True, QueryState.RUNNING),
+    ]
 
 
 def test_a_part_that_the_supervisor_is_silent_about_becomes_unknown_once() -> None:
@@ -64,7 +87,9 @@ def test_a_part_that_the_supervisor_is_silent_about_becomes_unknown_once() -> No
     assert tables.apply(part_change("bridge-1"), now=NOW) == []
     assert [e["state"] for e in tables.look(now=NOW + 10_001)[0]] == ["unknown"]
     assert tables.look(now=NOW + 20_000)[0] == []
-    assert [e["state"] for e in tables.apply(part_change("bridge-1", at=NOW + 30_000), now=NOW + 30_000)] == ["ready"]
+    assert [
+        e["state"] for e in tables.apply(part_change("bridge-1", at=NOW + 30_000), now=NOW + 30_000)
+    ] == ["ready"]
 
 
 def test_parts_are_remembered_within_a_bound() -> None:
@@ -76,7 +101,9 @@ def test_parts_are_remembered_within_a_bound() -> None:
 
 def test_a_dead_letter_is_counted_by_reason_and_told_without_its_payload() -> None:
     tables = OpsTables()
-    letter = DeadLetter(reason=RejectReason.JSON, detail="…", topic="t", part="bridge-1", received_at=NOW)
+    letter = DeadLetter(
+        reason=RejectReason.JSON, detail="…", topic="t", part="bridge-1", received_at=NOW
+    )
     (event,) = tables.apply(Change(topics.DEAD, "d", b"\xff", letter.headers(), 5), now=NOW)
     assert event == {"kind": "dead_letter", "offset": 5, "device": "d", **letter.model_dump()}
     assert tables.dead == {"json": 1}
@@ -84,10 +111,20 @@ def test_a_dead_letter_is_counted_by_reason_and_told_without_its_payload() -> No
 
 def test_what_cannot_be_read_stops_nobody() -> None:
     tables = OpsTables()
-    for topic in (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.LEASES, topics.DEAD, "ew.s.part_status"):
+    for topic in (
+        topics.STREAMS,
+        topics.DEVICES,
+        topics.QUERIES,
+        topics.PROGRESS,
+        topics.LEASES,
+        topics.DEAD,
+        "ew.s.part_status",
+    ):
         assert tables.apply(Change(topic, "x|seen", b"\xff{"), now=NOW) == []
     assert tables.unreadable == 7
-    tables.apply(Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).to_json()), now=NOW)
+    tables.apply(
+        Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).to_json()), now=NOW
+    )
     assert [d.device for d in tables.devices.page(None, 10)] == ["d"]
 
 
