@@ -83,28 +83,35 @@ class Mortal(Generic[C]):
         try:
             yield client
         except KafkaException as error:
-            self.note(asked_s, error)
+            self._note(client, asked_s, error)
             raise
         except Unavailable as error:
-            self.note(asked_s, error.__cause__)
+            self._note(client, asked_s, error.__cause__)
             raise
-        self.note(asked_s, None)
+        self._note(client, asked_s, None)
 
-    def note(self, asked_s: float, error: BaseException | None) -> None:
-        """What became of a question that was asked then."""
+    def _note(self, client: C, asked_s: float, error: BaseException | None) -> None:
         with self._lock:
+            if client is not self._client:
+                return  # one that was given up says nothing about its successor
             if isinstance(error, KafkaException) and not is_answer(error.args[0]):
                 self._mortality.unanswered(asked_s)
             else:
                 self._mortality.answered()
 
-    def noted(self, futures: Mapping[Any, Future[Any]]) -> Mapping[Any, Future[Any]]:
-        """The same for questions whose answers come later."""
-        asked_s = self._now_s()
+    def later(self, ask: Callable[[C], Mapping[Any, Future[Any]]]) -> Mapping[Any, Future[Any]]:
+        """Ask what is answered later; what becomes of it is noted.
+
+        A client that was given up stays until its last question is answered or its time is over:
+        librdkafka forgets the questions of a client that nobody refers to, and who waits for one
+        would wait for ever.
+        """
+        client, asked_s = self.client(), self._now_s()
+        futures = ask(client)
 
         def done(future: Future[Any]) -> None:
             if not future.cancelled():
-                self.note(asked_s, future.exception())
+                self._note(client, asked_s, future.exception())
 
         for future in futures.values():
             future.add_done_callback(done)
@@ -144,34 +151,34 @@ class Admin:
 
     def describe_topics(self, *arguments: Any, **more: Any) -> Mapping[str, Future[Any]]:
         """See AdminClient."""
-        return self._client.noted(self._client.client().describe_topics(*arguments, **more))
+        return self._client.later(lambda client: client.describe_topics(*arguments, **more))
 
     def describe_configs(
         self, *arguments: Any, **more: Any
     ) -> Mapping[ConfigResource, Future[Any]]:
         """See AdminClient."""
-        return self._client.noted(self._client.client().describe_configs(*arguments, **more))
+        return self._client.later(lambda client: client.describe_configs(*arguments, **more))
 
     def list_offsets(self, *arguments: Any, **more: Any) -> Mapping[TopicPartition, Future[Any]]:
         """See AdminClient."""
-        return self._client.noted(self._client.client().list_offsets(*arguments, **more))
+        return self._client.later(lambda client: client.list_offsets(*arguments, **more))
 
     def create_topics(self, *arguments: Any, **more: Any) -> Mapping[str, Future[Any]]:
         """See AdminClient."""
-        return self._client.noted(self._client.client().create_topics(*arguments, **more))
+        return self._client.later(lambda client: client.create_topics(*arguments, **more))
 
     def create_partitions(self, *arguments: Any, **more: Any) -> Mapping[str, Future[Any]]:
         """See AdminClient."""
-        return self._client.noted(self._client.client().create_partitions(*arguments, **more))
+        return self._client.later(lambda client: client.create_partitions(*arguments, **more))
 
     def delete_topics(self, *arguments: Any, **more: Any) -> Mapping[str, Future[Any]]:
         """See AdminClient."""
-        return self._client.noted(self._client.client().delete_topics(*arguments, **more))
+        return self._client.later(lambda client: client.delete_topics(*arguments, **more))
 
     def describe_consumer_groups(self, *arguments: Any, **more: Any) -> Mapping[str, Future[Any]]:
         """See AdminClient."""
-        return self._client.noted(
-            self._client.client().describe_consumer_groups(*arguments, **more)
+        return self._client.later(
+            lambda client: client.describe_consumer_groups(*arguments, **more)
         )
 
     def __getattr__(self, name: str) -> Any:

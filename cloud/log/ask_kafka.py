@@ -22,6 +22,10 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
 ADMIN_TIMEOUT_S: Final = 5.0
+"""Seconds for one question, which librdkafka keeps."""
+LOST_S: Final = 2 * ADMIN_TIMEOUT_S
+"""Seconds after which a question counts as lost that librdkafka has not ended: all who ask the same
+share one answer, and would wait for ever."""
 BOUNDS_KEPT_S: Final = 0.5
 """How long known bounds serve those who ask; before a gap is announced they are asked anew."""
 
@@ -110,12 +114,15 @@ class AskKafka:
             asked = self._admin.describe_topics(
                 TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S
             )
-            return {
-                name: str((await asyncio.wrap_future(future)).topic_id)
-                for name, future in asked.items()
-            }
+            async with asyncio.timeout(LOST_S):
+                return {
+                    name: str((await asyncio.wrap_future(future)).topic_id)
+                    for name, future in asked.items()
+                }
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+        except TimeoutError as error:
+            raise Unavailable(f"Kafka: no answer within {LOST_S:g} s") from error
 
     async def _ask_bounds(self, sources: tuple[Source, ...]) -> list[list[Bounds]]:
         self.questions += 1
@@ -138,16 +145,24 @@ class AskKafka:
     ) -> dict[tuple[str, int], int]:
         """The end is the one of committed records."""
         try:
-            try:
-                return await self._listed(partitions, spec)
-            except KafkaException as error:
-                if not offsets.is_of_another_leader(error):
-                    raise
-            for future in offsets.ask_for_leaders(self._admin, partitions, ADMIN_TIMEOUT_S):
-                await asyncio.wrap_future(future)
-            return await self._listed(partitions, spec)
+            async with asyncio.timeout(LOST_S):
+                return await self._listed_by_leaders(partitions, spec)
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+        except TimeoutError as error:
+            raise Unavailable(f"Kafka: no answer within {LOST_S:g} s") from error
+
+    async def _listed_by_leaders(
+        self, partitions: Sequence[TopicPartition], spec: OffsetSpec
+    ) -> dict[tuple[str, int], int]:
+        try:
+            return await self._listed(partitions, spec)
+        except KafkaException as error:
+            if not offsets.is_of_another_leader(error):
+                raise
+        for future in offsets.ask_for_leaders(self._admin, partitions, ADMIN_TIMEOUT_S):
+            await asyncio.wrap_future(future)
+        return await self._listed(partitions, spec)
 
     async def _listed(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec

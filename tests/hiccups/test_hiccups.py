@@ -6,9 +6,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.hiccups.faults import CUT, FENCED, FROZEN, KILLED, Cell
 from tests.hiccups.measure import Measure, Row
 from tests.hiccups.world import BRIDGE, SEQUENCER, World
+
+pytestmark = pytest.mark.services
+
 
 CELLS = (
     Cell("kafka", FENCED, 10.0),

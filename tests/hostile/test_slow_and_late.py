@@ -6,6 +6,7 @@ import socket
 import time
 from contextlib import ExitStack, suppress
 
+import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -14,6 +15,9 @@ from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
 from tests.deploy.production import CONNECT_V5
 from tests.hostile.world import Victim, World, unharmed
 from tests.services import wait_until
+
+pytestmark = pytest.mark.services
+
 
 DOORS = 200
 """Connections that say nothing but a byte now and then."""

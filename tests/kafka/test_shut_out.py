@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -21,12 +22,15 @@ from edgewake.protocol.errors import Unavailable
 from tests.gate import Gate
 from tests.services import run_kafka_that_can_be_shut_out, wait_until
 
+pytestmark = pytest.mark.services
+
+
 FLEET = 8
-"""Clients of each kind: of those that are made once, a third dies at each time that Kafka is shut
-out."""
+"""Clients of each kind. Of those that are made once, all that ask for offsets die the first time
+that Kafka is shut out; of those that list topics none or a third, as chance will have it."""
 EVERY_S = 0.2
 QUESTION_S = 4.0
-TIMES_MAX = 40
+TIMES = 3
 BACK_S = 30.0
 """A client is given up after 5 s, and the question under way ends 4 s later; the rest is for a busy
 machine."""
@@ -147,8 +151,7 @@ def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(
             wait_until(
                 lambda: all(one.answered_s for one in (*controls, *ours)), "all are answered"
             )
-            left: set[str] = set()
-            for _ in range(TIMES_MAX):
+            for _ in range(TIMES):
                 shut_out(gate, config)
                 let_in_s = time.monotonic()
                 wait_until(
@@ -156,12 +159,6 @@ def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(
                     "ours are answered again",
                 )
                 took_s = time.monotonic() - let_in_s
-                left = {
-                    one.name.rpartition(" ")[0] for one in controls if one.answered_s < let_in_s
-                }
-                if len(left) == 2:
-                    break
-        assert left == {"list, as it is", "ends, as it is"}, (
-            "the fault did not happen: all clients are answered as they are"
-        )
-        assert took_s < BACK_S
+                assert took_s < BACK_S
+            stuck = {one.name for one in controls if one.answered_s < let_in_s}
+        assert {f"ends, as it is {n}" for n in range(FLEET)} <= stuck, "the fault did not happen"

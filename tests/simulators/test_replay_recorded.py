@@ -17,10 +17,23 @@ from edgewake.simulators.replay import Columns, to_readings, with_time_field
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no recorded data at ../shared/data")
-DUBLIN = (
-    "t line direction pattern frame_date journey operator congestion lon lat delay_s block "
-    "vehicle stop at_stop"
-).split()  # noqa: SIM905
+DUBLIN = [
+    "t",
+    "line",
+    "direction",
+    "pattern",
+    "frame_date",
+    "journey",
+    "operator",
+    "congestion",
+    "lon",
+    "lat",
+    "delay_s",
+    "block",
+    "vehicle",
+    "stop",
+    "at_stop",
+]
 
 
 @dataclass(frozen=True)

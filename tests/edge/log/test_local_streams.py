@@ -129,7 +129,7 @@ def test_when_it_is_sent_again_its_numbers_have_no_hole_and_none_is_used_twice(
             put(events, range(life * 10, life * 10 + 10))
             wait_until(
                 lambda: sent.acknowledge(events) or not events.status().backlog_readings,
-                "drained",  # noqa: B023
+                "drained",
             )
         for frame in sent.until(0):
             assert None not in (frame.epoch, frame.seq, frame.frame)

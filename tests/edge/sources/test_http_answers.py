@@ -30,7 +30,7 @@ async def asked(
     said: bytes,
     *,
     request: Request = Request(URL),
-    cut: int | None = None,  # noqa: B008
+    cut: int | None = None,
 ) -> tuple[Answer, Written]:
     """Ask a server that says this, in pieces of `cut` bytes, and closes."""
     reader, wire = asyncio.StreamReader(), Written()

@@ -1,0 +1,97 @@
+"""Clients of Kafka that are made anew: who waits for an answer of the old one is told."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from edgewake.cloud.kafka.mortal import Admin
+from tests.services import free_ports
+
+PLACE = TopicPartition("any", 0)
+TIMEOUT_S = 2.0
+WAIT_S = TIMEOUT_S + 3.0
+
+
+class Clock:
+    """Seconds that the test sets."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def of_nobody() -> AdminClient:
+    """A client of a Kafka that is not there."""
+    (port,) = free_ports(1)
+    return AdminClient(
+        {"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0, "error_cb": lambda _: None}
+    )
+
+
+def asked(client: Any) -> Future[Any]:
+    """A question that nobody answers."""
+    futures: Mapping[TopicPartition, Future[Any]] = client.list_offsets(
+        {PLACE: OffsetSpec.latest()}, request_timeout=TIMEOUT_S
+    )
+    return futures[PLACE]
+
+
+def test_librdkafka_forgets_the_questions_of_a_client_that_nobody_refers_to() -> None:
+    """The control of the next one."""
+    client = of_nobody()
+    future = asked(client)
+    del client
+    gc.collect()
+    with pytest.raises(TimeoutError):
+        future.result(WAIT_S)
+
+
+def test_who_asked_a_client_that_was_given_up_is_told_that_it_was_not_answered() -> None:
+    clock = Clock()
+    made: list[None] = []
+
+    def make() -> AdminClient:
+        made.append(None)
+        return of_nobody()
+
+    admin = Admin(make, "test", clock)
+    with pytest.raises(KafkaException):
+        asked(admin).result(WAIT_S)
+    waits = asked(admin)
+    clock.now_s = 60.0
+    asked(admin)
+    assert len(made) == 2, "the client was not made anew"
+    gc.collect()
+    with pytest.raises(KafkaException):
+        waits.result(WAIT_S)
+
+
+def test_what_a_client_that_was_given_up_hears_says_nothing_about_the_next_one() -> None:
+    clock = Clock()
+    made: list[None] = []
+
+    def make() -> AdminClient:
+        made.append(None)
+        return of_nobody()
+
+    admin = Admin(make, "test", clock)
+    with pytest.raises(KafkaException):
+        asked(admin).result(WAIT_S)
+    late = asked(admin)
+    clock.now_s = 60.0
+    fresh = asked(admin)
+    assert len(made) == 2, "the client was not made anew"
+    for future in (late, fresh):
+        with pytest.raises(KafkaException):
+            future.result(WAIT_S)
+    clock.now_s = 64.0
+    asked(admin)
+    assert len(made) == 2
