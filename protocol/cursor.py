@@ -18,7 +18,7 @@ Text: `v2.` + base64url without padding of
                   on it
     per stream, in the sorted order of their names:
       stream      4 bytes   BLAKE2b of the name
-      generation  4 bytes   BLAKE2b of the topic's id in Kafka: a topic that was made anew is not
+      generation  4 bytes   BLAKE2b of the topic's id in Kafka: a recreated topic is not
                             the old one
       count       varint    partitions
       positions   varints   per partition: 2 × offset, or 2 × offset + 1 and then the index

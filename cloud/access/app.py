@@ -8,8 +8,8 @@
     GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
 
-Reading needs no key yet. A server listens on the loopback by default; whoever makes it listen
-elsewhere lets everybody there read. What the operations API guards is not shown here
+Reading needs no key yet. A server listens on the loopback by default; an operator who makes it
+listen elsewhere lets everybody there read. What the operations API guards is not shown here
 (`edgewake.protocol.readable`). Errors are problem+json.
 """
 
