@@ -9,8 +9,7 @@
     gaps      given up: a counted range of positions in the place of its batches, with CRC, kept as
               long as they would be
     frames    boundaries over the batches, written before the first send, kept until the cloud's
-              acknowledgement; `payload` only where what
-              is sent is logged a second time (see modes)
+              acknowledgement; `payload` only where what is sent is logged a second time (modes)
     consumers how far each has read, and its state, in one row
     clocks    under which start of the machine commits were made, and wall clock less milliseconds
               since it, where that changed (`clocks`)
