@@ -10,6 +10,7 @@ from pydantic import Field
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.config import HubConfig
+from edgewake.cloud.rights.config import RightsConfig
 from edgewake.protocol.config import Config
 
 CLIENT_BYTES: Final = 144 * 1024
@@ -23,7 +24,7 @@ class AccessConfig(Config):
     name: str = "access-1"
     """In logs and metrics, and in the client id that Kafka sees."""
     host: str = "127.0.0.1"
-    """Reading needs no key yet, so by default only this machine may read."""
+    """By default only this machine may read. Where others reach it, `rights` must say who may."""
     port: int = Field(default=8700, ge=0, le=65535)
     """TCP port; 0 takes any that is free."""
     public_names: tuple[str, ...] = ()
@@ -42,6 +43,8 @@ class AccessConfig(Config):
     (cloud/log/cursor_keys.py)."""
     kafka: KafkaConfig = KafkaConfig()
     hub: HubConfig = HubConfig()
+    rights: RightsConfig | None = None
+    """Who may read what; where it is left out, anybody on this machine may read everything."""
     ops_url: str | None = None
     """Where the operations API is, for the page's links."""
     allow_origins: tuple[str, ...] = ()

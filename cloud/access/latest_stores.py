@@ -25,10 +25,11 @@ from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import Bounds, LogEnd, OnGap, Plan, Positions, Request
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
+from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease import Subscription
-from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.access")
 
@@ -91,7 +92,7 @@ class LatestStores:
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.Future()
 
-    async def answer(self, name: str, client: str, reader: Reader = ANYBODY) -> bytes:
+    async def answer(self, name: str, client: str, reader: Principal = ANYBODY) -> bytes:
         """JSON of a `latest_routes.LatestView`. Raises UnknownStream and Unavailable."""
         await self._hub.check((name,), reader)
         store = self._stores.get(name)
@@ -103,7 +104,7 @@ class LatestStores:
                 await store.ready.wait()
         except TimeoutError:
             raise Unavailable(f"{name}: its last hour is still being read") from None
-        return store.answer()
+        return store.answer(reader.scope(Action.READ, name))
 
     async def _started(self, name: str, client: str) -> _Store:
         (topic,) = await self._hub.catalogue.find((name,))
@@ -170,8 +171,8 @@ class _Store:
         finally:
             self._hub.close(plan)
 
-    def answer(self) -> bytes:
-        """Raises Unavailable where it has ended."""
+    def answer(self, scope: Scope | None) -> bytes:
+        """What is seen through a scope. Raises Unavailable where it has ended."""
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
         missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
@@ -182,7 +183,7 @@ class _Store:
             "left_out": self._latest.left_out,
             "cursor": self._hub.codec.encode(self._plan.cursor(self._taken)),
         }
-        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(self._latest.rows()))
+        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(self._latest.rows(scope)))
 
     def end(self) -> None:
         """Whoever waits for it waits no longer."""

@@ -123,6 +123,10 @@ class Session:
         self._heartbeat_is_due = True
         self._woken()
 
+    def say(self, words: bytes) -> None:
+        """Write an event of our own before whatever comes next."""
+        self._put(words)
+
     def end(self) -> None:
         """End when what waits is written."""
         self._change(Change.END)

@@ -51,21 +51,21 @@ from edgewake.cloud.log.subscription import (
     Plan,
     Positions,
     Request,
+    Sight,
     Source,
     Start,
     check_filters,
-    is_common,
     normal,
     plan,
 )
 from edgewake.cloud.log.tail import Tail
 from edgewake.cloud.log.turns import Turns
 from edgewake.cloud.log.view import Encoding, Shared, View
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, Unavailable
 from edgewake.protocol.lease import Subscription
-from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.hub")
 
@@ -117,7 +117,7 @@ class Hub:
         self.turns = Turns(clock, budget_s=config.slice_ms / 1000, on_error=self._fail)
         self.cohorts_reading = 0
         """Different places at which chunks are being made: what catching up costs."""
-        self.views: dict[tuple[Subscription, str], View[Any]] = {}
+        self.views: dict[tuple[Sight, str], View[Any]] = {}
         self.own_views = 0
         """Those of them that are not shared by all: with a filter, or of several streams."""
         self._config = config
@@ -162,19 +162,32 @@ class Hub:
 
     # Streams: followed while somebody reads them.
 
-    async def check(self, names: tuple[str, ...], reader: Reader) -> None:
-        """Raises UnknownStream, or Unavailable, for what a reader may not see; as slowly as for
-        what is not there.
+    async def check(
+        self, names: tuple[str, ...], reader: Principal, action: Action = Action.READ
+    ) -> None:
+        """Raises UnknownStream, or Unavailable, for what is not there for a reader: what it may not
+        see is answered as slowly as what nobody sees, and neither names what is like it elsewhere.
         """
-        hidden = tuple(name for name in names if not reader.may_read(name))
-        if hidden:
-            await self.catalogue.find(hidden, reader)
+        unseen = tuple(
+            name
+            for name in names
+            if name not in self.catalogue.topics or not reader.may(action, name)
+        )
+        if unseen:
+            await self.catalogue.find(unseen, reader, action)
 
-    async def open(self, subscription: Subscription, reader: Reader = ANYBODY) -> Plan:
-        """Follow the streams of a subscription. `close` the plan when done."""
+    async def open(
+        self,
+        subscription: Subscription,
+        reader: Principal = ANYBODY,
+        action: Action = Action.READ,
+    ) -> Plan:
+        """Follow the streams of a subscription, as far as `reader` may see them. `close` the plan
+        when done.
+        """
         wanted = normal(subscription)
         check_filters(wanted)
-        await self.check(wanted.streams, reader)
+        await self.check(wanted.streams, reader, action)
         while True:
             missing = [name for name in wanted.streams if name not in self.streams.by_name]
             for name in missing:
@@ -184,7 +197,8 @@ class Hub:
             followed = [entry for entry in found if entry is not None]
             if len(followed) == len(found):
                 break
-        opened = plan(wanted, [entry.source for entry in followed])
+        scopes = [reader.scope(action, name) for name in wanted.streams]
+        opened = plan(wanted, [entry.source for entry in followed], scopes)
         for entry in followed:
             entry.readers += 1
         return opened
@@ -422,7 +436,7 @@ class Hub:
         `wake` is called when there is something after `next` gave None. Of one plan and
         `encoding.name` all encodings must be the same.
         """
-        key = (opened.subscription, encoding.name)
+        key = (opened.sight, encoding.name)
         view = self.views.get(key)
         if view is None or view.ended is not None or view.plan.sources != opened.sources:
             view = self._new_view(opened, encoding, key)
@@ -443,9 +457,7 @@ class Hub:
         )
         return Gap(event, stop if on_gap is OnGap.STOP else opened.cursor(subscriber.positions))
 
-    def _new_view(
-        self, opened: Plan, encoding: Encoding[C], key: tuple[Subscription, str]
-    ) -> View[C]:
+    def _new_view(self, opened: Plan, encoding: Encoding[C], key: tuple[Sight, str]) -> View[C]:
         if len(self.views) >= self._config.views_max:
             raise Full(f"this server already serves {len(self.views)} different subscriptions")
         entries = self._entries(opened)
@@ -462,14 +474,14 @@ class Hub:
         if key in self.views:
             self._forget_view(key)
         self.views[key] = view
-        self.own_views += not is_common(opened.subscription)
+        self.own_views += not opened.sight.is_common
         for entry in entries:
             entry.views.add(view)
         return view
 
-    def _forget_view(self, key: tuple[Subscription, str]) -> None:
+    def _forget_view(self, key: tuple[Sight, str]) -> None:
         del self.views[key]
-        self.own_views -= not is_common(key[0])
+        self.own_views -= not key[0].is_common
 
     # Housekeeping.
 

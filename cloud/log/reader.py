@@ -196,7 +196,7 @@ class Reader:
                 return Stop.COMPLETE
             if (i + 1) % self._events_per_look == 0 and is_time_up():
                 return Stop.TIME
-            shown = self._plan.show(events[i])
+            shown = self._plan.show(events[i], stream)
             after = (record.offset, i + 1) if i + 1 < len(events) else (record.offset + 1, 0)
             positions[partition] = after
             self._has_moved = True

@@ -203,7 +203,7 @@ class Retention:
                 self._give_up(draft, stream, row[0], TOO_OLD)
 
     def _drop_oldest(self, draft: Draft, lane: Lane, size: int) -> bool:
-        """Drop `size` bytes of the lane, those of the oldest commits; False where nothing is left."""
+        """Drop `size` bytes of the lane, oldest commits first; False where nothing is left."""
         before = draft.waiting_bytes
         while before - draft.waiting_bytes < size:
             found = (

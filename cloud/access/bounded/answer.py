@@ -115,15 +115,20 @@ def item(event: Event) -> bytes:
     return head + (b"}" if event.data == b"{}" else b"," + event.data[1:])
 
 
-def response(page: Page, form: Form, *, resumes: bool, if_none_match: str) -> Response:
-    """The answer. `resumes`: it was asked for by a cursor, so others may ask for the same."""
+def response(
+    page: Page, form: Form, *, resumes: bool, is_public: bool, if_none_match: str
+) -> Response:
+    """The answer. `resumes`: it was asked for by a cursor, so others may ask for the same, and
+    where it `is_public` are answered the same.
+    """
     body = _body(page, form)
     tag = blake2b(body, digest_size=12).hexdigest()
-    kept = "public, no-cache" if page.live else f"public, max-age={KEPT_S}"
+    whose = "public" if is_public else "private"
+    kept = f"{whose}, no-cache" if page.live else f"{whose}, max-age={KEPT_S}"
     headers = {
         "Cache-Control": kept if resumes else "no-store",
         "ETag": f'"{tag}"',
-        "Vary": "Accept",
+        "Vary": "Accept, Authorization, Cookie",
         "Edgewake-Live": "true" if page.live else "false",
         "Edgewake-Cursor": page.cursor,
     }
