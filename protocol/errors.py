@@ -1,4 +1,4 @@
-"""Whose fault is it? One tree of errors decides log level, retry and metric.
+"""The tree of errors. Whose fault one is decides log level, retry and metric.
 
 - EdgewakeError
   - LocalError      our bug, our disk or our configuration: say it and stop

@@ -31,8 +31,8 @@ class AccessConfig(Config):
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and
     localhost are always right."""
     trusted_proxies: tuple[NetworkText, ...] = ()
-    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may say in X-Forwarded-For
-    for whom they ask."""
+    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may name the client that they
+    ask for, in X-Forwarded-For."""
     address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
     """The part of each bound (streams, subscriptions, readers of the past, connections) that one
     client address may hold; an IPv6 network of 64 bits is one. 1 where all clients come from one
@@ -57,7 +57,7 @@ class AccessConfig(Config):
     """Clients that read older records at the same time. One more is refused with 503 (a browser:
     200, `retry`, end)."""
     heartbeat_s: float = Field(default=15, gt=0)
-    """A comment is sent after so many silent seconds: less than the idle time-outs of proxies and
+    """Seconds of silence after which a comment is sent: less than the idle time-outs of proxies and
     mobile networks."""
     stall_s: float = Field(default=30, gt=0)
     """A client that takes not one byte for so long while bytes wait is cut off."""

@@ -45,7 +45,7 @@ log = logging.getLogger("edgewake.access")
 OPEN_S: Final = 15.0
 """Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
 LATER: Final = 2
-"""How many times longer than after a lost connection a browser waits that is refused."""
+"""The factor by which a refused browser waits longer than after a lost connection."""
 ALLOW: Final = {"Allow": "GET, HEAD, OPTIONS"}
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {

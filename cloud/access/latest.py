@@ -1,11 +1,11 @@
 """The latest of a stream or a query: the last reading of each device, or the newest window of each
 group. Pure.
 
-Of a device counts the highest (epoch, seq), so that a reading that came late replaces none that is
-newer; without them, what came last. Of a group counts the newest window, and of that the last
-revision; a row that was withdrawn is none, and one whose window the query's watermark has passed
-says that it is final. All rows are kept up to BYTES_MAX; past it the one that was heard of least
-lately is dropped, and counted.
+Of a device's readings the one with the highest (epoch, seq) counts, so that a late reading does not
+replace a newer one; without them, the last to arrive. Of a group's rows the newest window counts,
+and of that its last revision; a withdrawn row does not count, and one whose window the query's
+watermark has passed is marked as final. All rows are kept up to BYTES_MAX; past it the row that has
+been silent longest is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.rights.scope import Scope
 
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the rows of one stream or query: 40,000 of 200 bytes, which is also what one answer may
-have."""
+"""The most bytes of one stream's or query's rows: 40,000 of 200 bytes, which is also the largest
+answer."""
 ROW_BYTES: Final = 200
 """Memory of a row beside its data, roughly."""
 _WITHDRAWN: Final = b""

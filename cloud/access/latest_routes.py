@@ -25,9 +25,9 @@ class LatestView(BaseModel):
     complete: bool
     """Are these all rows there are?"""
     missing: list[Missing]
-    """Why they are not: reading (older records are still being read: ask again), records (so far
-    back is not read), retention (what came before is no longer kept), bytes (`left_out` rows were
-    dropped)."""
+    """Why rows are missing: reading (older records are still being read: ask again), records
+    (records as old as that are not read), retention (what came before is no longer kept), bytes
+    (`left_out` rows were dropped)."""
     left_out: int
     """Rows that were dropped because there are too many; those that were heard of least lately go
     first."""

@@ -34,20 +34,20 @@ from edgewake.protocol.lease import Subscription
 log = logging.getLogger("edgewake.access")
 
 NEAR_S: Final = 3600.0
-"""How far back the first question waits for."""
+"""The age of the records that the first question waits for, in seconds."""
 OLDER_RECORDS_MAX: Final = 50_000
 """Records of a partition that are read before those, after the first answer."""
 RECORDS_MAX: Final = 20_000
 """Records of a partition that a store begins before the live end at most: some seconds of
 reading."""
 STORES_MAX: Final = 16
-"""Streams and queries at a time: each decodes all that comes of it, and holds up to
+"""The most stores at once: each decodes all records of its stream or query, and holds up to
 latest.BYTES_MAX of rows."""
 IDLE_S: Final = 60.0
 FIRST_S: Final = 12.0
-"""How long the first question waits until the store has read up to the live end."""
+"""Seconds that the first question waits until the store has read up to the live end."""
 FIRST_LOOK_S: Final = 0.05
-"""How often the first question looks whether the store is there."""
+"""How often the first question checks whether the store is there."""
 EVENTS_A_TURN: Final = 200
 """Events taken in before other clients have their turn."""
 _EVENT_BYTES: Final = 1000
@@ -59,7 +59,7 @@ class Missing(StrEnum):
     READING = "reading"
     """Older records are still being read: ask again."""
     RECORDS = "records"
-    """Of each partition only its last RECORDS_MAX and OLDER_RECORDS_MAX records are looked at."""
+    """Only the last RECORDS_MAX and OLDER_RECORDS_MAX records of each partition are read."""
     RETENTION = "retention"
     """Records before those that are kept may have had rows that nothing was heard of since."""
     BYTES = "bytes"
@@ -123,8 +123,8 @@ class LatestStores:
         return store
 
     async def _follow(self, store: _Store) -> None:
-        """What ends a store, a stream made anew or Kafka away, is met by a new one at the next
-        question.
+        """A store ends when its stream is recreated or Kafka is away; the next question starts
+        another one.
         """
         try:
             await store.run()

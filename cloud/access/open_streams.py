@@ -34,8 +34,7 @@ from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock
 
 WATCH_S: Final = 1.0
-"""How often heartbeats and stalled clients are looked for; heartbeats are late by so much at
-most."""
+"""How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
 ENCODINGS: Final = (sse.Encoder.name, read.NAME)
 """What views of clients are encoded as."""
 RETRY_AFTER_S: Final = 2.0
@@ -77,7 +76,7 @@ class OpenStream:
         self.is_waiting = False
         """Is it open and has nothing to read yet?"""
         self.on_end: Callable[[], None] | None = None
-        """What ends an answer that is no stream."""
+        """Called to end an answer that is not a stream."""
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is lost."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -30,7 +30,7 @@ from edgewake.protocol.errors import Unavailable
 AGAIN_S: Final = 0.5
 """Pause after Kafka could not say what is kept of a range that is gone."""
 JOIN_BYTES: Final = 64 * 1024
-"""Chunks that are at hand are joined up to so many bytes for one write."""
+"""Chunks that are at hand are joined up to this size for one write."""
 FAILED_RETRY_MS: Final = 30_000
 """After its subscription failed a client would fail at the same event again: it should not try each
 second."""
@@ -104,7 +104,9 @@ class Session:
             self.end()
 
     def next(self) -> bytes | None:
-        """The next bytes to write, framed; None when there are none now, or no more (`state`)."""
+        """The next bytes to write, framed; None when there are none now, or none any more
+        (`state`).
+        """
         if self._waiting:
             return self._waiting.popleft()
         if self.state not in (State.BEHIND, State.LIVE):

@@ -108,5 +108,5 @@ def heartbeat_event(at_ms: int) -> bytes:
 
 
 def retry(ms: int) -> bytes:
-    """How long a client that loses the connection should wait."""
+    """The wait of a client that loses the connection."""
     return b"retry: %d\n" % ms

@@ -44,7 +44,7 @@ CHANGED_S: Final = 15.0
 """Seconds after a change of the streams or queries in which topics are listed with each look:
 theirs are made by others, later."""
 ASK_TIMEOUT_S: Final = 3.0
-"""How long a request for an unknown name waits for a fresh look."""
+"""How long a request for an unknown name waits for a fresh answer."""
 STALE_S: Final = 15.0
 """Without a successful look for so long Kafka counts as away."""
 CLOSE_S: Final = 1.0
@@ -99,7 +99,7 @@ class Catalogue:
         self._asked = asyncio.Event()
         self._looked = asyncio.Condition()
         self._partitions: Mapping[str, int] = {}
-        """Of each topic, when they were listed last."""
+        """The partitions of each topic when they were listed last."""
         self._listed_s = self._changed_s = float("-inf")
         self._is_asked = False
         self._failed_by = ""

@@ -10,7 +10,7 @@ Wiring only.
     gap → Gap                go on behind a range that is no longer kept
 
 Everything here runs on one event loop; only Kafka's reader and the replay readers are threads.
-Errors: Unavailable (Kafka is away, a limit is reached, a stream was made anew: come again),
+Errors: Unavailable (Kafka is away, a limit is reached, a stream was recreated: come again),
 UnknownStream, FilterError, CursorError.
 """
 
@@ -74,7 +74,7 @@ HOUSEKEEPING_S: Final = 1.0
 TICK_BYTES: Final = 1024 * 1024
 """Bytes that arrive within a tick after which it is not waited for."""
 FIRST_ANSWER_S: Final = 5.0
-"""How long the first reader of a stream waits for Kafka to say where it begins and ends."""
+"""Seconds that the first reader of a stream waits for Kafka to say where it begins and ends."""
 
 C = TypeVar("C")
 
@@ -119,7 +119,7 @@ class Hub:
         """Different places at which chunks are being made: what catching up costs."""
         self.views: dict[tuple[Sight, str], View[Any]] = {}
         self.own_views = 0
-        """Of these, what not everybody uses: with a filter, or of several streams."""
+        """Those of them that are not shared by all: with a filter, or of several streams."""
         self._config = config
         self._clock = clock
         self._reader = KafkaReader(kafka_config, name, deliver=self._deliver, failed=self._fail)
@@ -342,8 +342,8 @@ class Hub:
         return await self._resume(opened, cursor, request)
 
     def has_stream(self, cursor: str | None, name: str) -> bool:
-        """Was this cursor made when there was such a stream? Then that it is not there now is no
-        mistake of the client's.
+        """Whether there was such a stream when this cursor was made. Then its absence now is not
+        the client's mistake.
         """
         with contextlib.suppress(CursorError):
             if cursor is not None:
@@ -404,8 +404,8 @@ class Hub:
         return await self.kafka.bounds(opened.sources, fresh=fresh)
 
     async def _at_time(self, opened: Plan, ms: int) -> Positions:
-        """The first records that entered the cloud at `ms` or later; the end where there are none
-        yet.
+        """The first records that entered the cloud at `ms` or later; the end where there is no such
+        record yet.
         """
         found = await self.kafka.offsets_at(opened.sources, ms)
         live = self.live(opened)
@@ -421,7 +421,7 @@ class Hub:
         found = [self.streams.by_name.get(source.name) for source in opened.sources]
         entries = [entry for entry in found if entry is not None and entry.source in opened.sources]
         if len(entries) != len(found):
-            raise Unavailable("a stream was made anew; come again with your cursor")
+            raise Unavailable("a stream was recreated; come again with your cursor")
         return entries
 
     # Views.
@@ -443,7 +443,7 @@ class Hub:
         return cast("View[C]", view).subscribe(positions, wake)
 
     async def gap(self, subscriber: Subscriber[Any], lost: Lost, on_gap: OnGap) -> Gap:
-        """Move a subscriber behind a range that is no longer kept; the gap to announce.
+        """Move a subscriber behind a range that is not kept any more; returns the gap to announce.
 
         Raises Unavailable.
         """
@@ -502,7 +502,7 @@ class Hub:
                 self._drop(entry)
 
     async def _check_identity(self) -> None:
-        """Close streams whose topic was deleted, made anew or given more partitions."""
+        """Close streams whose topic was deleted, recreated or given more partitions."""
         entries = list(self.streams.by_name.values())
         known = self.catalogue.topics
         for entry in entries:
@@ -518,7 +518,7 @@ class Hub:
             return
         for entry in left:
             if ids[entry.source.topic] != entry.source.topic_id:
-                self._close(entry, "its topic was made anew")
+                self._close(entry, "its topic was recreated")
 
 
 async def _raised(failed: asyncio.Future[None]) -> None:

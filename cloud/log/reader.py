@@ -31,7 +31,7 @@ slow client holds back at most."""
 BORDER_BYTES: Final = 16 * 1024
 """Bytes of stored records between two borders, on average."""
 EVENTS_PER_LOOK: Final = 8
-"""Events between two looks at the clock; fewer where the filters are dear."""
+"""Events between two looks at the clock; fewer where the filters are expensive."""
 
 At: TypeAlias = tuple[int, int]
 """Which stream of the plan, which partition."""

@@ -72,7 +72,7 @@ class SubscriptionTooLarge(RequestError):
 
 
 class OnGap(StrEnum):
-    """How to go on after a gap."""
+    """The ways to go on after a gap."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -218,7 +218,9 @@ class Plan:
 
     @property
     def events_per_look(self) -> int:
-        """Events after which a reader should look at the clock, so dear are this plan's filters."""
+        """Events after which a reader should check the clock, because this plan's filters are
+        expensive.
+        """
         return events_per_look(
             sum(part.cost for part in (self.where, self.select) if part is not None)
         )
@@ -235,7 +237,7 @@ class Plan:
 
 
 def normal(subscription: Subscription) -> Subscription:
-    """Streams sorted and each once; an empty filter is none."""
+    """Streams sorted and each once; None for an empty filter."""
     streams = tuple(sorted(set(subscription.streams)))
     return Subscription(
         streams=streams, where=subscription.where or None, select=subscription.select or None

@@ -207,7 +207,7 @@ SYNTAX: Final[Mapping[str, str]] = {
     " a.event_time AND a.event_time + INTERVAL 5 MINUTES",
     r"\bPARTITION\s+BY\b": f"groups are written GROUP BY; {STORED}",
 }
-"""What others write and is no Spark SQL (a pattern) → what to write here."""
+"""Syntax of others that is not Spark SQL (a pattern) → what to write here."""
 _BEGINS: Final = ("SELECT", "WITH")
 
 

@@ -71,7 +71,7 @@ class Described:
 
     @property
     def stream(self) -> str:
-        """Of FROM."""
+        """The stream of FROM."""
         return self.streams[0]
 
 
@@ -84,7 +84,7 @@ def streams_of(query: Query) -> tuple[str, ...]:
 
 
 def kind_of(query: Query) -> LaneKind:
-    """Of the lane that computes it."""
+    """The kind of the lane that computes it."""
     if query.is_paired:
         return LaneKind.PAIR
     if query.is_table:

@@ -86,7 +86,7 @@ KEPT_FREE_BYTES: Final = 16 << 20
 """Free bytes that the file keeps for the next readings, unless the disk is full; only what is
 beyond goes back to the file system."""
 GIVE_BACK_BYTES: Final = 4 << 20
-"""Given back at a time: some milliseconds."""
+"""Bytes given back to the disk in one step: some milliseconds."""
 SALVAGE_PAGES: Final = 1024
 """Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long
 behind it."""
@@ -536,7 +536,7 @@ class LogStore:
         ), framed
 
     def given_up(self) -> int:
-        """Of `backlog`, places of readings that are lost: the cloud is to be told of them."""
+        """Places of lost readings in the `backlog` that the cloud has not been told about."""
         with sound_rows():
             return sum(given_up(self._db).values())
 
@@ -559,7 +559,7 @@ class LogStore:
             return min((at for at in found if at is not None), default=None)
 
     def position(self, source: str) -> str | None:
-        """How far a source had read when its last readings were accepted.
+        """The position of a source when its last readings were accepted.
 
         From memory: any thread may ask, whatever the disk does.
         """

@@ -4,7 +4,7 @@ it by caches. Pure.
     JSON      {"events": [{…}, {"$event": "watermark", …}], "cursor": "v2.…", "live": true}
     NDJSON    one event a line; the last line is {"$event": "end", "cursor": "v2.…", "live": true}
 
-An object with `$event` is no reading but a gap or a watermark: no field of a reading has such a
+An object with `$event` is not a reading but a gap or a watermark: no field of a reading has such a
 name.
 
 A page that ends at its limit is the same for ever and for all who ask with the same cursor; one
@@ -37,7 +37,7 @@ _NDJSON: Final = frozenset({"application/x-ndjson", "application/ndjson", "appli
 
 
 class Form(Enum):
-    """Of a page."""
+    """The forms of a page."""
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
@@ -45,7 +45,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of a bounded read."""
+    """The bounds of a read of one page."""
 
     limit: int
     wait_s: float
