@@ -8,9 +8,8 @@
     GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
 
-Reading needs no key yet. A server listens on the loopback by default; whoever makes it listen
-elsewhere lets everybody there read. What the operations API guards is not shown here
-(`edgewake.protocol.readable`). Errors are problem+json.
+Who may read what is `edgewake.cloud.rights`: each request has a principal, also one that proves
+nothing. What a principal may not see is answered as what is not there. Errors are problem+json.
 """
 
 from __future__ import annotations
@@ -32,6 +31,8 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.rights.guard import Guard, ReaderAsks
+from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_app import application
 from edgewake.protocol.clock import Clock
@@ -55,6 +56,14 @@ ASKED: Final = [
 """Headers that pages of other sites may send."""
 
 
+OPEN_PATHS: Final = frozenset(
+    {"/", "/town", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/server"}
+)
+"""They need no principal: the pages, which show what their reader may see, and what says how the
+server is."""
+OPEN_FOLDERS: Final = ("/page/",)
+
+
 def build(
     config: AccessConfig,
     *,
@@ -63,13 +72,15 @@ def build(
     latest: LatestStores,
     leases: LeaseReports,
     metrics: Metrics,
+    rights: Rights,
     clock: Clock,
 ) -> FastAPI:
-    """The application; `hub`, `streams`, `latest` and `leases` are run by the caller."""
+    """The application; `hub`, `streams`, `latest`, `leases` and `rights` are run by the caller."""
     app = application(
         "Edgewake access",
         description="Streams and results of continuous queries, exactly once, with a cursor.",
     )
+    app.add_middleware(Guard, rights=rights, open_paths=OPEN_PATHS, open_folders=OPEN_FOLDERS)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -92,12 +103,12 @@ def _add_operations(
     app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics
 ) -> None:
     @app.get("/v1/streams")
-    async def catalogue() -> Response:
+    async def catalogue(reader: ReaderAsks) -> Response:
         """Lists all streams and queries."""
         if why := hub.catalogue.why_unreachable:
             raise Unavailable(why)
         return JSONResponse(
-            {"streams": hub.catalogue.describe()}, headers={"Cache-Control": "no-store"}
+            {"streams": hub.catalogue.describe(reader)}, headers={"Cache-Control": "no-store"}
         )
 
     @app.get("/v1/server", include_in_schema=False)

@@ -10,6 +10,7 @@ from pydantic import Field
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.config import HubConfig
+from edgewake.cloud.rights.config import RightsConfig
 from edgewake.protocol.config import Config
 
 CLIENT_BYTES: Final = 144 * 1024
@@ -23,15 +24,15 @@ class AccessConfig(Config):
     name: str = "access-1"
     """In logs and metrics, and in the client id that Kafka sees."""
     host: str = "127.0.0.1"
-    """Reading needs no key yet, so by default only this machine may read."""
+    """By default only this machine may read. Where others reach it, `rights` must say who may."""
     port: int = Field(default=8700, ge=0, le=65535)
     """TCP port; 0 takes any that is free."""
     public_names: tuple[str, ...] = ()
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and
     localhost are always right."""
     trusted_proxies: tuple[NetworkText, ...] = ()
-    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may say in X-Forwarded-For
-    for whom they ask."""
+    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may name the client that they
+    ask for, in X-Forwarded-For."""
     address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
     """The part of each bound (streams, subscriptions, readers of the past, connections) that one
     client address may hold; an IPv6 network of 64 bits is one. 1 where all clients come from one
@@ -42,6 +43,8 @@ class AccessConfig(Config):
     (cloud/log/cursor_keys.py)."""
     kafka: KafkaConfig = KafkaConfig()
     hub: HubConfig = HubConfig()
+    rights: RightsConfig | None = None
+    """Who may read what; where it is left out, anybody on this machine may read everything."""
     ops_url: str | None = None
     """Where the operations API is, for the page's links."""
     allow_origins: tuple[str, ...] = ()
@@ -54,7 +57,7 @@ class AccessConfig(Config):
     """Clients that read older records at the same time. One more is refused with 503 (a browser:
     200, `retry`, end)."""
     heartbeat_s: float = Field(default=15, gt=0)
-    """A comment is sent after so many silent seconds: less than the idle time-outs of proxies and
+    """Seconds of silence after which a comment is sent: less than the idle time-outs of proxies and
     mobile networks."""
     stall_s: float = Field(default=30, gt=0)
     """A client that takes not one byte for so long while bytes wait is cut off."""

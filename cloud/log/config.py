@@ -1,4 +1,6 @@
-"""How much of Kafka's streams a process keeps in memory, and how it passes them on."""
+"""Bounds of what a process keeps of Kafka's streams in memory, and the pace at which it passes them
+on.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ BLOCK_BYTES: Final = 320 * 1024
 
 
 class HubConfig(Config):
-    """How much of the streams is kept in memory and how fast it is passed on."""
+    """Bounds of the streams in memory, and the pace at which they are passed on."""
 
     tick_ms: float = Field(default=20, ge=1, le=1000)
-    """What arrives within so many ms is written to the clients at once: the price is half of it in
-    latency, the gain is 1000 clients."""
+    """What arrives within so many ms is written to the clients at once: it costs half of that in
+    latency, and saves work for 1000 clients."""
     tail_bytes: int = Field(default=4 * MIB, ge=MIB)
     """Bytes of the latest records kept per stream; readers that are further back read from
     Kafka."""

@@ -109,7 +109,7 @@ class Described:
 
     @property
     def stream(self) -> str:
-        """Of FROM."""
+        """The stream of FROM."""
         return self.streams[0]
 
 
@@ -122,7 +122,7 @@ def streams_of(query: Query) -> tuple[str, ...]:
 
 
 def kind_of(query: Query) -> LaneKind:
-    """Of the lane that computes it."""
+    """The kind of the lane that computes it."""
     return _kind_of(query).kind
 
 

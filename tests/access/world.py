@@ -64,7 +64,9 @@ def server(
     port = port or free_ports(1)[0]
     name = f"access-{port}"
     path = directory / f"{name}.toml"
-    keys = {} if key_file is None else {"cursor_key_file": str(key_file)}
+    keys: dict[str, Any] = {} if key_file is None else {"cursor_key_file": str(key_file)}
+    if settings.keys() & {"trusted_proxies", "public_names"}:
+        keys["rights"] = {"anonymous": "everything"}
     path.write_text(_toml({"name": name, "port": port, **keys, **settings}, config.bootstrap))
     log = directory / f"{name}.log"
     running = Server(

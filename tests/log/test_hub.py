@@ -388,8 +388,8 @@ async def test_unknown_names_do_not_hold_up_the_opening_of_a_stream(
 async def test_a_stream_made_anew_ends_its_views(kafka_config: KafkaConfig, feed: Feed) -> None:
     async with hub_on(kafka_config) as hub:
         reader = await reading(hub, feed.name)
-        hub._close(hub.streams.by_name[feed.name], "its topic was made anew")
-        with pytest.raises(ViewEnded, match="made anew"):
+        hub._close(hub.streams.by_name[feed.name], "its topic was recreated")
+        with pytest.raises(ViewEnded, match="recreated"):
             await reader.next()
 
 
