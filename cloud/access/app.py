@@ -5,6 +5,7 @@
     GET /v1/events?stream=a&stream=b         several in one
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to
                                              go on from
+    POST /v1/tickets, /v1/session            how a browser brings its right along
     GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
 
@@ -14,6 +15,8 @@ nothing. What a principal may not see is answered as what is not there. Errors a
 
 from __future__ import annotations
 
+import secrets
+from functools import partial
 from typing import Final
 
 from fastapi import FastAPI
@@ -31,8 +34,10 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.rights import routes as rights_routes
 from edgewake.cloud.rights.guard import Guard, ReaderAsks
 from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_app import application
 from edgewake.protocol.clock import Clock
@@ -62,6 +67,8 @@ OPEN_PATHS: Final = frozenset(
 """They need no principal: the pages, which show what their reader may see, and what says how the
 server is."""
 OPEN_FOLDERS: Final = ("/page/",)
+TICKET_BYTES: Final = 32
+"""Random bytes of a ticket."""
 
 
 def build(
@@ -80,12 +87,15 @@ def build(
         "Edgewake access",
         description="Streams and results of continuous queries, exactly once, with a cursor.",
     )
-    app.add_middleware(Guard, rights=rights, open_paths=OPEN_PATHS, open_folders=OPEN_FOLDERS)
+    tickets = Tickets(clock, partial(secrets.token_urlsafe, TICKET_BYTES))
+    app.add_middleware(
+        Guard, rights=rights, tickets=tickets, open_paths=OPEN_PATHS, open_folders=OPEN_FOLDERS
+    )
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=config.allow_origins,
-            allow_methods=["GET", "HEAD"],
+            allow_methods=["GET", "HEAD", "POST"],
             allow_headers=ASKED,
             expose_headers=EXPOSED,
             max_age=3600,
@@ -95,6 +105,7 @@ def build(
         hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
     ).add_to(app)
     app.include_router(latest_routes.router(latest, clients))
+    app.include_router(rights_routes.router(tickets, clients, clock))
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
     return app
 
