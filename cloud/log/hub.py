@@ -29,9 +29,9 @@ from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.catalogue import Catalogue, Topic
 from edgewake.cloud.log.chunks import Chunks
 from edgewake.cloud.log.cohort import Lost
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.followed import Followed, FollowedStreams
+from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.replay import Replay
 from edgewake.cloud.log.resume import (
@@ -88,7 +88,7 @@ class Hub:
 
     def __init__(
         self,
-        config: HubConfig,
+        config: HubBounds,
         kafka_config: KafkaConfig,
         *,
         name: str,
