@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from edgewake.cloud.access import sse
 from edgewake.cloud.access.admission import Admission, Holding
@@ -25,6 +25,7 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
+from edgewake.cloud.access.sockets import wire
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.turns import IsTimeUp
 from edgewake.protocol.clock import Clock
@@ -33,11 +34,32 @@ from edgewake.protocol.lease import Subscription
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are looked for; heartbeats are late by so much at
 most."""
-ENCODINGS: Final = (sse.Encoder.name, read.NAME)
+ENCODINGS: Final = (sse.Encoder.name, read.NAME, wire.NAME)
 """What views of clients are encoded as."""
 RETRY_AFTER_S: Final = 2.0
 """Shortest wait asked of a program that is refused; the longest is three times as long, so that
 they do not all come back at once."""
+
+
+class Member(Protocol):
+    """What counts as an open stream: it is watched once a second, and ends at the drain."""
+
+    client: str
+    subscription: Subscription | None
+    """What it reads, once that is claimed."""
+
+    @property
+    def place(self) -> object:
+        """Where it catches up; None where it does not."""
+
+    def watch(self, now: float, *, stall_s: float) -> None:
+        """Look after it; `now` in monotonic seconds."""
+
+    def end(self) -> None:
+        """End when what waits is written."""
+
+    def abort(self) -> None:
+        """End at once."""
 
 
 class OpenStream:
@@ -153,6 +175,10 @@ class OpenStream:
         elif self.is_waiting:
             self._end()
 
+    def abort(self) -> None:
+        """End at once."""
+        self.connection.abort()
+
     def close(self) -> None:
         """Leave."""
         if not self.is_closed:
@@ -202,8 +228,8 @@ class OpenStreams:
         """Streams that catch up."""
         self._admission = Admission(config)
         self._rng = rng
-        self._streams: set[OpenStream] = set()
-        self._of_client: dict[str, set[OpenStream]] = {}
+        self._streams: set[Member] = set()
+        self._of_client: dict[str, set[Member]] = {}
         self._holdings: dict[str, Holding] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -218,19 +244,30 @@ class OpenStreams:
 
         `heartbeat_s` is what its client asks for; None: the server's own.
         """
-        self._refuse_while_draining()
-        self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
+        self._let_in(client)
         heartbeat_s = heartbeat_s or self.config.heartbeat_s
         stream = OpenStream(
             self, connection, client=client, heartbeat_s=heartbeat_s, now=self.clock.monotonic_s()
         )
-        self._streams.add(stream)
-        self._of_client.setdefault(client, set()).add(stream)
-        self._holdings.setdefault(client, Holding())
-        self._empty.clear()
+        self._count(stream)
         return stream
 
-    def claim(self, stream: OpenStream, subscription: Subscription) -> None:
+    def enter(self, member: Member) -> None:
+        """One more that is no stream of its own connection. Raises Full."""
+        self._let_in(member.client)
+        self._count(member)
+
+    def _let_in(self, client: str) -> None:
+        self._refuse_while_draining()
+        self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
+
+    def _count(self, member: Member) -> None:
+        self._streams.add(member)
+        self._of_client.setdefault(member.client, set()).add(member)
+        self._holdings.setdefault(member.client, Holding())
+        self._empty.clear()
+
+    def claim(self, stream: Member, subscription: Subscription) -> None:
         """May its client have this subscription? Then it counts from now on, while it is being
         opened too. Raises Full.
         """
@@ -247,7 +284,7 @@ class OpenStreams:
         stream.subscription = subscription
         holding.add(subscription)
 
-    def admit(self, stream: OpenStream, *, replays: bool) -> None:
+    def admit(self, stream: Member, *, replays: bool) -> None:
         """Is there work left over for what was claimed, now that it is open? Raises Full."""
         self._refuse_while_draining()
         if stream.subscription is not None:
@@ -270,14 +307,18 @@ class OpenStreams:
         if self.draining:
             raise Full("this server is about to stop")
 
-    def remove(self, stream: OpenStream) -> None:
+    def release(self, stream: Member) -> None:
+        """What it claimed counts no more."""
+        if stream.subscription is not None and stream.client in self._holdings:
+            self._holdings[stream.client].drop(stream.subscription)
+            stream.subscription = None
+
+    def remove(self, stream: Member) -> None:
         """One is gone."""
         self._streams.discard(stream)
         own = self._of_client.get(stream.client, set())
         own.discard(stream)
-        if stream.subscription is not None and stream.client in self._holdings:
-            self._holdings[stream.client].drop(stream.subscription)
-            stream.subscription = None
+        self.release(stream)
         if not own:
             self._of_client.pop(stream.client, None)
             self._holdings.pop(stream.client, None)
@@ -318,5 +359,5 @@ class OpenStreams:
                 await self._empty.wait()
         left = list(self._streams)
         for stream in left:
-            stream.connection.abort()
+            stream.abort()
         return len(left)
