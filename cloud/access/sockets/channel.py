@@ -26,12 +26,14 @@ from edgewake.cloud.log.subscription import (
     Plan,
     Positions,
     Request,
+    Sight,
     Start,
+    sight,
 )
+from edgewake.cloud.rights.principal import Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease import Subscription
-from edgewake.protocol.readable import Reader
 
 OPEN_S: Final = 15.0
 """Seconds after which opening is given up: Kafka's own time-outs are shorter."""
@@ -47,7 +49,7 @@ class Room:
 
     hub: Hub
     streams: OpenStreams
-    reader: Reader
+    reader: Principal
     clock: Clock
     wake: Callable[[], None]
     is_blocked: Callable[[], bool]
@@ -57,10 +59,13 @@ class Room:
 class Channel:
     """See the module; a member of `OpenStreams`. `close` it."""
 
+    streams = 1
+
     def __init__(self, name: str, asked: Request, allowed: int | None, client: str, room: Room):
         self.name = name
         self.client = client
-        self.subscription: Subscription | None = None
+        self.reader = room.reader
+        self.sight: Sight | None = None
         self.state = State.STARTING
         self.is_busy = False
         """Is it being opened, changed or moved behind a gap? Then nothing is read."""
@@ -113,7 +118,7 @@ class Channel:
         before = self._reading
         assert before is not None
         self.is_busy = True
-        old = self.subscription
+        old = self.sight
         cursor = before.cursor()
         asked = replace(
             self._asked, subscription=subscription, cursor=cursor, start=start, goes_on=True
@@ -139,9 +144,10 @@ class Channel:
 
     async def _read(self, asked: Request) -> tuple[Plan, Start, Reading]:
         room = self._room
-        room.streams.claim(self, asked.subscription)
         try:
             async with asyncio.timeout(OPEN_S):
+                await room.hub.check(asked.subscription.streams, room.reader)
+                room.streams.claim(self, sight(asked.subscription, room.reader))
                 plan = await room.hub.open(asked.subscription, room.reader)
                 try:
                     start = await room.hub.start(plan, asked)

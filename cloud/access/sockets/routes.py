@@ -23,10 +23,11 @@ from edgewake.cloud.access.sockets.socket import Closing, Socket
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import RequestError, parse_heartbeat
+from edgewake.cloud.rights.guard import cookie_of, principal_of
+from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web import Problem
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.access")
 
@@ -64,7 +65,7 @@ class SocketRoutes:
         """One WebSocket, from the handshake to its end."""
         try:
             self._check(web)
-            socket = self._socket(web, ANYBODY)
+            socket = self._socket(web, principal_of(web.scope))
         except (RequestError, Unavailable, Problem) as error:
             refused = (
                 error
@@ -88,7 +89,11 @@ class SocketRoutes:
             self._metrics.sockets.dec()
 
     def _check(self, web: WebSocket) -> None:
-        """Raises RequestError and Problem."""
+        """A browser asks nobody before it opens a WebSocket, and sends its cookies: so it is asked
+        here what CORS asks for streams.
+
+        Raises RequestError and Problem.
+        """
         if not KEY.fullmatch(web.headers.get("sec-websocket-key", "")):
             detail = "Sec-WebSocket-Key: expected 16 bytes in base64 (RFC 6455, 4.1)"
             raise Problem(400, "websocket", detail)
@@ -100,23 +105,20 @@ class SocketRoutes:
                 f"{', '.join(sorted(PARAMETERS))}; streams are named in messages",
             )
         origin = web.headers.get("origin")
-        if origin is not None and not self._allows(origin, web.headers.get("host", "")):
+        if origin is None or urlsplit(origin).netloc.lower() == web.headers.get("host", "").lower():
+            return
+        allowed = self._config.allow_origins
+        if "*" not in allowed and origin not in allowed:
             raise Problem(
                 403,
                 "origin",
                 f"Origin {origin[:80]!r}: expected a page of this server, or one that its "
                 "allow_origins names",
             )
+        if cookie_of(web.scope) is not None:
+            raise Problem(403, "foreign_page", "a cookie opens sockets for pages of this server")
 
-    def _allows(self, origin: str, host: str) -> bool:
-        """May a page of this origin read here? A browser asks nobody before it opens a WebSocket,
-        so it is asked here what CORS asks for streams.
-        """
-        allowed = self._config.allow_origins
-        is_own = urlsplit(origin).netloc.lower() == host.lower()
-        return is_own or "*" in allowed or origin in allowed
-
-    def _socket(self, web: WebSocket, reader: Reader) -> Socket:
+    def _socket(self, web: WebSocket, reader: Principal) -> Socket:
         """Raises RequestError and Full."""
         asked = web.query_params.get("heartbeat")
         return Socket(

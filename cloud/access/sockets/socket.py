@@ -30,12 +30,13 @@ from edgewake.cloud.access.sockets.words import WordsError
 from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import Request, RequestError, normal
+from edgewake.cloud.log.subscription import Request, RequestError, Sight, normal
 from edgewake.cloud.log.turns import IsTimeUp
+from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.rights import End
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.lease import Subscription
-from edgewake.protocol.readable import Reader
 
 SUBSCRIPTIONS_MAX: Final = 32
 """Of one socket; each counts as a stream of its client, too."""
@@ -70,20 +71,24 @@ class Closing:
 class Socket:
     """See the module; a member of `OpenStreams`. `close` it."""
 
+    streams = 0
+    """Its subscriptions are its reader's streams; it is a connection of its address."""
+
     def __init__(
         self,
         connection: Connection,
         *,
         hub: Hub,
         streams: OpenStreams,
-        reader: Reader,
+        reader: Principal,
         client: str,
         heartbeat_s: float,
         clock: Clock,
     ) -> None:
         """Raises Full."""
         self.client = client
-        self.subscription: Subscription | None = None
+        self.reader = reader
+        self.sight: Sight | None = None
         self.place: object = None
         self.closing: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
         """Done when the socket is to be closed."""
@@ -117,6 +122,7 @@ class Socket:
             is_blocked=lambda: connection.is_paused,
         )
         streams.enter(self)
+        self._right = streams.rights.watch(reader, self.end_of_right)
         connection.on_writable = self._on_writable
 
     # What its client says.
@@ -369,6 +375,16 @@ class Socket:
         self._is_draining = True
         self.write()
 
+    def end_of_right(self, why: End) -> None:
+        """Its reader may read no longer: say so and end. What waits for a client that does not read
+        is cut off.
+        """
+        for channel in list(self._channels.values()):
+            channel.finish(why.value)
+        self._close_with(POLICY, f"this key or token is {why}: come again with a new one")
+        if self._connection.is_paused:
+            self.abort()
+
     def abort(self) -> None:
         """End at once."""
         self._connection.abort()
@@ -379,6 +395,7 @@ class Socket:
             return
         self._is_closed = True
         self._connection.on_writable = None
+        self._right.close()
         for channel in list(self._channels.values()):
             self._forget(channel)
         self._streams.remove(self)

@@ -197,7 +197,7 @@ async def test_no_extension_is_agreed_and_our_subprotocol_is(access_a: Server) -
 async def test_handshakes_that_are_refused(
     access_a: Server, words: dict[str, str | None], path: str, statuses: set[int]
 ) -> None:
-    async with raw(access_a.port, path, limit=2**16, **words) as socket:  # type: ignore[arg-type]
+    async with raw(access_a.port, path, limit=2**16, **words) as socket:
         assert socket.status in statuses
 
 
