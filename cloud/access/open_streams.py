@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from edgewake.cloud.access import sse
+from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
 from edgewake.cloud.access.bounded import read
 from edgewake.cloud.access.config import AccessConfig
@@ -26,7 +26,6 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
-from edgewake.cloud.access.sockets import wire
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.subscription import Sight
 from edgewake.cloud.log.turns import IsTimeUp
@@ -36,7 +35,7 @@ from edgewake.protocol.clock import Clock
 
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
-ENCODINGS: Final = (sse.Encoder.name, read.NAME, wire.NAME)
+ENCODINGS: Final = (sse.Encoder.name, read.NAME, socket_wire.NAME)
 """What views of clients are encoded as."""
 RETRY_AFTER_S: Final = 2.0
 """Shortest wait asked of a program that is refused; the longest is three times as long, so that

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from edgewake.cloud.access import socket_wire as wire
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.session_state import Change, State, after
-from edgewake.cloud.access.sockets import wire
 from edgewake.cloud.access.sockets.reading import Reading
 from edgewake.cloud.log.cohort import Lost
 from edgewake.cloud.log.hub import Hub

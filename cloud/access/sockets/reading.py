@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgewake.cloud.access.sockets import wire
-from edgewake.cloud.access.sockets.wire import Shown
+from edgewake.cloud.access import socket_wire as wire
+from edgewake.cloud.access.socket_wire import Shown
 from edgewake.cloud.log.behind import Behind
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.cohort import Lost

@@ -19,12 +19,13 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final
 
+from edgewake.cloud.access import socket_wire as wire
 from edgewake.cloud.access.connection import Connection
 from edgewake.cloud.access.event_routes import problem_of
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
-from edgewake.cloud.access.sockets import wire, words
+from edgewake.cloud.access.sockets import words
 from edgewake.cloud.access.sockets.channel import Channel, Room
 from edgewake.cloud.access.sockets.words import WordsError
 from edgewake.cloud.log import subscription
@@ -99,9 +100,10 @@ class Socket:
         self._heartbeat_s = heartbeat_s
         self._channels: dict[str, Channel] = {}
         self._order: deque[Channel] = deque()
+        """At most SUBSCRIPTIONS_MAX; the first is asked next."""
         self._said: deque[bytes] = deque()
-        """Answers that belong to no subscription: no more than MISTAKES_MAX, for nothing is heard
-        while they wait."""
+        """At most an answer for each subscription and one more: nothing is heard while they
+        wait."""
         self._mistakes = 0
         self._messages = float(MESSAGES_AT_ONCE)
         self._has_turn = False
