@@ -42,6 +42,7 @@ from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_app import application
+from edgewake.cloud.web_openapi import let_anonymous_in
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -68,7 +69,7 @@ OPEN_PATHS: Final = frozenset(
 )
 """They need no principal: the pages, which show what their reader may see, and what says how the
 server is."""
-OPEN_FOLDERS: Final = ("/page/",)
+OPEN_FOLDERS: Final = ("/page/", "/docs/")
 TICKET_BYTES: Final = 32
 """Random bytes of a ticket."""
 
@@ -102,6 +103,8 @@ def build(
             expose_headers=EXPOSED,
             max_age=3600,
         )
+    if rights.anonymous is not None:
+        let_anonymous_in(app)
     clients = Clients(config.trusted_proxies)
     EventRoutes(
         hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
