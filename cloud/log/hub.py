@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar, cast
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.ask_kafka import AskKafka, SingleFlight
+from edgewake.cloud.log.behind import Behind, behind
 from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.catalogue import Catalogue, Topic
 from edgewake.cloud.log.chunks import Chunks
@@ -384,6 +385,10 @@ class Hub:
     def live(self, opened: Plan) -> Positions:
         """The live end of a plan."""
         return tuple(entry.live() for entry in self._entries(opened))
+
+    def behind(self, opened: Plan, positions: Positions) -> Behind:
+        """How far a reader at `positions` is behind. Raises Unavailable."""
+        return behind(self._entries(opened), positions, now_ms=self._clock.now_ms())
 
     def has_caught_up(self, opened: Plan) -> bool:
         """Do the tails of a plan reach to where its streams ended when they were first followed?"""
