@@ -30,7 +30,7 @@ digits."""
 COUNT_MIN_WIDTH: Final = 256
 """Cells of a row: what a frame's text holds."""
 TOP_LOG2: Final = 6
-"""Of frequent items: up to 48 values; fewer where they are long."""
+"""The size of frequent items: up to 48 values; fewer where they are long."""
 TEXT_BYTES_MAX: Final = 256
 """Bytes of a text that is counted: the cloud counts longer ones by their beginning and a hash, and
 a device had better not."""
@@ -43,7 +43,7 @@ class Filled(Protocol):
 
     @property
     def readings(self) -> int:
-        """How many values it has seen."""
+        """The number of values it has seen."""
 
     def add(self, values: Sequence[Value]) -> None:
         """Some more values, those that it cannot use among them."""
@@ -124,7 +124,7 @@ class FilledTexts:
 
 
 class FilledCountMin:
-    """How often."""
+    """Counts how often each value occurs."""
 
     def __init__(self) -> None:
         self._cells = [0] * (DEPTH * COUNT_MIN_WIDTH)
