@@ -34,6 +34,9 @@ from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
 from edgewake.cloud.push.wake_queue import IN_HAND_PER_HOST_MAX
 from edgewake.cloud.push.webhook import Caller
+from edgewake.cloud.rights.config import ANYBODY_CONFIG
+from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol import lease_record
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import ConfigError, CursorError, Unavailable
@@ -106,7 +109,9 @@ class MemoryLog:
             for _ in self.tally.add(_event(self.events), self._clock.now_ms()):
                 pass
 
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
+    async def check(
+        self, subscription: Subscription, cursor: str, client: str, reader: Principal
+    ) -> None:
         if not cursor.startswith("c"):
             raise CursorError("garbage", "not a cursor")
 
@@ -127,8 +132,10 @@ class MemoryLog:
 class MemoryWatch:
     log: MemoryLog
 
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
-        await self.log.check(subscription, cursor, client)
+    async def check(
+        self, subscription: Subscription, cursor: str, client: str, reader: Principal
+    ) -> None:
+        await self.log.check(subscription, cursor, client, reader)
 
     def add(self, counter: Counter, cursor: str) -> None:
         self.log.add_counter(counter, cursor)
@@ -193,6 +200,7 @@ async def proxying(
         clock,
         random.Random(1),
         metrics,
+        more.pop("rights", None) or Rights(ANYBODY_CONFIG, clock),
         session_timeout_s=6,
     )
     proxy = Proxy(services, random_bytes=random_bytes, leases_max=more.pop("leases_max", 10))
