@@ -104,7 +104,7 @@ class Hub:
         self.decoder = Decoder(config.decoded_bytes)
         self.streams = FollowedStreams(
             config,
-            on_lost=lambda entry: self._close(entry, "what was to be read next is no longer kept"),
+            on_lost=lambda entry: self._close(entry, "the next records are not kept any more"),
         )
         self.replay = Replay(
             kafka_config,
@@ -513,7 +513,7 @@ class Hub:
         for entry in entries:
             topic = known.get(entry.source.name)
             if topic is None or topic.topic != entry.source.topic:
-                self._close(entry, "its topic is no longer there")
+                self._close(entry, "its topic was deleted")
             elif topic.partitions != entry.source.partitions:
                 self._close(entry, f"its topic has {topic.partitions} partitions now")
         left = [entry for entry in entries if entry.closed is None]
