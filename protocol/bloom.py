@@ -43,16 +43,16 @@ CAPACITY: Final = 10_000
 ERROR: Final = 0.01
 """How often `yes` may be wrong where nothing else is declared."""
 CAPACITY_MAX: Final = 100_000
-"""Of a declaration: ten times as many still fit SIZE_BITS_MAX at some 2 bits for a value less."""
-ERROR_MIN: Final = 1e-6
-"""Of a declaration: with CAPACITY_MAX it needs 41 bits of a hash's 63."""
+"""A declaration may name so many values: of ERROR_MIN they fit SIZE_BITS_MAX."""
+ERROR_MIN: Final = 1e-5
+"""A declaration may name this error: with CAPACITY_MAX it needs 38 bits of a hash's 63."""
 GROWTH: Final = 16
 """The error holds up to so many times the capacity; each doubling costs a bit for each value."""
 SIZE_BITS_MAX: Final = 1 << 21
-"""Of a filter: 256 KiB, a third of a record of Kafka as base64; 240,000 values of CAPACITY and
-ERROR."""
+"""A filter takes 256 KiB at most, a sixth of a record of Kafka as base64: 240,000 values of
+CAPACITY and ERROR."""
 BITS_MAX: Final = 48
-"""Of what is read from others."""
+"""A filter that is read from others has so many at most."""
 ONE_IN_MAX: Final = 1_000_000
 HASH_BITS: Final = 63
 SEED: Final = 9001
@@ -87,7 +87,7 @@ class Bloom:
         error: float = ERROR,
         size_bits_max: int = SIZE_BITS_MAX,
     ) -> Bloom:
-        """Of some texts that are not empty."""
+        """A filter of some texts, none of them empty."""
         declared = cls(bits_for(capacity, error), round(1 / error), ())
         return cls.merged([declared], map(hash_of, texts), size_bits_max=size_bits_max)
 
@@ -224,7 +224,7 @@ def _row_bytes(bits: int, low: int, n: int) -> int:
 
 
 def _packed(text: str) -> bytes:
-    """Of zeros and ones, filled up with zeros."""
+    """The bytes of zeros and ones, filled up with zeros."""
     size = -(-len(text) // 8)
     return int(text.ljust(8 * size, "0"), 2).to_bytes(size, "big")
 

@@ -76,7 +76,7 @@ KEPT_MS: Final[Mapping[Step, int]] = {
 
 
 UNDECLARED: Final = Bloom(bloom.BITS, bloom.ONE_IN, ())
-"""Of a series without a declaration."""
+"""The filter of a series without a declaration, empty."""
 
 
 @dataclass(frozen=True, slots=True)

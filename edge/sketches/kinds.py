@@ -33,7 +33,8 @@ digits."""
 COUNT_MIN_WIDTH: Final = 256
 """Cells of a row: what a frame's text holds."""
 BLOOM_SIZE_BITS_MAX: Final = (SKETCH_BYTES_MAX - 16) * 8
-"""Of a Bloom filter: what a frame's text holds, without the numbers before it."""
+"""A Bloom filter has so many bits at most: what a frame's text holds, less the numbers before
+them."""
 TOP_LOG2: Final = 6
 """Of frequent items: up to 48 values; fewer where they are long."""
 
@@ -145,7 +146,9 @@ class FilledCountMin:
 
 
 class FilledBloom:
-    """Which. What a frame's text cannot hold at BLOOM_BITS_MIN is left out: some 4,900 values."""
+    """Tells which values there were. What a frame's text cannot hold is left out: more than some
+    4,900 values.
+    """
 
     def __init__(self) -> None:
         self._filter: Bloom | None = Bloom.of(())

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.protocol import bloom
-from edgewake.protocol.bloom import Bloom, bits_for, hash_of
+from edgewake.protocol.bloom import Bloom, hash_of
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.errors import Rejected
 from tests.examples import examples
@@ -101,7 +101,12 @@ def test_merges_in_any_order_and_grouping_are_one_filter_and_forget_nothing(
     assert all(whole.contains(text) for text in one + two + three)
 
 
-@given(texts, st.integers(1, bloom.CAPACITY_MAX), st.sampled_from([0.5, 0.1, 0.01, 1e-6]), sizes)
+@given(
+    texts,
+    st.integers(1, bloom.CAPACITY_MAX),
+    st.sampled_from([0.5, 0.1, 0.01, bloom.ERROR_MIN]),
+    sizes,
+)
 @settings(max_examples=examples(200), deadline=None)
 def test_its_bytes_are_read_as_they_were_written(
     some: list[str], capacity: int, error: float, size: int
@@ -187,6 +192,9 @@ def test_what_is_wrong_is_said(data: bytes, what: str) -> None:
         Bloom.decode(data)
 
 
-def test_the_defaults_are_what_the_docs_say() -> None:
-    assert (bloom.BITS, bloom.ONE_IN) == (24, 100)
-    assert bits_for(bloom.CAPACITY_MAX, bloom.ERROR_MIN) <= bloom.BITS_MAX
+def test_the_largest_declaration_is_kept() -> None:
+    rng = random.Random(2)
+    declared = Bloom.of((), capacity=bloom.CAPACITY_MAX, error=bloom.ERROR_MIN)
+    assert declared.bits <= bloom.BITS_MAX
+    full = Bloom.merged([declared], (rng.getrandbits(63) for _ in range(bloom.CAPACITY_MAX)))
+    assert full.false_positives <= bloom.ERROR_MIN

@@ -5,16 +5,16 @@ They go to `ew.summaries.minute` (edgewake.cloud.summaries, which makes hours, d
 them) and to the lake (minute_lake.py). Text and boolean fields have no KLL and no figures but the
 count of readings. The sketches are Apache DataSketches: HLL of 2^14 buckets and theta of 2^12
 entries over texts, KLL of doubles with k 200, frequent strings; and Spark's own Count-Min of texts,
-and a sample of readings. Spark's theta sketch holds 2^16 entries; where they are more than 2^12, and
-where the series has a declaration, a Bloom filter is made of them. Their columns in the lake: hll,
-theta, kll, top, count_min, bloom, sample (the last three in the bytes of protocol/count_min.py,
-bloom.py and sample.py).
+and a sample of readings. Spark's theta sketch holds 2^16 entries; where they are more than 2^12,
+and where the series has a declaration, a Bloom filter is made of them. Their columns in the lake:
+hll, theta, kll, top, count_min, bloom, sample (the last three in the bytes of
+protocol/count_min.py, bloom.py and sample.py).
 
 One Spark job without state sums a batch of all streams up; its plan does not grow with their
 number, for which fields there are is data:
 
-    records ─ decode ─ correct ─ one row ─ kind ─── one row ── sets of ── aggregate ─→ open_minutes.py
-    of all    frames   clocks    a column  of it    a reading  devices
+    records ─ decode ─ correct ─ one row ─ kind ── one row ── sets of ─ aggregate ─→ open_minutes.py
+    of all    frames   clocks    a column  of it   a reading  devices
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _COUNT_MIN_CONFIDENCE: Final = 1 - 0.5**count_min.DEPTH
 _SEED: Final = 1
 """Of factors in Spark's Count-Min that are used for numbers only; texts are hashed without."""
 VALUES_LOG2: Final = 16
-"""Of the theta sketch of one batch, from which Bloom filters are made: 65,536 different values of a
-minute. Of more nobody can say later whether a value was among them; 1 MB of the heap while they
-come."""
+"""The size of the theta sketch of one batch, from which Bloom filters are made: 65,536 different
+values of a minute. Of more nobody can say later whether a value was among them; 1 MB of the heap
+while they come."""
 EXACT_ITEMS: Final = partials.TOP_ITEMS_MAX * 3 // 4
 """Different texts up to which the frequent items are all texts with their numbers. Spark's table of
 40 KiB is then left behind, and made of them: so a minute of few readings takes little memory."""
