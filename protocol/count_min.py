@@ -33,7 +33,7 @@ WIDTH: Final = 1024
 text is to hold it."""
 DEPTH_MAX: Final = 16
 WIDTH_MAX: Final = 1 << 14
-"""Of what is read from others: at most 2 MiB in memory."""
+"""The widest sketch that is read from others: at most 2 MiB in memory."""
 _SPARK_HEAD: Final = struct.Struct(">iqii")
 _MASK: Final = 0xFFFF_FFFF
 
@@ -49,14 +49,14 @@ class CountMin:
 
     @classmethod
     def of(cls, texts: Iterable[str], *, depth: int = DEPTH, width: int = WIDTH) -> CountMin:
-        """Of some texts; `width` is a power of two."""
+        """A sketch of texts; `width` is a power of two."""
         return cls.of_counts(((text, 1) for text in texts), depth=depth, width=width)
 
     @classmethod
     def of_counts(
         cls, counts: Iterable[tuple[str, int]], *, depth: int = DEPTH, width: int = WIDTH
     ) -> CountMin:
-        """Of texts and how often each occurred."""
+        """A sketch of texts with the number of times that each occurred."""
         table = [0] * (depth * width)
         readings = 0
         for text, count in counts:
@@ -91,7 +91,7 @@ class CountMin:
         return CountMin(depth, width, self.readings, tuple(folded))
 
     def count(self, text: str) -> int:
-        """How often at most."""
+        """The most times that a text may have occurred."""
         return min(self.cells[place] for place in places(text, self.depth, self.width))
 
     def inner_product(self, other: CountMin) -> int:
@@ -112,7 +112,7 @@ class CountMin:
 
     @property
     def confidence(self) -> float:
-        """Of `error`, for one question."""
+        """The probability that `error` holds for one question."""
         return float(1 - 0.5**self.depth)
 
     @property

@@ -19,8 +19,8 @@ import orjson
 from edgewake.protocol.lease import Subscription, WakePolicy
 
 PARTITIONS: Final = 8
-"""Partitions of `ew.leases` and `ew.reads`: so many proxies can share the work. Fixed: a lease's id
-decides its partition."""
+"""Partitions of `ew.leases` and `ew.reads`, so at most 8 proxies share the work. Fixed: a lease's
+id decides its partition."""
 
 
 class LeaseState(StrEnum):

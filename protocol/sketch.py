@@ -1,5 +1,5 @@
-"""How a device sends a summary of readings, instead of them or beside them: a reading of the stream
-`device_sketches` for each sketch.
+"""Sketches: summaries that a device sends instead of readings or beside them, each as a reading of
+the stream `device_sketches`.
 
 Its fields say what was summed up and carry the bytes; its event time is the window's start:
 
@@ -53,11 +53,12 @@ SKETCH_BYTES_MAX: Final = STRING_CHARS_MAX // 4 * 3
 """Bytes of a sketch that a reading carries: its base64 is one string of a frame."""
 DAY_MS: Final = 86_400_000
 HLL_LOG2_BUCKETS: Final = 12
-"""Of a device's HLL: standard error 1.6 %, at most 4 KiB."""
+"""The size of a device's HLL: standard error 1.6 %, at most 4 KiB."""
 THETA_LOG2_ENTRIES: Final = 9
-"""Of a device's theta sketch: standard error 4.4 %, at most 4.5 KiB."""
+"""The size of a device's theta sketch: standard error 4.4 %, at most 4.5 KiB."""
 KLL_K: Final = 200
-"""Of a device's and the cloud's KLL: rank error 1.3 %, at most 5 KiB for a million readings."""
+"""The size of a device's and the cloud's KLL: rank error 1.3 %, at most 5 KiB for a million
+readings."""
 
 
 class SketchKind(StrEnum):
@@ -228,7 +229,9 @@ class Numbers:
 
     @property
     def variance(self) -> float | None:
-        """Of the values themselves (population), None without any, or where no double holds it."""
+        """The variance of the values themselves (population), None without any, or where no double
+        holds it.
+        """
         return self.squares / self.count if self.count and math.isfinite(self.squares) else None
 
     def merge(self, other: Numbers) -> Numbers:
@@ -277,8 +280,8 @@ class Numbers:
     def columns(
         data: bytes, rows: int
     ) -> Iterator[tuple[float, float, float, float, float, float]]:
-        """Count, mean, squares, sum, min, max of each of so many encodings, one behind the other;
-        raises Rejected where that is not their length. For those that are known to be right:
+        """Count, mean, squares, sum, min, max of each of `rows` encodings, one behind the other;
+        raises Rejected where the length is another one. For encodings that are known to be right:
         nothing else is checked.
         """
         if len(data) != rows * _NUMBERS.size:

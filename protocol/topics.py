@@ -97,8 +97,8 @@ SUMMARIES_KEPT_MS: Final = {
     HOURS: 400 * 86_400_000,
     DAYS: 4000 * 86_400_000,
 }
-"""How long a summary is kept after it was written: a week of minutes and a day to spare, a year of
-hours, eleven years of days."""
+"""The retention of a summary after it was written, ms: a week of minutes and a day to spare, a year
+of hours, eleven years of days."""
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
 STREAM_PREFIX: Final = "ew.s."
@@ -125,7 +125,7 @@ ALERTS_GROUP: Final = "alerts"
 """Consumer group of the operations servers: the member that has the one partition of `ew.alerts`
 judges. It commits nothing."""
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
-"""Topics whose number of partitions is no matter of configuration."""
+"""Topics whose number of partitions cannot be configured."""
 
 TABLES: Final = (
     BRIDGES,
@@ -297,13 +297,13 @@ def stream_topic(stream: str) -> str:
 def query_topic(query: str, registered_at: int) -> str:
     """Kafka topic of the results of one registration of a query.
 
-    Registered anew it has another one, so results never mix.
+    A query that is registered again has another topic, so results never mix.
     """
     return f"{QUERY_PREFIX}{query}.{registered_at}"
 
 
 def parse_query_topic(topic: str) -> tuple[str, int] | None:
-    """The query and the time of its registration; None where it is no topic of results."""
+    """The query and the time of its registration; None for a topic of another kind."""
     name, _, registered_at = topic.removeprefix(QUERY_PREFIX).rpartition(".")
     if (
         not topic.startswith(QUERY_PREFIX)

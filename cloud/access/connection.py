@@ -29,7 +29,7 @@ class Connection:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self.is_paused = False
-        """Do so many bytes wait in our own buffer that nothing should be written?"""
+        """Whether our own buffer holds so many bytes that nothing should be written."""
         self.on_lost: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
         """Called when `is_paused` ends."""

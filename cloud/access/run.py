@@ -28,6 +28,8 @@ from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.rights.config import checked
+from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web_connections import Connections
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config
@@ -90,7 +92,16 @@ async def run(settings: AccessConfig) -> None:
         clock=clock,
         on_tick=metrics.tick.observe,
     )
-    streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random())
+    rights = Rights(
+        checked(
+            settings.rights,
+            host=settings.host,
+            public_names=settings.public_names,
+            trusted_proxies=settings.trusted_proxies,
+        ),
+        clock,
+    )
+    streams = OpenStreams(settings, metrics, hub, rights=rights, clock=clock, rng=random.Random())
     latest = LatestStores(hub, clock, address_share=settings.address_share)
     leases = LeaseReports(settings.kafka, settings.name, clock)
     app = application.build(
@@ -100,6 +111,7 @@ async def run(settings: AccessConfig) -> None:
         latest=latest,
         leases=leases,
         metrics=metrics,
+        rights=rights,
         clock=clock,
     )
     async with asyncio.TaskGroup() as tasks:
@@ -108,6 +120,7 @@ async def run(settings: AccessConfig) -> None:
             "streams": streams.run(),
             "latest": latest.run(),
             "leases": leases.run(),
+            "rights": rights.run(),
             "cursor-keys": keys.run(clock),
             "ready": _report_ready(hub, is_listening, listener),
         }

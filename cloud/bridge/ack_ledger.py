@@ -98,8 +98,8 @@ class AckLedger:
         """On this connection, in the broker's order, not acknowledged to it. Bounded by the broker:
         the session's receive maximum."""
         self._carried: dict[int, Delivery] = {}
-        """Of earlier connections, by packet id; the broker sends each of them again. Bounded as
-        above, for they were in flight there."""
+        """Deliveries of earlier connections, by packet id; the broker sends each of them again.
+        Bounded as above, for they were in flight there."""
 
     def __len__(self) -> int:
         return len(self._in_order)
@@ -139,7 +139,7 @@ class AckLedger:
 
 
 class InFlight:
-    """How much is between the broker and Kafka, over all sessions, against its bounds."""
+    """Bounds what is between the broker and Kafka, over all sessions."""
 
     def __init__(self, *, messages_max: int, bytes_max: int) -> None:
         self.messages = 0
@@ -160,7 +160,7 @@ class InFlight:
         return self.messages * 2 <= self._messages_max and self.bytes * 2 <= self._bytes_max
 
     def add(self, size: int) -> None:
-        """A message of so many bytes came."""
+        """A message of `size` bytes came."""
         self.messages += 1
         self.bytes += size
 

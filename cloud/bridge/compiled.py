@@ -59,7 +59,7 @@ class PlainReading(NamedTuple):
 
 class _Decoders(NamedTuple):
     entry: Stream
-    """The catalogue's row that they were made from; another one makes them anew."""
+    """The catalogue's row that the decoders were made from; they are made again for another one."""
     frame: msgspec.json.Decoder[Any]
     plain: msgspec.json.Decoder[Any]
     names: tuple[str, ...]
@@ -120,9 +120,8 @@ class CompiledStreams:
         }
         try:
             return PlainReading(epoch, seq, orjson.dumps(body))
-        except (
-            TypeError
-        ):  # an integer past 64 bits, which orjson reads as a float and does not write
+        except TypeError:
+            # An integer past 64 bits, which orjson reads as a float and does not write.
             return None
 
     def _of(self, stream: str, payload: bytes) -> _Decoders | None:

@@ -76,9 +76,9 @@ class BridgeConfig(Config):
     inflight_bytes_max: int = Field(default=64 << 20, ge=2 * FRAME_BYTES_MAX)
     """Bytes taken and not yet in Kafka; at the bound the bridge stops reading its connection."""
     compression: Literal["none", "lz4", "zstd"] = "none"
-    """How the records of `ew.up` are packed. They are kept for a day; packed they need half of the
-    disk, and Kafka a quarter more processor time, because it unpacks each batch to check it, and
-    under little load a batch holds one record. Streams are always packed."""
+    """The compression of the records of `ew.up`. They are kept for a day; compressed they need half
+    of the disk, and Kafka a quarter more processor time, because it unpacks each batch to check it,
+    and under little load a batch holds one record. Streams are always compressed."""
     compiled_decoders: bool = True
     """Parse and check messages of known streams in one pass of C code, by decoders made from the
     catalogue. False: every message by the decoder that also explains; for comparison, or should the

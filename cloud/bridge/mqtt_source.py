@@ -2,7 +2,7 @@
 acknowledges only what Kafka has.
 
 The broker keeps the session under a stable client id, so what was not acknowledged comes again
-after a reconnection, with its old packet id. A lost connection is made anew with jittered back-off,
+after a reconnection, with its old packet id. A lost connection is restored with jittered back-off,
 for ever. Raises nothing but what the handler raises: that is a bug and takes the process down.
 """
 
@@ -165,8 +165,8 @@ class MqttSource:
     def publish(self, topic: str, payload: bytes, *, expires_s: int) -> bool:
         """Send with QoS 1.
 
-        False, and nothing is sent, where there is no connection or the broker takes no more now.
-        What it did not confirm when the connection ends is not sent again from here.
+        Returns False, and sends nothing, without a connection or where the broker takes no more
+        now. What it did not confirm when the connection ends is not sent again from here.
         """
         if not self.subscribed.is_set() or not self._ids.free:
             return False

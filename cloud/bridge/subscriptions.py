@@ -1,10 +1,10 @@
 """What a bridge subscribes to, and the name of the group in which the bridges share it.
 
 A broker deals each message of a shared subscription to one member of the group. Mosquitto 2.0
-grants a subscription to whoever asks and looks at its rules when it delivers; a member that may not
-have the message has then used it up. So whoever knows the group's name can swallow what all devices
-send, and keeping him out is a matter of the name: it holds a code that only who has the bridges'
-key can compute.
+grants a subscription to anybody and applies its rules when it delivers; a member that may not have
+the message has then used it up. So anybody who knows the group's name can swallow what all devices
+send, and keeping them out is a matter of the name: it holds a code that only a holder of the
+bridges' key can compute.
 
     $share/bridge-<installation>-<HMAC-SHA256(key, installation), 32 hexadecimal
     digits>/ew/v1/+/up/#
@@ -84,8 +84,8 @@ def group(installation: str, key: bytes | None) -> str:
 
 
 def subscriptions(installation: str, keys: Sequence[bytes]) -> Subscriptions:
-    """Of a bridge that knows these keys, the present one first; none: the group has the name that
-    everybody knows.
+    """The subscriptions of a bridge that knows these keys, the present one first; without keys the
+    group has the name that everybody knows.
 
     The bridges of an installation share the messages among them; those of another one get each of
     them, too.

@@ -22,7 +22,7 @@ from edgewake.cloud.queries.window_syntax import length_ms
 from edgewake.protocol.errors import QueryError
 
 WITHIN_MS_MAX: Final = 86_400_000
-"""How far apart the two may be, a day: so long their readings are kept."""
+"""The longest time between the two readings, a day: their readings are kept as long."""
 EXPECTED_TIME: Final = (
     "AND other.event_time BETWEEN stream.event_time - INTERVAL 10 SECONDS AND stream.event_time + "
     "INTERVAL 1 MINUTE"
@@ -94,9 +94,8 @@ def _bound(
     condition: exp.Expr, compare: type[exp.Expr], left: exp.Expr, right: exp.Expr, other: str
 ) -> tuple[int | None, int | None]:
     one, two = _sum(left, condition, other), _sum(right, condition, other)
-    ours, theirs, ms = (
-        a - b for a, b in zip(one, two, strict=True)
-    )  # ours * event_time + theirs * other.event_time + ms, against 0
+    # Ours * event_time + theirs * other.event_time + ms, against 0.
+    ours, theirs, ms = (a - b for a, b in zip(one, two, strict=True))
     if sorted((ours, theirs)) != [-1, 1]:
         raise _refused(condition, other)
     compare = compare if theirs == 1 else _MIRRORED[compare]
@@ -109,7 +108,7 @@ def _bound(
 
 
 class _Sum(NamedTuple):
-    """How often the two times are in an expression, and the ms beside them."""
+    """How many times an expression contains each of the two times, and the ms beside them."""
 
     ours: int
     theirs: int

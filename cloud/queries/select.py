@@ -114,7 +114,7 @@ def table_of(select: exp.Expr) -> exp.Expr:
 
 
 class SelectReader:
-    """Reads one SELECT; `read` gives the query, which is of use only where `faults` are none."""
+    """Reads one SELECT; `read` gives the query, which may be used only where `faults` is empty."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class SelectReader:
         )
 
     def _kind_of(self, column: exp.Expr) -> Kind:
-        """Type of a field of the stream; None where there is none, which is a fault."""
+        """Type of a field of the stream; None for an unknown field, which is a fault."""
         with self._faults.within(column):
             return Scope(self._types, {}, self._faults).kind(column.name)
         return None
@@ -375,9 +375,8 @@ class SelectReader:
             )
         expression, _ = translate(node, self._scope, f"SELECT {column.alias}".rstrip())
         name = column.alias or (plain_name(node) if isinstance(node, exp.Column) else _slug(node))
-        if expression == Field(name) and name in (
-            self._keyed_by or ("device",)
-        ):  # every row has it
+        # Every row has it.
+        if expression == Field(name) and name in (self._keyed_by or ("device",)):
             return None
         return Output(_name(name, "SELECT"), expression)
 

@@ -50,7 +50,7 @@ class SequencerConfig(Config):
     """Records read and committed at once at most."""
 
     def bounds(self) -> Bounds:
-        """Of one partition."""
+        """The bounds of one partition."""
         return Bounds(
             hold_s=self.hold_s,
             unknown_s=self.unknown_s,
@@ -60,7 +60,6 @@ class SequencerConfig(Config):
             hole_s=self.lost_after_s,
             states=self.states_max
             * 17
-            // (
-                16 * topics.UP_PARTITIONS
-            ),  # devices fall unevenly on partitions: a sixteenth more each
+            # Devices fall unevenly on partitions: a sixteenth more each.
+            // (16 * topics.UP_PARTITIONS),
         )

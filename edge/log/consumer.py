@@ -36,7 +36,7 @@ Contract:
 * **Damage.** When the log was damaged and begun anew, `read`, `poll`, `submit` and `commit` raise
   LogRenewedError once: begin again from `state`, which is None where it could not be saved.
 
-One task or thread uses a consumer at a time.
+For one task or thread only.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def outside(ranges: Iterable[tuple[int, int]], first: int, last: int) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """A row as it is read in the writer's thread; whoever asked takes it apart."""
+    """A row as it is read in the writer's thread; the caller decodes it."""
 
     stream: str
     first: int
@@ -186,7 +186,7 @@ def rows_after(
     query = (
         f"SELECT first, count, crc, body FROM batches WHERE stream = ? AND first >= {begins} "  # noqa: S608
         "ORDER BY first"
-    )  # noqa: S608
+    )
     for first, count, crc, body in db.execute(query, (stream.id, stream.id, expected)):
         if not is_sound_batch(stream.id, first, count, crc, body) or first + count - 1 < expected:
             continue

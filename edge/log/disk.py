@@ -97,9 +97,8 @@ class LogDisk:
         else:
             self._damages = 0
             return done
-        return (
-            Done((), 0) if self.store.commit_found > before else None
-        )  # it may have been stored after all
+        # It may have been stored after all.
+        return Done((), 0) if self.store.commit_found > before else None
 
     def make_room(self, work: Work | None) -> Done | None:
         """On a full disk: use the reserve to shrink the write-ahead log and do what makes room.
@@ -212,7 +211,7 @@ class LogDisk:
     # what it says, and its end
 
     def say(self, state: LogState) -> None:
-        """How the log is from now on."""
+        """Set the log's state from now on."""
         if state is not self.state:
             level = logging.INFO if state is LogState.GOOD else logging.ERROR
             log.log(level, "the event log is %s", state, extra={"event": f"log.{state}"})

@@ -33,7 +33,7 @@ _INT_BYTES: Final = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 
 class DamagedError(ValueError):
-    """These bytes are no record."""
+    """These bytes are not a record."""
 
 
 class Pages:
@@ -57,7 +57,7 @@ class Pages:
             raise
 
     def numbers(self) -> Iterator[int]:
-        """Of the pages that are there.
+        """The numbers of the pages that are there.
 
         A damaged number in the write-ahead log is one page more, not all that would come before it.
         """
@@ -126,9 +126,8 @@ def _committed_frames(wal: BinaryIO, page_size: int) -> dict[int, int]:
     found: dict[int, int] = {}
     pending: dict[int, int] = {}
     header = _at(wal, 0, _WAL_HEADER)
-    salts = (
-        header[16:24] if wal_header_is_sound(header) else _at(wal, _WAL_HEADER + 8, 8)
-    )  # the first frame has them too
+    # The first frame has them too.
+    salts = header[16:24] if wal_header_is_sound(header) else _at(wal, _WAL_HEADER + 8, 8)
     at = _WAL_HEADER
     while len(frame := _at(wal, at, _WAL_FRAME_HEADER)) == _WAL_FRAME_HEADER:
         if frame[8:16] == salts:
@@ -147,7 +146,9 @@ def _at(file: BinaryIO, offset: int, count: int) -> bytes:
 
 
 def rows(pages: Pages, number: int) -> Iterator[Row]:
-    """The records of one page that can be read; none where it is no page of an index b-tree."""
+    """The records of one page that can be read; none on a page of another kind than an index
+    b-tree.
+    """
     page = pages.read(number)
     if len(page) < pages.page_size or page[0] not in (_INDEX_LEAF, _INDEX_INTERIOR):
         return

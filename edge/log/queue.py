@@ -46,7 +46,7 @@ class Queue:
     size: int = 0
     """Bytes of what is not durable yet."""
     taken_size: int = 0
-    """Of these, what a commit has taken."""
+    """The size of those that a commit has taken."""
     appended: int = 0
     accepted: int = 0
     is_promised: bool = False
@@ -118,9 +118,8 @@ class Queues:
                 queue.add(part)
                 count, size = len(part), part.size
             else:
-                come = (
-                    part if isinstance(part, list) else list(part)
-                )  # it may raise: then none of it has come
+                # It may raise: then none of it has come.
+                come = part if isinstance(part, list) else list(part)
                 count, size = len(come), sum(map(size_of, come))
                 queue.pending += come
             queue.appended += count

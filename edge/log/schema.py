@@ -9,8 +9,7 @@
     gaps      given up: a counted range of positions in the place of its batches, with CRC, kept as
               long as they would be
     frames    boundaries over the batches, written before the first send, kept until the cloud's
-              acknowledgement; `payload` only where what
-              is sent is logged a second time (see modes)
+              acknowledgement; `payload` only where what is sent is logged a second time (modes)
     consumers how far each has read, and its state, in one row
     clocks    under which start of the machine commits were made, and wall clock less milliseconds
               since it, where that changed (`clocks`)
@@ -45,7 +44,7 @@ CHECKPOINT_BYTES: Final = 4 << 20
 """Bytes of the write-ahead log from which it is copied into the file: few copies of a page that
 changes often, little to recover."""
 BUSY_S: Final = 0.05
-"""How long a checkpoint waits for a reader. It is tried again later; meanwhile readings are
+"""Seconds that a checkpoint waits for a reader. It is tried again later; meanwhile readings are
 accepted."""
 
 
@@ -69,8 +68,9 @@ def _frames_as_boundaries(db: sqlite3.Connection) -> None:
     db.execute(
         """
         CREATE TABLE frames (
-            stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL, seq INTEGER NOT NULL, first INTEGER NOT NULL,
-            count INTEGER NOT NULL, gap TEXT, accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, payload_crc INTEGER NOT NULL,
+            stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL,
+            seq INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, gap TEXT,
+            accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, payload_crc INTEGER NOT NULL,
             payload BLOB, PRIMARY KEY (stream, epoch, frame)
         ) WITHOUT ROWID
         """
@@ -98,8 +98,8 @@ def _frames_as_boundaries(db: sqlite3.Connection) -> None:
     db.execute(
         """
         CREATE TABLE consumers (
-            name TEXT PRIMARY KEY, cursor TEXT NOT NULL, missed INTEGER NOT NULL, commit_number INTEGER NOT NULL, crc INTEGER NOT NULL,
-            state BLOB
+            name TEXT PRIMARY KEY, cursor TEXT NOT NULL, missed INTEGER NOT NULL,
+            commit_number INTEGER NOT NULL, crc INTEGER NOT NULL, state BLOB
         ) WITHOUT ROWID
         """
     )
@@ -111,7 +111,7 @@ RETAINED_BYTES: Final = "retained_bytes"
 """Counter: bytes of batches that only consumers still need."""
 SUMS: Final = (BACKLOG_BYTES, RETAINED_BYTES)
 """Counters of what could be summed up over the whole log, kept so that nobody has to. Each start
-counts anew."""
+counts again."""
 
 
 def _gaps_with_checksums(db: sqlite3.Connection) -> None:
@@ -136,19 +136,22 @@ MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE sources (name TEXT PRIMARY KEY, position TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE streams (
-        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL, framed INTEGER NOT NULL,
-        base INTEGER NOT NULL, frame INTEGER NOT NULL, crc INTEGER NOT NULL
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL,
+        framed INTEGER NOT NULL, base INTEGER NOT NULL, frame INTEGER NOT NULL, crc INTEGER NOT NULL
     );
     CREATE TABLE batches (
-        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, commit_number INTEGER NOT NULL,
-        accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (stream, first)
+        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+        commit_number INTEGER NOT NULL, accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL,
+        body BLOB NOT NULL, PRIMARY KEY (stream, first)
     ) WITHOUT ROWID;
     CREATE TABLE gaps (
-        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (stream, first)
+        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+        reason TEXT NOT NULL, PRIMARY KEY (stream, first)
     ) WITHOUT ROWID;
     CREATE TABLE frames (
-        stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL, seq INTEGER NOT NULL, count INTEGER NOT NULL,
-        gap TEXT, accepted_at INTEGER NOT NULL, content_type TEXT NOT NULL, crc INTEGER NOT NULL, payload BLOB NOT NULL,
+        stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL,
+        seq INTEGER NOT NULL, count INTEGER NOT NULL, gap TEXT, accepted_at INTEGER NOT NULL,
+        content_type TEXT NOT NULL, crc INTEGER NOT NULL, payload BLOB NOT NULL,
         PRIMARY KEY (stream, epoch, frame)
     ) WITHOUT ROWID;
     """,
@@ -157,7 +160,9 @@ MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     """,
     _frames_as_boundaries,
     """
-    CREATE TABLE clocks (commit_number INTEGER PRIMARY KEY, boot TEXT NOT NULL, offset_ms INTEGER NOT NULL);
+    CREATE TABLE clocks (
+        commit_number INTEGER PRIMARY KEY, boot TEXT NOT NULL, offset_ms INTEGER NOT NULL
+    );
     """,
     _gaps_with_checksums,
 )
@@ -191,13 +196,11 @@ def open_for_writing(
         _pragma(db, "journal_mode", "WAL", "wal")
         _pragma(db, "synchronous", "FULL", 2)
         _pragma(db, "mmap_size", "0", 0)
-        _pragma(
-            db, "secure_delete", "OFF", 0
-        )  # some builds write zeros over all that is freed: as much flash again as the readings took
+        # Some builds write zeros over all that is freed: as much flash again as the readings took.
+        _pragma(db, "secure_delete", "OFF", 0)
         db.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
-        db.execute(
-            "PRAGMA wal_autocheckpoint = 0"
-        )  # its errors would be swallowed; the writer checkpoints by itself
+        # Its errors would be swallowed; the writer checkpoints by itself.
+        db.execute("PRAGMA wal_autocheckpoint = 0")
         migrate(db)
     except BaseException:
         db.close()
@@ -227,7 +230,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 def reading(directory: Path) -> Iterator[sqlite3.Connection]:
     """A directory's log, open for reading until the block ends.
 
-    Raises LocalError: there is none, it cannot be read, or holds what the log never wrote.
+    Raises LocalError where there is no log, it cannot be read, or holds what the log never wrote.
     """
     path = directory / LOG_NAME
     try:

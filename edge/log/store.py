@@ -86,7 +86,7 @@ KEPT_FREE_BYTES: Final = 16 << 20
 """Free bytes that the file keeps for the next readings, unless the disk is full; only what is
 beyond goes back to the file system."""
 GIVE_BACK_BYTES: Final = 4 << 20
-"""Given back at a time: some milliseconds."""
+"""Bytes given back to the disk in one step: some milliseconds."""
 SALVAGE_PAGES: Final = 1024
 """Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long
 behind it."""
@@ -122,9 +122,8 @@ class LogStore:
         self._next_stream = 0
         self._frame_bytes = limits.bytes_max
         known, was_left_open = self._sidecar.read(), self.wal.file_bytes > 0
-        page_bytes = (
-            known.page_size if known and known.page_size else PAGE_BYTES
-        )  # as a damaged log's, whose header may be lost
+        # As a damaged log's, whose header may be lost.
+        page_bytes = known.page_size if known and known.page_size else PAGE_BYTES
         if (
             known
             and known.version
@@ -174,9 +173,8 @@ class LogStore:
             known = what_it_knew(damaged[-1], known)
         self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
         if self.epoch_began == "restored" and was_left_open:
-            set_aside(
-                self._path.parent
-            )  # at once: SQLite deletes what it does not see of the write-ahead log
+            # At once: SQLite deletes what it does not see of the write-ahead log.
+            set_aside(self._path.parent)
             raise LogDamagedError("its write-ahead log lacks commits that the sidecar knows")
         self.log_id = (
             identity.log_id
@@ -503,9 +501,8 @@ class LogStore:
         first = self._db.execute(
             "SELECT min(first) FROM batches WHERE stream = ?", (found.id,)
         ).fetchone()[0]
-        return (
-            found.last if first is None else min(max(0, int(first) - 1), found.last)
-        )  # a damaged row may say anything
+        # A damaged row may say anything.
+        return found.last if first is None else min(max(0, int(first) - 1), found.last)
 
     def forget(self, name: str) -> None:
         """Remove a consumer; what only it needed goes."""
@@ -539,7 +536,7 @@ class LogStore:
         ), framed
 
     def given_up(self) -> int:
-        """Of `backlog`, places of readings that are lost: the cloud is to be told of them."""
+        """Places of lost readings in the `backlog` that the cloud has not been told about."""
         with sound_rows():
             return sum(given_up(self._db).values())
 
@@ -562,7 +559,7 @@ class LogStore:
             return min((at for at in found if at is not None), default=None)
 
     def position(self, source: str) -> str | None:
-        """How far a source had read when its last readings were accepted.
+        """The position of a source when its last readings were accepted.
 
         From memory: any thread may ask, whatever the disk does.
         """

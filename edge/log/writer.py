@@ -3,8 +3,8 @@
 Everybody else leaves work here and is told when it is durable.
 
     append ─▶ bounded queue per stream ─┐
-    free   ─▶ bounded by the window  ───┼─▶ one transaction (group commit, fsync) ─▶ accepted, frames to send
-    sending on/off ─────────────────────┘
+    free   ─▶ bounded by the window  ───┼─▶ one transaction ──────▶ accepted, frames to send
+    sending on/off ─────────────────────┘   (group commit, fsync)
 
 One turn takes all that waits, so the slower the disk, the more readings share an fsync. When a turn
 is due stands in `waiting`, what a disk that fails changes in `disk`. Durable first: a reading is
@@ -97,7 +97,7 @@ class LogWriter:
 
     @property
     def state(self) -> LogState:
-        """How the log is."""
+        """The state of the log."""
         return self._disk.state
 
     # from any thread
@@ -186,9 +186,8 @@ class LogWriter:
         """The cloud acknowledged or refused a frame. At most a window of frames can wait here."""
         with self._lock:
             self._waiting.free(key, rejected, self._clock.monotonic_s())
-            if self._waiting.wants_room(
-                self.store
-            ):  # else it is deleted with the next commit, or soon: nothing waits for it
+            # Else it is deleted with the next commit, or soon: nothing waits for it.
+            if self._waiting.wants_room(self.store):
                 self._wake.notify_all()
 
     def set_sending(self, sending: bool) -> None:
@@ -227,9 +226,9 @@ class LogWriter:
         return answer
 
     def consumer(self, name: str) -> ConsumerState | None:
-        """A consumer as it will be when all that it has committed is durable; None where the log
-        does not know it. What was left here is done in any case, also in a log that had to be begun
-        anew.
+        """A consumer as it will be when all that it has committed is durable; None for a name that
+        the log does not know. What was left here is done in any case, also in a log that had to be
+        replaced.
         """
         with self._lock:
             found = self.store.consumer(name)

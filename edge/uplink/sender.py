@@ -351,9 +351,8 @@ class Uplink:
 
     async def _until_due(self, now_s: float, drain_until_s: float | None) -> None:
         times = [self._presence.due_s, now_s + TICK_S, drain_until_s]
-        if (
-            self._room()
-        ):  # without room nothing can be done about it, and `_pump` is called when there is some
+        # Without room nothing can be done about it, and `_pump` is called when there is some.
+        if self._room():
             times.append(self.session.next_due_s())
         times.append(self._cap.due_s(now_s))
         wait_s = max(0.0, min(at for at in times if at is not None) - now_s)
@@ -366,7 +365,7 @@ class Uplink:
     # frames
 
     def _room(self) -> int:
-        """How many frames the connection takes now."""
+        """The number of frames that the connection takes now."""
         link = self._link
         if link is None or self._cap.due_s(self._clock.monotonic_s()) is not None:
             return 0
@@ -439,7 +438,7 @@ class Uplink:
         self._pump()
 
     def _pauses_changed(self, before: frozenset[str]) -> None:
-        """Tell the log which streams wait; whoever waits for a time asks again."""
+        """Tell the log which streams wait; waiting callers ask again."""
         if self.session.paused_streams != before:
             self._events.pause(self.session.paused_streams, self.session.closed_lanes)
             self._wake.set()
@@ -447,9 +446,8 @@ class Uplink:
     def _keep_hours(self) -> None:
         """Lanes whose hours have ended wait in the log."""
         now_ms = self._clock.now_ms()
-        closed = (
-            closed_lanes(self._hours, now_ms) if now_ms >= CLOCK_FLOOR_MS else frozenset()
-        )  # unset, it knows no hours
+        # Unset, it knows no hours.
+        closed = closed_lanes(self._hours, now_ms) if now_ms >= CLOCK_FLOOR_MS else frozenset()
         if closed != self.session.closed_lanes:
             self.session.closed_lanes = closed
             self._events.pause(self.session.paused_streams, closed)
@@ -466,7 +464,7 @@ class Uplink:
             self._wake.set()
 
     def _ask_feed(self, payload: bytes) -> bool:
-        """A question that may be lost; False where there is no connection for it now."""
+        """Send a question that may be lost; returns False without a connection for it."""
         link = self._link
         if link is None or not link.is_writable:
             return False

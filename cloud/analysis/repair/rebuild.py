@@ -29,7 +29,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
+from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.kinds import job_of
 from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.log_reader import iso, kept_from, starts, told
@@ -106,9 +107,8 @@ def check(plan: Plan, repair: Repair, standing: Standing) -> None:
             f"{took}, and what is open or remembered may have begun then; --lossy begins with "
             "what is left"
         )
-    beside = (
-        (standing.registered,) if query.is_paired else standing.beside
-    )  # where Spark has the state, it goes for the whole lane
+    # Where Spark has the state, it goes for the whole lane.
+    beside = (standing.registered,) if query.is_paired else standing.beside
     losing = [
         one.query.name
         for one in beside
@@ -265,8 +265,7 @@ class Rebuilder:
         start = self._starts(plan.end, first)
         if not start:
             return Changes(), []
-        (job,) = jobs_of([registered], standing.types).values()
-        assert isinstance(job, QueryJob)
+        job = job_of(QueryJob, registered, standing.types)
         frames = self._records(start, plan.end)
         partitions = len(plan.end) * (1 + max(max(of_one) for of_one in start.values()))
         rows = (
@@ -340,9 +339,8 @@ class Rebuilder:
         made = refolded(self._session, self._kafka, registered, standing.types, plan.record, span)
         computed, held = withheld.parted(registered, made.rows.values())
         news = Changes()
-        if (
-            complete_from is None or query.is_paired or not query.is_completed
-        ):  # else what was known then is known no more
+        # Else what was known then is known no more.
+        if complete_from is None or query.is_paired or not query.is_completed:
             before = told(self._kafka, registered.topic, begin, FOREVER_MS)
             is_whole = complete_from is None or query.is_paired
             news = changes(

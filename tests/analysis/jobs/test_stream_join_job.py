@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
@@ -19,13 +19,15 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds import stream_join
 from edgewake.cloud.analysis.folds.stream_join import LEFT, RIGHT, Kept, Partners
-from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of
-from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates, new_states, restored
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
+from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
 from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query, Registered, Within
 from edgewake.cloud.queries.query_file import UnknownStream, parse
 from edgewake.protocol import frame, record, topics
@@ -222,6 +224,11 @@ class Sent:
     place: tuple[int, int, int] = (0, 0, 0)
 
 
+def record_at(top: int | None) -> LaneRecord:
+    """A lane's record with event time there."""
+    return LaneRecord(stream="s", lane=LaneKind.PAIR, top=top)
+
+
 @dataclass
 class Run:
     """Batches of a lane without Spark and Kafka: what was told, and what stands on `ew.windows`."""
@@ -243,7 +250,7 @@ class Run:
         ((_, job),) = jobs_of([self.registered], types).items()
         assert isinstance(job, PairJob)
         self.job = job
-        self.states: PairStates = new_states([self.registered])
+        self.states: PairStates = job.new_states()
 
     def batch(
         self, readings: Sequence[Sent], emitted: Mapping[str, Mapping[int, int]] | None = None
@@ -274,31 +281,30 @@ class Run:
             revision=self.revision,
             top_before=before,
             top=self.top,
-            states=self.states,
             emitted=emitted or {},
             told=self.remembered,
         )
         table = pa.Table.from_pylist(rows[::-1], schema=SCHEMA)
         self.late += sum(
-            one.readings for one in self.job.late(table, step, min(times, default=None))
+            one.readings for one in self.job.late(table, step, min(times, default=None), tuple)
         )
         broken: emit.Broken = {}
-        self._write(self.job.outputs(table, step, broken))
+        self._write(self.states.outputs(table, step, broken))
         assert not broken
 
     def silence(self, top: int) -> None:
         """Event time goes on by itself."""
         self.revision += 1
-        step = emit.Batch(revision=self.revision, top_before=self.top, top=top, states=self.states)
-        if self.job.is_due(self.states, top):
+        step = emit.Batch(revision=self.revision, top_before=self.top, top=top)
+        if self.states.is_due(top):
             broken: emit.Broken = {}
-            self._write(self.job.in_silence(step, broken))
+            self._write(self.states.in_silence(step, broken))
             assert not broken
         self.top = top
 
     def restart(self) -> None:
         """Go on from what was written down."""
-        self.states = restored([self.registered], self.kept, self.top)
+        self.states = self.job.restored(self.kept, record_at(self.top))
 
     def _write(self, outputs: Any) -> None:
         for one in outputs:
@@ -413,9 +419,7 @@ def pair() -> tuple[Sent, Sent]:
     return Sent(LEFT, 10_000, "a"), Sent(RIGHT, 12_000, "a")
 
 
-def test_a_batch_that_comes_again_tells_nothing_twice_and_would_without_the_record_of_the_lane() -> (
-    None
-):
+def test_a_repeated_batch_emits_nothing_twice_and_would_without_the_lane_s_record() -> None:
     run = run_of()
     first, second = pair()
     run.batch([first, second])
@@ -434,7 +438,7 @@ def test_a_pair_is_found_over_a_restart_and_would_not_be_without_what_was_writte
         if is_kept:
             run.restart()
         else:
-            run.states = new_states([run.registered])
+            run.states = run.job.new_states()
         run.batch([second])
         run.silence(T0 + 10**9)
         assert [(row["price"], row["other"], row["partner"]) for row in run.told] == (
@@ -636,9 +640,8 @@ def in_duckdb(
 def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        state_parts, "PART_BYTES_MAX", 100
-    )  # as if all that is kept were too large for a record
+    # As if all that is kept were too large for a record.
+    monkeypatch.setattr(state_parts, "PART_BYTES_MAX", 100)
     orders, clicks = (new_feed({"id": FieldType.STRING, "v": FieldType.NUMBER}) for _ in range(2))
     rows, control, counts, soon = (
         unique("rows"),
@@ -747,7 +750,9 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     }
     kept = kept_rows(orders.config, lane.name.removesuffix("-pair"))
     assert max(map(len, kept.values())) == 100
-    states = restored(queries[:2], state_parts.joined(kept), lane.record.top)
+    states = replace(lane.job, queries=tuple(queries[:2])).restored(
+        state_parts.joined(kept), lane.record
+    )
     assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, (
         "it goes on as one that forgot nothing"
     )
@@ -780,9 +785,8 @@ def check_united(analysis: Analysis, *feeds: Feed) -> None:
     for i in range(2):
         lane = analysis.run([united], *feeds)
         if not i:
-            lose_last_batch(
-                lane.checkpoint
-            )  # the first one, perhaps: then there is a state of no batch
+            # The first one, perhaps: then there is a state of no batch.
+            lose_last_batch(lane.checkpoint)
             feeds[1].send([T0 + 210_000], id=["more"], v=[1.0])
     with duckdb.connect() as database:
         database.execute("CREATE TABLE r (t BIGINT, id TEXT, v DOUBLE)")

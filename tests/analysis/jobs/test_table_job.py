@@ -11,12 +11,13 @@ from typing import Any
 
 import duckdb
 import orjson
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds import table_state
-from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.jobs.table_job import TableJob
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.plan.table_rows import TableRecord
@@ -24,6 +25,7 @@ from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.repair.repair import Refuse, Replace, Standing, step
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.query_file import UnknownStream, parse
 from edgewake.protocol import frame, record, topics
@@ -202,6 +204,10 @@ class Sent:
     place: tuple[int, int] = (0, 0)
 
 
+NOTHING = pa.table({})
+RECORD = LaneRecord(stream="s", lane=LaneKind.TABLE)
+
+
 @dataclass
 class Run:
     """Batches of a lane without Spark and Kafka: the result as its readers have it, and what stands
@@ -241,10 +247,10 @@ class Run:
         """What the batch tells."""
         self.revision += 1
         step, broken = (
-            emit.Batch(revision=self.revision, top_before=None, top=T0, states=self.states),
+            emit.Batch(revision=self.revision, top_before=None, top=T0),
             dict[str, str](),
         )
-        for one in self.job.outputs(None, step, broken):
+        for one in self.states.outputs(NOTHING, step, broken):
             if one.topic == topics.WINDOWS:
                 key = one.key.decode()
                 self.kept.pop(key, None)
@@ -263,7 +269,7 @@ class Run:
 
     def restart(self) -> None:
         """Go on from what was written down."""
-        self.states = self.job.restored(self.kept)
+        self.states = self.job.restored(self.kept, RECORD)
 
 
 def value(one: Sent) -> bytes:
@@ -338,9 +344,7 @@ def test_the_result_is_that_of_the_latest_rows_of_both_tables_after_each_batch_a
         assert run.told == told, "nothing is told twice"
 
 
-def test_a_row_comes_changes_with_either_table_and_is_withdrawn_and_what_it_does_not_show_tells_nothing() -> (
-    None
-):
+def test_a_row_follows_both_tables_is_withdrawn_and_ignores_fields_it_does_not_show() -> None:
     run = Run(
         Registered(
             query(f"SELECT r.operator {JOINED.format('')} WHERE NOT coalesce(gone, false)"), 7
@@ -445,7 +449,7 @@ def table(feed: Feed, name: str) -> dict[str, tuple[float, str | None]]:
     }
 
 
-def test_tables_on_kafka_are_those_of_the_oracle_over_restarts_and_a_query_that_comes_later_knows_all_rows(
+def test_tables_on_kafka_equal_the_oracle_s_over_restarts_and_a_later_query_knows_all_rows(
     analysis: Analysis, new_feed: NewFeed
 ) -> None:
     feed = new_feed({"speed": FieldType.NUMBER, "route": FieldType.STRING})
