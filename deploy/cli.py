@@ -21,7 +21,7 @@ HELP: Final = {
     "agent": "Run a device: sources, event log, uplink.",
     "tail": "Follow a stream or a query in the terminal.",
     "status": "Show how the whole system is.",
-    "alert": "Be told when something is wrong, and say that you look after it.",
+    "alert": "Be told when something is wrong.",
     "query": "Register, check, list and remove continuous queries.",
     "sql": "Ask past and present by SQL.",
     "summary": "Show what a field of a stream held, with bounds.",

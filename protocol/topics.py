@@ -39,7 +39,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.previews *      what queries would give, asked for and answered; key = id
     ew.rules *          what alerts are raised of, whom they are told to, and what people said of
                        them; key = rule|name, destination|name, word|id
-    ew.alerts *        alerts, how far they are judged, and what is told of them; key = alert|rule|…,
+    ew.alerts *        alerts, how far they are judged, what is told of them; key = alert|rule|…,
                        place|topic, note|id
     ew.windows *       open sessions and windows by count, key = stream|query@registration|group
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
