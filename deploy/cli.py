@@ -35,6 +35,7 @@ HELP: Final = {
     "leases": "List the leases of sleeping clients.",
     "ack": "Show how far an acknowledged frame came.",
     "send": "Send one reading of a device.",
+    "map": "Try maps: devices that speak in their own words.",
     "logs": "Show what the parts log.",
     "login": "Print a link into the operations API.",
     "replay": "Send a recorded file as if it happened now.",
@@ -54,6 +55,7 @@ the name of their package."""
 
 OWN: Final = (
     metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
+    metadata.EntryPoint("map", "edgewake.edge.commands.maps:map_group", GROUP),
     metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
     metadata.EntryPoint("status", "edgewake.cloud.commands.status:status", GROUP),
     metadata.EntryPoint("alert", "edgewake.cloud.commands.alerts:alert", GROUP),

@@ -209,7 +209,7 @@ class Tending:
         for first in range(0, len(stale), SEAL_BATCH):
             await asyncio.gather(*map(self._seal_one_anew, stale[first : first + SEAL_BATCH]))
         log.info(
-            "partition %d: %d leases sealed anew",
+            "partition %d: %d leases sealed with the new key",
             number,
             len(stale),
             extra={"event": "push.sealed_anew", "leases": len(stale)},

@@ -294,7 +294,7 @@ class StreamWatcher:
                     return
             except* Unavailable as group:
                 log.info(
-                    "streams %s: %s; following anew",
+                    "streams %s: %s; following again",
                     ",".join(self.streams),
                     group.exceptions[0],
                     extra={"event": "push.watch_anew"},

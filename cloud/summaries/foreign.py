@@ -33,7 +33,7 @@ def check(kind: SketchKind, data: bytes, readings: int) -> None:
             sketches.read(kind, data)  # as whoever merges it will
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Rejected(
-            RejectReason.SHAPE, f"{kind}: the bytes end too early or are no text"
+            RejectReason.SHAPE, f"{kind}: the bytes end too early or are not text"
         ) from error
 
 
@@ -148,7 +148,7 @@ def _kll(data: bytes, readings: int) -> None:
         )
         _demand(
             not single or math.isfinite(struct.unpack_from("<d", data, 8)[0]),
-            "kll: a value that is no number",
+            "kll: a value that is not a number",
         )
         return
     n, least_k, levels = struct.unpack_from("<QHB", data, 8)
