@@ -17,7 +17,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from edgewake.cloud.push import lease_rights, lease_state, sealing, tally
+from edgewake.cloud.calls import sealing
+from edgewake.cloud.push import lease_rights, lease_state, tally
 from edgewake.cloud.push.agenda import Agenda
 from edgewake.cloud.push.host_turns import HostTurns
 from edgewake.cloud.push.lease_writer import NotOwner

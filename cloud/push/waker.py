@@ -22,7 +22,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from edgewake.cloud.push import lease_rights, lease_state, sealing, webhook
+from edgewake.cloud.calls import sealing, webhook
+from edgewake.cloud.push import lease_rights, lease_state
 from edgewake.cloud.push.call_slots import CallSlots
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tending import Tended, Tending

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,11 @@ async def test_the_app_of_one_vehicles_owner_is_given_exactly_that_vehicle() -> 
         return key_set(maker).encode()
 
     rights = Rights(settings, ManualClock(round(NOW_S * 1000)), ask)
-    said = {"iss": settings.issuers[0].issuer, "edgewake_role": "owner", "device": "car-7"}
+    said: dict[str, Any] = {
+        "iss": settings.issuers[0].issuer,
+        "edgewake_role": "owner",
+        "device": "car-7",
+    }
     owner = await rights.principal(maker.token(**said))
     scope = owner.scope(Action.READ, "vehicle_position")
     assert scope is not None
