@@ -17,7 +17,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from edgewake.cloud.push import lease_state, sealing, tally
+from edgewake.cloud.calls import sealing
+from edgewake.cloud.push import lease_rights, lease_state, tally
 from edgewake.cloud.push.agenda import Agenda
 from edgewake.cloud.push.host_turns import HostTurns
 from edgewake.cloud.push.lease_writer import NotOwner
@@ -295,7 +296,7 @@ class Tending:
         tended.counter = tally.Counter(
             lease.id,
             streams=lease.streams,
-            where=lease.where,
+            where=lease_rights.counted(lease.where, lease.condition),
             min_events=lease.wake.min_events,
             previews_max=lease.wake.preview_events,
             on_change=self.look_at,

@@ -32,6 +32,7 @@ from edgewake.cloud.push.matching import Matcher, required_values
 from edgewake.cloud.push.sweep import Sweep
 from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX
+from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
@@ -107,11 +108,13 @@ class Watchers:
         """Leases that are not at the live end yet."""
         return sum(watcher.behind for watcher in self._watchers.values())
 
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
+    async def check(
+        self, subscription: Subscription, cursor: str, client: str, reader: Principal
+    ) -> None:
         """See the port."""
         decoded = self._hub.codec.decode(cursor)
         wanted = normal(subscription)
-        self._hub.close(await self._hub.open(wanted))
+        self._hub.close(await self._hub.open(wanted, reader, Action.WAKE))
         streams = set(map(stream_hash, wanted.streams))
         if isinstance(decoded, Cursor) and not streams & {
             entry.stream for entry in decoded.streams

@@ -15,8 +15,10 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from edgewake.cloud.summaries import sketches
+from edgewake.protocol import bloom
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketch import BLOOM_BITS_MIN, Numbers, SketchKind
 
 THETA_SEED_HASH: Final = 0x93CC
 """The hash of DataSketches' default seed 9001; sketches of other seeds do not merge."""
@@ -214,6 +216,16 @@ def _own(kind: SketchKind) -> Callable[[bytes, int], None]:
     return check_own
 
 
+def _bloom(data: bytes, readings: int) -> None:
+    found = Bloom.decode(data)
+    _demand(
+        found.bits >= BLOOM_BITS_MIN and found.one_in == bloom.ONE_IN,
+        f"bloom: 2^{found.bits} places, an error of 1/{found.one_in}: expected 2^{BLOOM_BITS_MIN} "
+        f"at least, and 1/{bloom.ONE_IN}",
+    )
+    _demand(len(found.places) <= readings, "bloom: more places than readings")
+
+
 def _numbers(data: bytes, readings: int) -> None:
     _demand(Numbers.decode(data).count <= readings, "numbers: more than readings")
 
@@ -225,5 +237,6 @@ _CHECKS: Final[Mapping[SketchKind, Callable[[bytes, int], None]]] = {
     SketchKind.KLL: _kll,
     SketchKind.TOP: _top,
     SketchKind.COUNT_MIN: _own(SketchKind.COUNT_MIN),
+    SketchKind.BLOOM: _bloom,
     SketchKind.SAMPLE: _own(SketchKind.SAMPLE),
 }

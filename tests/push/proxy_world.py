@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 from prometheus_client import CollectorRegistry
 
+from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import (
@@ -19,7 +20,9 @@ from edgewake.cloud.push.proxy import (
 )
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tally import Counter, Tally
-from edgewake.cloud.push.webhook import Caller
+from edgewake.cloud.rights.config import ANYBODY_CONFIG
+from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol import lease_record
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import CursorError, Unavailable
@@ -92,7 +95,9 @@ class MemoryLog:
             for _ in self.tally.add(event_of(self.events), self._clock.now_ms()):
                 pass
 
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
+    async def check(
+        self, subscription: Subscription, cursor: str, client: str, reader: Principal
+    ) -> None:
         if not cursor.startswith("c"):
             raise CursorError("garbage", "not a cursor")
 
@@ -113,8 +118,10 @@ class MemoryLog:
 class MemoryWatch:
     log: MemoryLog
 
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
-        await self.log.check(subscription, cursor, client)
+    async def check(
+        self, subscription: Subscription, cursor: str, client: str, reader: Principal
+    ) -> None:
+        await self.log.check(subscription, cursor, client, reader)
 
     def add(self, counter: Counter, cursor: str) -> None:
         self.log.add_counter(counter, cursor)
@@ -179,6 +186,7 @@ async def proxying(
         clock,
         random.Random(1),
         metrics,
+        more.pop("rights", None) or Rights(ANYBODY_CONFIG, clock),
         session_timeout_s=6,
     )
     proxy = Proxy(services, random_bytes=random_bytes, leases_max=more.pop("leases_max", 10))

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
+from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
-from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.lease_state import PAUSE_S
 from edgewake.cloud.push.proxy import (
     Elsewhere,
