@@ -20,7 +20,7 @@ TEXTS: Final[Mapping[int, str]] = {
     400: "The request is wrong.",
     401: "No key, or one that is not known.",
     403: "The key may not do this.",
-    404: "There is no such thing.",
+    404: "Not found.",
     409: "It stands against something that is there.",
     413: "The body is too large.",
     421: "The request names a host that is not this server's.",

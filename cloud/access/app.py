@@ -3,6 +3,7 @@
     GET /v1/streams                          streams and queries there are
     GET /v1/streams/{name}/events            one of them as SSE, or a page of it
     GET /v1/events?stream=a&stream=b         several in one
+    GET /v1/ws                               a WebSocket: several subscriptions, with credits
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to
                                              go on from
     POST /v1/tickets, /v1/session            how a browser brings its right along
@@ -32,6 +33,7 @@ from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.sockets.routes import SocketRoutes
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.rights import routes as rights_routes
@@ -106,6 +108,9 @@ def build(
     clients = Clients(config.trusted_proxies)
     EventRoutes(
         hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
+    ).add_to(app)
+    SocketRoutes(
+        config, hub=hub, streams=streams, metrics=metrics, clients=clients, clock=clock
     ).add_to(app)
     app.include_router(latest_routes.router(latest, clients))
     app.include_router(rights_routes.router(tickets, clients, clock))

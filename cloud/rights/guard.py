@@ -64,8 +64,6 @@ class Guard:
         try:
             scope.setdefault("state", {})[STATE] = await self._principal(scope)
         except Problem as problem:
-            if scope["type"] == "websocket":
-                return await send({"type": "websocket.close", "code": 1008})
             return await problem.response()(scope, receive, send)
         return await self._app(scope, receive, send)
 

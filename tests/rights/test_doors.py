@@ -44,7 +44,7 @@ RULES = {
     "/readyz": OPEN, "/metrics": OPEN, "/v1/server": OPEN, "/page": OPEN, "/docs/{file}": OPEN,
     "/v1/streams": LISTS,
     "/v1/streams/{name}/events": NAMED, "/v1/events": NAMED, "/v1/latest/{name}": NAMED,
-    "/v1/tickets": OWN, "/v1/session": OWN,
+    "/v1/tickets": OWN, "/v1/session": OWN, "/v1/ws": OWN,
 }  # fmt: skip
 """Who may come in by each path: everybody; who has a right to the name; who has any right, and sees
 what it may; who has one, about itself."""
