@@ -5,6 +5,7 @@ Kafka: by a map, without code.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,12 @@ SECONDS = 1_790_000_000
 
 
 async def send(here: World, topic: str, *payloads: str, qos: int = 1) -> None:
-    messages = [{"topic": topic, "payload": payload, "qos": qos} for payload in payloads]
-    await asyncio.to_thread(publish.multiple, messages, here.broker.host, here.broker.port)
+    await publish_all(here, [(topic, payload.encode()) for payload in payloads], qos=qos)
+
+
+async def publish_all(here: World, sent: Sequence[tuple[str, bytes]], qos: int = 1) -> None:
+    batch: list[tuple[str, bytes, int, bool]] = [(*one, qos, False) for one in sent]
+    await asyncio.to_thread(publish.multiple, batch, here.broker.host, here.broker.port)
 
 
 def bridge(here: World, name: str, maps: str, more: str = "", **keys: object) -> Path:
@@ -158,8 +163,7 @@ async def test_the_payloads_of_presets_come_into_kafka_as_their_readings(here: W
         if preset in SAMPLE:
             sent.append((message["topic"], payload_of(message)))
             wanted += [_key("p-" + one["device"], one) for one in message["readings"]]
-    batch = [{"topic": topic, "payload": payload, "qos": 1} for topic, payload in sent]
-    await asyncio.to_thread(publish.multiple, batch, here.broker.host, here.broker.port)
+    await publish_all(here, sent)
 
     def found() -> list[str]:
         records = [record.decode(one.value() or b"") for one in read(here.config, topics.UP)]

@@ -31,9 +31,9 @@ stream = "elsewhere"
 
 
 def config(port: int, **more: object) -> MqttSubscribeConfig:
-    return MqttSubscribeConfig(
-        type="mqtt_subscribe", stream="s", broker=BrokerConfig(port=port), **more
-    )  # type: ignore[arg-type]
+    return MqttSubscribeConfig.checked(
+        {"type": "mqtt_subscribe", "stream": "s", "broker": BrokerConfig(port=port), **more}
+    )
 
 
 async def test_a_map_makes_readings_of_messages_and_leaves_other_streams_to_their_sources(
