@@ -164,7 +164,7 @@ class CursorCodec:
         signed, tag = body[:-_TAG], body[-_TAG:]
         kid = signed[0]
         if kid not in self.keys.secrets or not hmac.compare_digest(self.keys.tag(kid, signed), tag):
-            raise CursorError("unverifiable", "cursor was not signed by a key that is known here")
+            raise CursorError("unverifiable", "cursor was not signed by a known key")
         return _read(signed)
 
 

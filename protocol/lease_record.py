@@ -3,7 +3,7 @@ id; compacted).
 
 A frozen dataclass and not a pydantic model: a proxy holds a hundred thousand of them, and policies
 and stream names that are the same are shared between them. Endpoint and secret are sealed
-(`edgewake.cloud.push.sealing`), so a reader of the topic can call nobody.
+(`edgewake.cloud.calls.sealing`), so a reader of the topic can call nobody.
 """
 
 from __future__ import annotations

@@ -37,6 +37,10 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.previews *      what queries would give, asked for and answered; key = id
+    ew.rules *          what alerts are raised of, whom they are told to, and what people said of
+                       them; key = rule|name, destination|name, word|id
+    ew.alerts *        alerts, how far they are judged, what is told of them; key = alert|rule|…,
+                       place|topic, note|id
     ew.windows *       open sessions and windows by count, key = stream|query@registration|group
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
     ew.summaries.minute *, .hour *, .day *   summaries, key = stream|field|devices|start|maker
@@ -79,6 +83,8 @@ QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
+ALERT_RULES: Final = "ew.rules"
+ALERTS: Final = "ew.alerts"
 LANES: Final = "ew.lanes"
 WINDOWS: Final = "ew.windows"
 SUMMARIES_PREFIX: Final = "ew.summaries."
@@ -115,6 +121,9 @@ sequenced."""
 ANALYSIS_GROUP: Final = "analysis"
 """Consumer group of the analyses: the member that has the one partition of `ew.lanes` leads. It
 commits nothing."""
+ALERTS_GROUP: Final = "alerts"
+"""Consumer group of the operations servers: the member that has the one partition of `ew.alerts`
+judges. It commits nothing."""
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions cannot be configured."""
 
@@ -128,6 +137,8 @@ TABLES: Final = (
     PROGRESS,
     REPAIRS,
     PREVIEWS,
+    ALERT_RULES,
+    ALERTS,
     LANES,
     WINDOWS,
     *SUMMARIES,

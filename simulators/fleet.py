@@ -168,8 +168,8 @@ class Fleet:
             given_up = self.sums()["given_up"]
             if given_up > before:
                 log.warning(
-                    "%d readings were given up, %d of them in the last %.0f s: nobody "
-                    "acknowledges fast enough",
+                    "%d readings were given up, %d of them in the last %.0f s: "
+                    "acknowledgements are too slow",
                     given_up,
                     given_up - before,
                     self._plan.report_s,

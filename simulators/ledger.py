@@ -255,7 +255,7 @@ class Ledger:
     def _judge_content(self, client: str, shown: Reading, verdict: Judgement) -> None:
         put = self.readings.get((shown.device, shown.n))
         if put is None:
-            verdict.phantom.append(f"{client} was shown {shown}, which nobody put in")
+            verdict.phantom.append(f"{client} was shown {shown}, which was never put in")
         elif (put.t_ms, put.value) != (shown.t_ms, shown.value):
             verdict.corrupt.append(f"{client} was shown {shown}, put in as {put}")
 

@@ -98,7 +98,7 @@ edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%
     help="Keep event times, or move the first to now.",
 )
 @click.option("--sort", "in_order", is_flag=True, help="Sort the rows by time first (in memory).")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many rows.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after N rows.")
 @click.option(
     "--patience",
     "patience_s",
@@ -243,7 +243,7 @@ def _print_summary(summary: Summary, tally: Tally, plan: PlayPlan) -> None:
         click.echo(f"  and {summary.bad_rows - len(summary.first_bad)} more bad rows", err=True)
     if tally.columns:
         click.echo(
-            f"  values that are no numbers were left out of {', '.join(sorted(tally.columns))}",
+            f"  values that are not numbers were left out of {', '.join(sorted(tally.columns))}",
             err=True,
         )
     if summary.rejected:
@@ -255,7 +255,7 @@ def _print_summary(summary: Summary, tally: Tally, plan: PlayPlan) -> None:
     if summary.unacked:
         where = f"{plan.broker.host}:{plan.broker.port}"
         text = (
-            f"nobody acknowledged {summary.unacked} for {plan.patience_s:g} s: does the broker at "
-            f"{where} run, and a bridge?"
+            f"no acknowledgement of {summary.unacked} for {plan.patience_s:g} s: does the broker "
+            f"at {where} run, and a bridge?"
         )
         click.echo(f"  {text}", err=True)

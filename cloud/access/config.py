@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.config import HubConfig
+from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.protocol.config import Config
 
@@ -42,7 +42,6 @@ class AccessConfig(Config):
     again when it changes. Without it one is made and kept in the user's state folder
     (cloud/log/cursor_keys.py)."""
     kafka: KafkaConfig = KafkaConfig()
-    hub: HubConfig = HubConfig()
     rights: RightsConfig | None = None
     """Who may read what; where it is left out, anybody on this machine may read everything."""
     ops_url: str | None = None
@@ -50,12 +49,19 @@ class AccessConfig(Config):
     allow_origins: tuple[str, ...] = ()
     """Other sites whose pages may read here, e.g. "https://dash.example.org"; none by default. "*"
     allows all."""
+    memory_mib: int = Field(default=288, ge=1)
+    """Memory in MiB for the streams and what is made of them, beside the process itself
+    and its clients (144 KB for each that does not read). It bounds the different subscriptions at
+    the same time (some 500 by default; one more is refused with 503) and the records that are kept
+    for the next reader."""
     clients_max: int = Field(default=5000, ge=1)
     """Streams open at the same time. One more is refused with 503 (a browser: 200, `retry`,
     end)."""
     replays_max: int = Field(default=500, ge=1)
     """Clients that read older records at the same time. One more is refused with 503 (a browser:
     200, `retry`, end)."""
+    followed_max: int = Field(default=200, ge=1)
+    """Streams followed at the same time. One more is refused with 503."""
     heartbeat_s: float = Field(default=15, gt=0)
     """Seconds of silence after which a comment is sent: less than the idle time-outs of proxies and
     mobile networks."""
@@ -66,6 +72,23 @@ class AccessConfig(Config):
     in the kernel."""
     retry_ms: int = Field(default=1500, ge=100)
     """`retry` told to clients, with a jitter of half of it up and down."""
+
+    @model_validator(mode="after")
+    def _has_memory(self) -> Self:
+        least = -(-least_bytes(self.replays_max) // MIB)
+        if self.memory_mib < least:
+            raise ValueError(
+                f"memory_mib = {self.memory_mib}: expected at least {least} with replays_max = "
+                f"{self.replays_max}; give it more, or lower replays_max"
+            )
+        return self
+
+    @property
+    def hub(self) -> HubBounds:
+        """The bounds that follow from `memory_mib`."""
+        return HubBounds.within(
+            self.memory_mib * MIB, places=self.replays_max, followed_max=self.followed_max
+        )
 
     def memory_bytes_max(self, *, clients: int | None = None, views: int | None = None) -> int:
         """Memory at most, beside the process itself: the hub's, and `clients` × CLIENT_BYTES (None:

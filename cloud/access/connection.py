@@ -19,6 +19,8 @@ from starlette.types import Scope
 from edgewake.cloud.web_limits import LimitedProtocol
 
 EXTENSION: Final = "edgewake.connection"
+SOCKETS_PATH: Final = b"/v1/ws"
+"""Where handshakes of WebSockets are heard; any other address refuses them in words."""
 WRITE_HIGH_BYTES: Final = 64 * 1024
 """Bytes waiting in our own buffer above which a client is not written to."""
 
@@ -98,6 +100,15 @@ class Protocol(LimitedProtocol):
         super().connection_lost(exc)
         if self._connection.on_lost is not None:
             self._connection.on_lost()
+
+    def _should_upgrade_to_ws(self) -> bool:
+        is_there: bool = super()._should_upgrade_to_ws()
+        return is_there and self.url.partition(b"?")[0] == SOCKETS_PATH
+
+    def handle_websocket_upgrade(self) -> None:
+        """The connection goes on as a WebSocket; it is counted here until it is lost."""
+        super().handle_websocket_upgrade()
+        self.transport.get_protocol().on_gone = self.leave  # type: ignore[attr-defined]
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -354,8 +354,8 @@ class EventRoutes:
     ) -> Response:
         opener = _OneClient(self._hub, self._streams, stream, asked, reader, self._clock)
         there = asked.subscription.streams
+        subscription.check_filters(asked.subscription)
         if asked.waits:
-            subscription.check_filters(asked.subscription)
             there = await self._hub.catalogue.present(there, reader)
         absent = tuple(name for name in asked.subscription.streams if name not in there)
         wrong = [name for name in absent if not is_stream(name)]
@@ -389,6 +389,7 @@ class EventRoutes:
         bounds: Bounds,
         reader: Principal,
     ) -> answer.Page:
+        subscription.check_filters(asked.subscription)
         await self._hub.check(asked.subscription.streams, reader)
         self._streams.claim(stream, subscription.sight(asked.subscription, reader))
         async with _planned(self._hub, asked, reader) as (plan, start):

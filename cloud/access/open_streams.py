@@ -15,9 +15,9 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from edgewake.cloud.access import sse
+from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
 from edgewake.cloud.access.bounded import read
 from edgewake.cloud.access.config import AccessConfig
@@ -35,17 +35,43 @@ from edgewake.protocol.clock import Clock
 
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
-ENCODINGS: Final = (sse.Encoder.name, read.NAME)
+ENCODINGS: Final = (sse.Encoder.name, read.NAME, socket_wire.NAME)
 """What views of clients are encoded as."""
 RETRY_AFTER_S: Final = 2.0
 """Shortest wait asked of a program that is refused; the longest is three times as long, so that
 they do not all come back at once."""
 
 
+class Member(Protocol):
+    """What counts as an open stream: it is watched once a second, and ends at the drain."""
+
+    client: str
+    reader: Principal
+    streams: int
+    """How many it is of those that its reader may have; 0: of its client's address alone."""
+    sight: Sight | None
+    """What it reads, once that is claimed."""
+
+    @property
+    def place(self) -> object:
+        """Where it catches up; None where it does not."""
+
+    def watch(self, now: float, *, stall_s: float) -> None:
+        """Look after it; `now` in monotonic seconds."""
+
+    def end(self) -> None:
+        """End when what waits is written."""
+
+    def abort(self) -> None:
+        """End at once."""
+
+
 class OpenStream:
     """A place for one stream on one connection, from the request on; its session comes when the
     stream is opened. `close` it.
     """
+
+    streams = 1
 
     def __init__(
         self,
@@ -177,6 +203,10 @@ class OpenStream:
         elif self.is_waiting:
             self._end()
 
+    def abort(self) -> None:
+        """End at once."""
+        self.connection.abort()
+
     def close(self) -> None:
         """Leave."""
         if not self.is_closed:
@@ -235,8 +265,8 @@ class OpenStreams:
         """Streams that catch up."""
         self._admission = Admission(config)
         self._rng = rng
-        self._streams: set[OpenStream] = set()
-        self._of_client: dict[str, set[OpenStream]] = {}
+        self._streams: set[Member] = set()
+        self._of_client: dict[str, set[Member]] = {}
         self._of_reader: Counter[str] = Counter()
         self._holdings: dict[str, Holding] = {}
         self._empty = asyncio.Event()
@@ -259,12 +289,7 @@ class OpenStreams:
 
         `heartbeat_s` is what its client asks for; None: the server's own.
         """
-        self._refuse_while_draining()
-        self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
-        who = holder(reader, client)
-        most = reader.limits.streams
-        if most is not None and self._of_reader[who] >= most:
-            raise Full(f"{reader.name} has {most} streams open already, as many as it may")
+        self._let_in(client, reader, streams=OpenStream.streams)
         stream = OpenStream(
             self,
             connection,
@@ -273,14 +298,29 @@ class OpenStreams:
             heartbeat_s=heartbeat_s or self.config.heartbeat_s,
             now=self.clock.monotonic_s(),
         )
-        self._of_reader[who] += 1
-        self._streams.add(stream)
-        self._of_client.setdefault(client, set()).add(stream)
-        self._holdings.setdefault(client, Holding())
-        self._empty.clear()
+        self._count(stream)
         return stream
 
-    def claim(self, stream: OpenStream, sight: Sight) -> None:
+    def enter(self, member: Member) -> None:
+        """One more that is no stream with a connection of its own. Raises Full."""
+        self._let_in(member.client, member.reader, streams=member.streams)
+        self._count(member)
+
+    def _let_in(self, client: str, reader: Principal, *, streams: int) -> None:
+        self._refuse_while_draining()
+        self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
+        most = reader.limits.streams
+        if streams and most is not None and self._of_reader[holder(reader, client)] >= most:
+            raise Full(f"{reader.name} has {most} streams open already, as many as it may")
+
+    def _count(self, member: Member) -> None:
+        self._of_reader[holder(member.reader, member.client)] += member.streams
+        self._streams.add(member)
+        self._of_client.setdefault(member.client, set()).add(member)
+        self._holdings.setdefault(member.client, Holding())
+        self._empty.clear()
+
+    def claim(self, stream: Member, sight: Sight) -> None:
         """May its client have this? Then it counts from now on, while it is being
         opened too. Raises Full.
         """
@@ -297,7 +337,7 @@ class OpenStreams:
         stream.sight = sight
         holding.add(sight)
 
-    def admit(self, stream: OpenStream, *, replays: bool) -> None:
+    def admit(self, stream: Member, *, replays: bool) -> None:
         """Is there work left over for what was claimed, now that it is open? Raises Full."""
         self._refuse_while_draining()
         if stream.sight is not None:
@@ -320,18 +360,22 @@ class OpenStreams:
         if self.draining:
             raise Full("this server is about to stop")
 
-    def remove(self, stream: OpenStream) -> None:
+    def release(self, stream: Member) -> None:
+        """What it claimed counts no more."""
+        if stream.sight is not None and stream.client in self._holdings:
+            self._holdings[stream.client].drop(stream.sight)
+        stream.sight = None
+
+    def remove(self, stream: Member) -> None:
         """One is gone."""
         self._streams.discard(stream)
         who = holder(stream.reader, stream.client)
-        self._of_reader[who] -= 1
+        self._of_reader[who] -= stream.streams
         if self._of_reader[who] <= 0:
             del self._of_reader[who]
         own = self._of_client.get(stream.client, set())
         own.discard(stream)
-        if stream.sight is not None and stream.client in self._holdings:
-            self._holdings[stream.client].drop(stream.sight)
-            stream.sight = None
+        self.release(stream)
         if not own:
             self._of_client.pop(stream.client, None)
             self._holdings.pop(stream.client, None)
@@ -372,5 +416,5 @@ class OpenStreams:
                 await self._empty.wait()
         left = list(self._streams)
         for stream in left:
-            stream.connection.abort()
+            stream.abort()
         return len(left)

@@ -25,6 +25,7 @@ from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.sockets.protocol import SocketProtocol
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
@@ -135,6 +136,7 @@ async def run(settings: AccessConfig) -> None:
             on_ready=is_listening.set,
             before_close=lambda: _drain(streams),
             protocol=Protocol,
+            sockets=SocketProtocol,
             grace_s=HTTP_GRACE_S,
             connections=_connections(settings),
         )

@@ -114,7 +114,7 @@ class MqttSource:
         keepalive_s = connack.server_keep_alive or self._config.keepalive_s
         if connack.session_present:
             connection.unsubscribe(self._subscriptions.given_up)
-        connection.subscribe(self._subscriptions.wanted)
+        connection.subscribe(self._subscriptions.wanted, self._subscriptions.mapped)
         # From here on we may stop reading ourselves: the SUBACK then comes late, behind what the
         # broker sends again, and that is no failure of the connection. A broker that is silent
         # while we do read is noticed by the pings.
@@ -178,6 +178,12 @@ class MqttSource:
             ).write()
         )
         return True
+
+    def resubscribe(self, subscriptions: Subscriptions) -> None:
+        """Ask for these from now on. The connection is made anew, and what is on its way stays."""
+        self._subscriptions = subscriptions
+        if self._connection is not None:
+            self._connection.give_up(RemoteError("other topics are wanted: connecting anew"))
 
     def write(self, data: bytes) -> None:
         """Send on the connection that there is; without one the bytes mean nothing to anybody and

@@ -71,7 +71,7 @@ class Mortal(Generic[C]):
         self._client = made
         MADE[self._what] = MADE.get(self._what, 0) + 1
         log.warning(
-            "%s: Kafka's client got no answer and was made anew",
+            "%s: Kafka's client got no answer and was replaced",
             self._what,
             extra={"event": "kafka.client_made_anew"},
         )

@@ -64,7 +64,7 @@ def broken_promises(
         yield broken(
             "unclean.leader.election.enable",
             "false",
-            "a copy that lacks acknowledged records could become the leader",
+            "a copy without acknowledged records could become the leader",
         )
     clock = wanted.get("message.timestamp.type")
     if clock is not None and found["message.timestamp.type"] != clock:

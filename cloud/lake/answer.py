@@ -216,10 +216,10 @@ def bind(
     for fields, paths in _by_fields(files):
         listed = ", ".join(_text(str(folder / path)) for path in paths)
         of_fields = expressions(source.kind, shown, fields)
-        parts.append(
-            f"SELECT {_list(base, of_fields)} FROM read_parquet([{listed}], hive_partitioning = "  # noqa: S608
-            "false)"
-        )
+        rows_in = f"read_parquet([{listed}], hive_partitioning = false)"
+        if source.kind is Kind.SUMMARY:
+            rows_in = _with_all_columns(source.kind, listed)
+        parts.append(f"SELECT {_list(base, of_fields)} FROM {rows_in}")  # noqa: S608
     for number, rows in enumerate(tables):
         db.register("arrow_rows", rows.table())
         kept = quoted(f"present {name} {number}")
@@ -229,10 +229,7 @@ def bind(
             f"SELECT {_list(base, expressions(source.kind, shown, rows.fields))} FROM {kept}"  # noqa: S608
         )
     if not parts:
-        of_types = [
-            f"NULL::{type_} AS {quoted(column)}" for column, type_ in BASE[source.kind].items()
-        ]
-        parts.append(f"SELECT {', '.join(of_types)} WHERE false")
+        parts.append(_no_row(source.kind))
     rows_of = " UNION ALL ".join(parts)
     schema, _, table = name.rpartition(".")
     if schema:
@@ -242,6 +239,18 @@ def bind(
         f"CREATE VIEW {view} AS "
         f"{_truth(rows_of, {column.name for column in shown}, source.kind, passed)}"
     )
+
+
+def _with_all_columns(kind: Kind, listed: str) -> str:
+    """The rows of files; those of before there was a kind of sketch lack its column."""
+    files = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    return f"({_no_row(kind)} UNION ALL BY NAME FROM {files})"
+
+
+def _no_row(kind: Kind) -> str:
+    """A table of the right columns, empty."""
+    of_types = [f"NULL::{type_} AS {quoted(column)}" for column, type_ in BASE[kind].items()]
+    return f"SELECT {', '.join(of_types)} WHERE false"
 
 
 def _truth(rows: str, shown_names: set[str], kind: Kind, passed: int | None) -> str:

@@ -139,7 +139,7 @@ class _Tree:
             raise QueryError("expected one SELECT, and nothing that changes anything")
         if kind == "SHOW_REF":
             raise QueryError(
-                "DESCRIBE, SHOW and SUMMARIZE are no SELECT; `edgewake streams` lists streams and "
+                "DESCRIBE, SHOW and SUMMARIZE are not SELECT; `edgewake streams` lists streams and "
                 "their fields"
             )
         if (

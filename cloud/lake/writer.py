@@ -289,7 +289,7 @@ class _Turns:
         if names and any(
             self._ids[name] != id_ for name, id_ in topic_ids(self._admin, names).items()
         ):
-            raise Unavailable("a topic was made anew")
+            raise Unavailable("a topic was recreated")
 
     def _keep(self) -> bool:
         """Merge one group, give up what is too old, delete what nobody reads any more.

@@ -98,7 +98,7 @@ class Decoder:
                     "error": repr(error)[:200],
                     "unreadable": self.unreadable,
                 }
-                log.warning("a record cannot be read; its readers are told of a gap", extra=facts)
+                log.warning("a record cannot be read; its readers get a gap", extra=facts)
             return (_unreadable(record),)
 
     def _remember(self, record: Record) -> None:

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import TopicPartition
 
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import Record
+from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import Found, RangeLost, ReachedEnd
 from edgewake.cloud.log.subscription import Source
 from edgewake.cloud.log.tail import Tail
@@ -66,7 +66,7 @@ class FollowedStreams:
     kept any more.
     """
 
-    def __init__(self, config: HubConfig, *, on_lost: OnLost) -> None:
+    def __init__(self, config: HubBounds, *, on_lost: OnLost) -> None:
         self.by_name: dict[str, Followed] = {}
         self.bytes = 0
         """The bytes of all tails."""

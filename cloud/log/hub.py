@@ -25,13 +25,14 @@ from typing import Any, Final, TypeVar, cast
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.ask_kafka import AskKafka, SingleFlight
+from edgewake.cloud.log.behind import Behind, behind
 from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.catalogue import Catalogue, Topic
 from edgewake.cloud.log.chunks import Chunks
 from edgewake.cloud.log.cohort import Lost
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.followed import Followed, FollowedStreams
+from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.replay import Replay
 from edgewake.cloud.log.resume import (
@@ -88,7 +89,7 @@ class Hub:
 
     def __init__(
         self,
-        config: HubConfig,
+        config: HubBounds,
         kafka_config: KafkaConfig,
         *,
         name: str,
@@ -103,7 +104,7 @@ class Hub:
         self.decoder = Decoder(config.decoded_bytes)
         self.streams = FollowedStreams(
             config,
-            on_lost=lambda entry: self._close(entry, "what was to be read next is no longer kept"),
+            on_lost=lambda entry: self._close(entry, "the next records are not kept any more"),
         )
         self.replay = Replay(
             kafka_config,
@@ -385,6 +386,10 @@ class Hub:
         """The live end of a plan."""
         return tuple(entry.live() for entry in self._entries(opened))
 
+    def behind(self, opened: Plan, positions: Positions) -> Behind:
+        """How far a reader at `positions` is behind. Raises Unavailable."""
+        return behind(self._entries(opened), positions, now_ms=self._clock.now_ms())
+
     def has_caught_up(self, opened: Plan) -> bool:
         """Do the tails of a plan reach to where its streams ended when they were first followed?"""
         return all(entry.has_caught_up() for entry in self._entries(opened))
@@ -508,7 +513,7 @@ class Hub:
         for entry in entries:
             topic = known.get(entry.source.name)
             if topic is None or topic.topic != entry.source.topic:
-                self._close(entry, "its topic is no longer there")
+                self._close(entry, "its topic was deleted")
             elif topic.partitions != entry.source.partitions:
                 self._close(entry, f"its topic has {topic.partitions} partitions now")
         left = [entry for entry in entries if entry.closed is None]

@@ -15,8 +15,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from pydantic import BaseModel
 
 from edgewake.cloud import web
+from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.client_share import Clients
-from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
 from edgewake.cloud.push.proxy import (
     Elsewhere,

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
+from edgewake.cloud.calls import webhook
+from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.cloud.log.subscription import normal
-from edgewake.cloud.push import lease_state, webhook
-from edgewake.cloud.push.sealing import Endpoint, Sealer
+from edgewake.cloud.push import lease_state
 from edgewake.protocol.lease import LeaseChange, LeaseRequest
 from edgewake.protocol.lease_read import hash_token
 from edgewake.protocol.lease_record import Lease, LeaseState

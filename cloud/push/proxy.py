@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.push import lease_requests, lease_state
 from edgewake.cloud.push.lease_writer import NotOwner
-from edgewake.cloud.push.sealing import Endpoint
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tending import Tended, Tending, Writer
 from edgewake.cloud.push.wake_policy import Unseen

@@ -15,10 +15,11 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from edgewake.cloud import process_metrics, web
+from edgewake.cloud.calls import sealing
+from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
-from edgewake.cloud.push import sealing
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.lease_member import Membership
 from edgewake.cloud.push.lease_reads import LeaseReads
@@ -27,7 +28,6 @@ from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.watchers import Watchers
-from edgewake.cloud.push.webhook import Caller
 from edgewake.cloud.web_connections import Connections
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log

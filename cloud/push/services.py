@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from edgewake.cloud.push import webhook
+from edgewake.cloud.calls import webhook
+from edgewake.cloud.calls.sealing import Sealer
 from edgewake.cloud.push.metrics import Metrics
-from edgewake.cloud.push.sealing import Sealer
 from edgewake.cloud.push.watch import Watch
 from edgewake.protocol.clock import Clock
 

@@ -17,7 +17,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from edgewake.cloud.push import lease_state, sealing, tally
+from edgewake.cloud.calls import sealing
+from edgewake.cloud.push import lease_state, tally
 from edgewake.cloud.push.agenda import Agenda
 from edgewake.cloud.push.host_turns import HostTurns
 from edgewake.cloud.push.lease_writer import NotOwner
@@ -208,7 +209,7 @@ class Tending:
         for first in range(0, len(stale), SEAL_BATCH):
             await asyncio.gather(*map(self._seal_one_anew, stale[first : first + SEAL_BATCH]))
         log.info(
-            "partition %d: %d leases sealed anew",
+            "partition %d: %d leases sealed with the new key",
             number,
             len(stale),
             extra={"event": "push.sealed_anew", "leases": len(stale)},

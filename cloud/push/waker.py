@@ -22,8 +22,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.log.filter import compile_select
-from edgewake.cloud.push import lease_state, sealing, webhook
+from edgewake.cloud.push import lease_state
 from edgewake.cloud.push.call_slots import CallSlots
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tending import Tended, Tending

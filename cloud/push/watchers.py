@@ -20,10 +20,10 @@ from edgewake.cloud.client_share import Bound
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.cohort import Lost
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import WATERMARK
 from edgewake.cloud.log.filter_syntax import parse_where
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
@@ -40,7 +40,7 @@ from edgewake.protocol.lease import Subscription
 log = logging.getLogger("edgewake.push")
 
 MIB: Final = 1024 * 1024
-HUB: Final = HubConfig(
+HUB: Final = HubBounds(
     tail_bytes=MIB,
     tails_bytes=16 * MIB,
     decoded_bytes=4 * MIB,
@@ -294,7 +294,7 @@ class StreamWatcher:
                     return
             except* Unavailable as group:
                 log.info(
-                    "streams %s: %s; following anew",
+                    "streams %s: %s; following again",
                     ",".join(self.streams),
                     group.exceptions[0],
                     extra={"event": "push.watch_anew"},

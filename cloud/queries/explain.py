@@ -28,7 +28,7 @@ _SKETCHES: Final = (
     "its aggregates merge, so Spark computes it at once with all queries of its streams that "
     "need sketches too"
 )
-_SHEDS: Final = "; it may leave readings out, so it is computed apart from those that may not"
+_SHEDS: Final = "; it may leave readings out, so it is computed separately from those that may not"
 
 
 class _Kind(NamedTuple):
@@ -51,7 +51,7 @@ _KINDS: Final = (
         LaneKind.TABLE,
         lambda query: query.is_table,
         DEDICATED,
-        "of tables only the latest rows count, so the driver keeps them and tells what changes",
+        "of tables only the latest rows count, so the driver keeps them and emits what changes",
     ),
     _Kind(
         LaneKind.JOIN,
@@ -155,11 +155,11 @@ def _plan(query: Query) -> Iterator[str]:
     rows = query.window.hops * len(query.unpivot.fields if query.unpivot is not None else "1")
     if query.is_table:
         yield (
-            f"keep the latest reading of each {', '.join(query.key_names)}; tell rows that come, "
-            "change, and are withdrawn"
+            f"keep the latest reading of each {', '.join(query.key_names)}; emit rows that are "
+            "new, changed or withdrawn"
         )
     elif query.is_rows:
-        yield "tell each as a row at once, final"
+        yield "emit each as a row at once, final"
     else:
         by = ", ".join(key.name for key in query.keys)
         yield f"put each into {_windows(query.window)}{f' of its group ({by})' if by else ''}" + (
@@ -171,10 +171,10 @@ def _plan(query: Query) -> Iterator[str]:
         )
         yield from _telling(query)
     if query.having is not None:
-        yield "tell rows that pass HAVING; withdraw those that pass no more"
+        yield "emit rows that pass HAVING; withdraw those that stop passing"
     if query.limit is not None:
         yield (
-            f"tell the first {query.limit} rows of each window; withdraw those that are no longer "
+            f"emit the first {query.limit} rows of each window; withdraw those that are not "
             "among them"
         )
 
@@ -188,7 +188,7 @@ def _completing(query: Query) -> Iterator[str]:
         )
     if join is not None:
         on = ", ".join(f"{ours} = {join.table}.{theirs}" for ours, theirs in join.keys)
-        nulls = "nulls where there is none" if join.is_left else "drop those without one"
+        nulls = "nulls without one" if join.is_left else "drop those without one"
         if join.within is not None:
             yield (
                 f"pair with all readings of {join.table} where {on}, "
@@ -209,23 +209,23 @@ def _telling(query: Query) -> Iterator[str]:
     window = query.window
     if window.is_all:
         yield (
-            "tell a row again with each batch that changes it; it is never final, and its state "
+            "emit a row again with each batch that changes it; it is never final, and its state "
             "is kept for ever"
         )
     elif window.count:
         when = (
-            "tell a row once, when it is full"
+            "emit a row once, when it is full"
             if query.emits_final
-            else "tell a row again with each batch that changes it"
+            else "emit a row again with each batch that changes it"
         )
         yield f"{when}; it is final when it is full"
     elif window.ends:
         reopen = f", open it again for {_span(query.reopen_ms)}" if query.reopen_ms else ""
         over = f"final {_span(query.lateness_ms)} after its window's end{reopen}"
         when = (
-            "keep a row back until it is final, and tell it once"
+            "keep a row back until it is final, and emit it once"
             if query.emits_final
-            else "tell a row again when a reading changes it"
+            else "emit a row again when a reading changes it"
         )
         yield f"{when}; {over}; then drop its state"
 

@@ -182,7 +182,7 @@ def _emits_final(header: Mapping[str, str], query: Query, faults: Faults) -> boo
             raise QueryError(f"header emit {header['emit'][:40]!r}: expected {' or '.join(EMITS)}")
         if emit == "final" and not faults and not query.is_rows and query.window.is_all:
             raise QueryError(
-                "header emit: final tells each window once, when it is final, and without a "
+                "header emit: final emits each window once, when it is final, and without a "
                 "window a row never is:"
                 " GROUP BY window(event_time, '1 hour'), or leave the header out"
             )

@@ -354,14 +354,14 @@ class SelectReader:
             with self._faults.within():
                 if self._scope.kind(name) is TIME:
                     raise QueryError(
-                        f"header table: {name} differs from reading to reading; expected what "
-                        "tells rows apart"
+                        f"header table: {name} differs from reading to reading; expected a name "
+                        "that distinguishes rows"
                     )
                 _name(name, "header table")
         with self._faults.within(self._select):
             if not self._is_rows():
                 raise QueryError(
-                    "header table: a table's rows are told as they are, without GROUP BY, "
+                    "header table: a table's rows are emitted as they are, without GROUP BY, "
                     "aggregates, ORDER BY and LIMIT; a query"
                     " without the header has them"
                 )
@@ -431,8 +431,8 @@ class SelectReader:
         with self._faults.within(having):
             if is_never(condition, counts):
                 raise QueryError(
-                    "HAVING: no row passes: where no reading is there is no row, so count(*) is 1 "
-                    "or more; who fell silent is told by"
+                    "HAVING: no row passes: without a reading there is no row, so count(*) is 1 "
+                    "or more; for silent devices write"
                     " GROUP BY absence_window(event_time, '5 minutes'), device"
                 )
         return condition

@@ -109,7 +109,7 @@ class RightsConfig(Config):
 
     anonymous: str | None = None
     """The role of who proves nothing; where it is left out nobody reads without a key or token."""
-    roles: dict[str, RoleConfig] = {}
+    roles: dict[str, RoleConfig] = Field(default={})
     """Roles by their names; the role `everything` is always there."""
     key_file: Path | None = None
     """Lines `NAME ROLE KEY [DEVICE …]`; read again when it changes."""
@@ -158,12 +158,10 @@ def checked(
     """
     if found is not None:
         return found
-    reached = {
-        "host": None if _is_loopback(host) else host,
-        "public_names": public_names,
-        "trusted_proxies": trusted_proxies,
-    }
-    by = next((f"{key} = {value!r}" for key, value in reached.items() if value), None)
+    by = None if _is_loopback(host) else f"host = {host!r}"
+    for key, value in (("public_names", public_names), ("trusted_proxies", trusted_proxies)):
+        if value:
+            by = by or f"{key} = {list(value)}"
     if by is None:
         return ANYBODY_CONFIG
     raise ConfigError(

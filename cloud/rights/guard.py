@@ -1,7 +1,10 @@
 """Gives each request its principal, before anything else of it is looked at.
 
     Authorization: Bearer KEY-OR-TOKEN      programs
-    the cookie `edgewake_reader`            browsers, whose EventSource sends no header
+    ?ticket=…                               once, within 30 s; it is taken out of the request's
+                                            address, so that nothing behind here can log it
+    the cookie `edgewake_reader`            browsers, whose EventSource sends no header; what
+                                            changes something only from a page of this server
     nothing                                 the anonymous principal, where the configuration has one
 
 What is wrong is refused with 401 and never taken for nothing. A route finds its principal by
@@ -13,17 +16,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Any, Final
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from edgewake.cloud.rights.principal import Principal
-from edgewake.cloud.rights.rights import End, Refused, Rights
+from edgewake.cloud.rights.rights import End, Rights
+from edgewake.cloud.rights.tickets import Tickets
+from edgewake.cloud.rights.tokens import Refused
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_origin import is_from_own_page
 from edgewake.protocol.errors import Unavailable
 
 COOKIE: Final = "edgewake_reader"
+TICKET: Final = "ticket"
+"""The parameter."""
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", None})
+"""None: of a WebSocket."""
 STATE: Final = "principal"
 """Where a principal lies in `scope["state"]`."""
 EXPECTED: Final = "expected Authorization: Bearer with a key or token"
@@ -40,10 +51,11 @@ class Guard:
         app: ASGIApp,
         *,
         rights: Rights,
+        tickets: Tickets,
         open_paths: Iterable[str],
         open_folders: tuple[str, ...] = (),
     ) -> None:
-        self._app, self._rights = app, rights
+        self._app, self._rights, self._tickets = app, rights, tickets
         self._open_paths, self._open_folders = frozenset(open_paths), open_folders
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,8 +64,6 @@ class Guard:
         try:
             scope.setdefault("state", {})[STATE] = await self._principal(scope)
         except Problem as problem:
-            if scope["type"] == "websocket":
-                return await send({"type": "websocket.close", "code": 1008})
             return await problem.response()(scope, receive, send)
         return await self._app(scope, receive, send)
 
@@ -66,7 +76,17 @@ class Guard:
         )
 
     async def _principal(self, scope: Scope) -> Principal:
-        given = _credential(scope)
+        ticket = _take_ticket(scope)
+        given = credential_of(scope)
+        if ticket is not None:
+            return self._by_ticket(ticket, given)
+        if given is None:
+            given = cookie_of(scope)
+            is_change = scope.get("method") not in SAFE_METHODS
+            if given is not None and is_change and not is_from_own_page(dict(scope["headers"])):
+                raise Problem(
+                    403, "foreign_page", "a cookie changes things only from pages of this server"
+                )
         if given is None:
             if self._rights.anonymous is None:
                 raise unknown("key_missing", EXPECTED)
@@ -77,6 +97,29 @@ class Guard:
             raise unknown("key_refused", str(error)) from error
         except Unavailable as error:
             raise Problem(503, "unavailable", str(error), headers={"Retry-After": "2"}) from error
+
+    def _by_ticket(self, ticket: str | None, given: bytes | None) -> Principal:
+        found = self._tickets.use_up(ticket or "")
+        if found is None or given is not None:
+            raise unknown("ticket_refused", "this ticket is not known, or used, or older than 30 s")
+        why = self._rights.end_of(found)
+        if why is not None:
+            raise ended(why)
+        return found
+
+
+def _take_ticket(scope: Scope) -> str | None:
+    """The request's ticket, which its address has no longer then; empty for several."""
+    query: bytes = scope["query_string"]
+    if b"ticket" not in query:
+        return None
+    words = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    found = [value for name, value in words if name == TICKET]
+    if not found:
+        return None
+    kept = [(name, value) for name, value in words if name != TICKET]
+    scope["query_string"] = urlencode(kept, encoding="latin-1").encode()
+    return found[0] if len(found) == 1 else ""
 
 
 def ended(why: End) -> Problem:
@@ -89,15 +132,15 @@ def unknown(code: str, detail: str) -> Problem:
     return Problem(401, code, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _credential(scope: Scope) -> bytes | None:
-    """The key or token of a request; None where it has none. Raises Problem."""
+def credential_of(scope: Scope) -> bytes | None:
+    """The key or token in a request's header; None where it has none. Raises Problem."""
     headers = [value for name, value in scope["headers"] if name == b"authorization"]
     if headers:
         scheme, _, given = headers[0].partition(b" ")
         if scheme.lower() != b"bearer" or len(headers) > 1:
             raise unknown("key_refused", EXPECTED)
         return bytes(given.strip())
-    return cookie_of(scope)
+    return None
 
 
 def cookie_of(scope: Scope) -> bytes | None:

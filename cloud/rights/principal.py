@@ -47,6 +47,8 @@ class Proof:
     issuer: str = ""
     key: str = ""
     """Thumbprint of the issuer's key that signed the token."""
+    subject: str = ""
+    """The token's `sub`."""
     token_id: str = ""
     """The token's `jti`, where it has one."""
 

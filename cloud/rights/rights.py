@@ -11,15 +11,18 @@ import asyncio
 import heapq
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final
 
-from edgewake.cloud.rights import reader_keys
+from edgewake.cloud.rights import reader_keys, revoked, tokens
 from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.issuers import Fetch, KeySet, fetch
 from edgewake.cloud.rights.principal import Kind, Principal, Proof
 from edgewake.cloud.rights.roles import Roles
+from edgewake.cloud.rights.tokens import Refused, UnknownKey
 from edgewake.cloud.rights.watched_file import WatchedFile
 from edgewake.protocol.clock import Clock
 
@@ -31,15 +34,15 @@ CREDENTIAL_BYTES_MAX: Final = 8192
 """Bytes of a key or token; what is longer is looked at no further."""
 
 
+KNOWN_MAX: Final = 20_000
+"""Tokens that are remembered as checked, some 1 KB each."""
+
+
 class End(StrEnum):
     """Why a right holds no longer."""
 
     EXPIRED = "expired"
     REVOKED = "revoked"
-
-
-class Refused(Exception):
-    """A key or token that proves nothing; `str` says why."""
 
 
 class Watch:
@@ -57,9 +60,10 @@ class Watch:
 class Rights:
     """Of one server. `run` must run. Raises ConfigError."""
 
-    def __init__(self, config: RightsConfig, clock: Clock) -> None:
+    def __init__(self, config: RightsConfig, clock: Clock, ask: Fetch = fetch) -> None:
+        """`ask`: gets what lies at an issuer's address."""
         self._clock = clock
-        roles = Roles(config)
+        self._roles = roles = Roles(config)
         self.anonymous = (
             None
             if config.anonymous is None
@@ -78,6 +82,15 @@ class Rights:
                 "key_file", config.key_file, lambda text: reader_keys.parse(text, roles)
             )
         )
+        self._revoked = (
+            None
+            if config.revoked_file is None
+            else WatchedFile("revoked_file", config.revoked_file, revoked.parse)
+        )
+        self._issuers = {one.issuer: KeySet(one, clock, ask) for one in config.issuers}
+        self._thumbprints = self._known_keys()
+        self._known: OrderedDict[bytes, Principal] = OrderedDict()
+        """Of tokens that were checked already, by their SHA-256; the oldest go first."""
         self._open: dict[Proof, dict[Watch, None]] = {}
         self._expiring: list[tuple[int, int, Proof]] = []
         self._queued: set[Proof] = set()
@@ -90,23 +103,47 @@ class Rights:
         """
         if len(credential) > CREDENTIAL_BYTES_MAX:
             raise Refused(f"{len(credential)} bytes: expected at most {CREDENTIAL_BYTES_MAX}")
-        found = self._by_key(sha256(credential).digest())
+        digest = sha256(credential).digest()
+        found = self._by_key(digest) or self._known.get(digest)
         if found is None:
-            raise Refused("this key or token is not known here")
+            found = self._known[digest] = await self._by_token(credential)
+            while len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        why = self.end_of(found)
+        if why is not None:
+            raise Refused(f"this key or token is {why}")
         return found
+
+    async def _by_token(self, token: bytes) -> Principal:
+        name = tokens.issuer_of(token)
+        keys = None if name is None else self._issuers.get(name)
+        if keys is None:
+            raise Refused("this key is not known here, nor is it a token of an issuer that is")
+        now_s = self._clock.now_ms() / 1000
+        try:
+            return tokens.check(token, keys.issuer, self._roles, now_s=now_s)
+        except UnknownKey:
+            if not await keys.renewed():
+                raise
+        return tokens.check(token, keys.issuer, self._roles, now_s=now_s)
 
     def end_of(self, principal: Principal) -> End | None:
         """Why its right holds no longer; None while it does."""
         if principal.expires_at is not None and principal.expires_at <= self._clock.now_ms():
             return End.EXPIRED
-        match principal.proof.kind:
+        proof = principal.proof
+        if self._revoked is not None and self._revoked.value.has(proof):
+            return End.REVOKED
+        match proof.kind:
             case Kind.ANONYMOUS:
                 return None if principal == self.anonymous else End.REVOKED
             case Kind.KEY:
-                held = self._by_key(principal.proof.digest)
+                held = self._by_key(proof.digest)
                 return None if held == principal else End.REVOKED
             case Kind.TOKEN:
-                return End.REVOKED
+                issuer = self._issuers.get(proof.issuer)
+                is_held = issuer is not None and proof.key in issuer.thumbprints
+                return None if is_held else End.REVOKED
 
     def watch(self, principal: Principal, end: Callable[[End], None]) -> Watch:
         """Call `end` once when the right holds no longer, within a second."""
@@ -138,13 +175,22 @@ class Rights:
 
     def look(self) -> None:
         """End what holds no longer."""
-        if self._keys is not None and self._keys.reload():
+        changed = [file.reload() for file in (self._keys, self._revoked) if file is not None]
+        for keys in self._issuers.values():
+            keys.look()
+        known = self._known_keys()
+        if known != self._thumbprints or any(changed):
+            self._thumbprints = known
             self._check_all()
         now = self._clock.now_ms()
         while self._expiring and self._expiring[0][0] <= now:
             proof = heapq.heappop(self._expiring)[2]
             self._queued.discard(proof)
             self._check(proof)
+
+    def _known_keys(self) -> list[frozenset[str]]:
+        """All issuers' keys."""
+        return [keys.thumbprints for keys in self._issuers.values()]
 
     def _check_all(self) -> None:
         for proof in list(self._open):

@@ -83,7 +83,7 @@ class Follower:
                 wait = min(wait * 2, RETRY_S[1])
             except sqlite3.DatabaseError as error:
                 log.error(
-                    "%s is damaged and made anew: %s",
+                    "%s is damaged and rebuilt: %s",
                     self._path,
                     error,
                     extra={"event": "summaries.damaged"},

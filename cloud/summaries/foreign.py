@@ -15,8 +15,10 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from edgewake.cloud.summaries import sketches
+from edgewake.protocol import bloom
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketch import BLOOM_BITS_MIN, Numbers, SketchKind
 
 THETA_SEED_HASH: Final = 0x93CC
 """Of DataSketches' default seed 9001; sketches of other seeds do not merge."""
@@ -33,7 +35,7 @@ def check(kind: SketchKind, data: bytes, readings: int) -> None:
             sketches.read(kind, data)  # as whoever merges it will
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Rejected(
-            RejectReason.SHAPE, f"{kind}: the bytes end too early or are no text"
+            RejectReason.SHAPE, f"{kind}: the bytes end too early or are not text"
         ) from error
 
 
@@ -148,7 +150,7 @@ def _kll(data: bytes, readings: int) -> None:
         )
         _demand(
             not single or math.isfinite(struct.unpack_from("<d", data, 8)[0]),
-            "kll: a value that is no number",
+            "kll: a value that is not a number",
         )
         return
     n, least_k, levels = struct.unpack_from("<QHB", data, 8)
@@ -214,6 +216,16 @@ def _own(kind: SketchKind) -> Callable[[bytes, int], None]:
     return check_own
 
 
+def _bloom(data: bytes, readings: int) -> None:
+    found = Bloom.decode(data)
+    _demand(
+        found.bits >= BLOOM_BITS_MIN and found.one_in == bloom.ONE_IN,
+        f"bloom: 2^{found.bits} places, an error of 1/{found.one_in}: expected 2^{BLOOM_BITS_MIN} "
+        f"at least, and 1/{bloom.ONE_IN}",
+    )
+    _demand(len(found.places) <= readings, "bloom: more places than readings")
+
+
 def _numbers(data: bytes, readings: int) -> None:
     _demand(Numbers.decode(data).count <= readings, "numbers: more than readings")
 
@@ -225,5 +237,6 @@ _CHECKS: Final[Mapping[SketchKind, Callable[[bytes, int], None]]] = {
     SketchKind.KLL: _kll,
     SketchKind.TOP: _top,
     SketchKind.COUNT_MIN: _own(SketchKind.COUNT_MIN),
+    SketchKind.BLOOM: _bloom,
     SketchKind.SAMPLE: _own(SketchKind.SAMPLE),
 }

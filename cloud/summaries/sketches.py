@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.sample import Sample
@@ -90,6 +91,12 @@ def read_theta(data: bytes) -> datasketches.compact_theta_sketch:
     return _library().compact_theta_sketch.deserialize(data)
 
 
+def exact_theta(data: bytes) -> datasketches.compact_theta_sketch | None:
+    """A theta sketch that still holds all values, None of another; raises as read_theta."""
+    found = read_theta(data)
+    return None if found.is_estimation_mode() else found
+
+
 def read_kll(data: bytes) -> datasketches.kll_doubles_sketch:
     """Bytes of a KLL of doubles; raises Rejected and what the library raises."""
     _check_head(data, 15, 8, {})
@@ -120,6 +127,11 @@ def _merge_hll(parts: Sequence[Any]) -> bytes:
     return bytes(union.get_result(_library().tgt_hll_type.HLL_8).serialize_compact())
 
 
+def small_theta(theta: Any) -> bytes:
+    """The bytes of a larger one, cut to THETA_LOG2_ENTRIES."""
+    return _merge_theta([theta])
+
+
 def _merge_theta(parts: Sequence[Any]) -> bytes:
     union = _library().theta_union(THETA_LOG2_ENTRIES)
     for part in parts:
@@ -145,6 +157,10 @@ def _merge_count_min(parts: Sequence[Any]) -> bytes:
     return CountMin.merged(parts).encode()
 
 
+def _merge_bloom(parts: Sequence[Any]) -> bytes:
+    return Bloom.merged(parts).encode()
+
+
 def _merge_sample(parts: Sequence[Any]) -> bytes:
     whole = parts[0]
     for part in parts[1:]:
@@ -158,6 +174,7 @@ _READ: Final[Mapping[SketchKind, Callable[[bytes], Any]]] = {
     SketchKind.KLL: read_kll,
     SketchKind.TOP: read_top,
     SketchKind.COUNT_MIN: CountMin.decode,
+    SketchKind.BLOOM: Bloom.decode,
     SketchKind.SAMPLE: Sample.decode,
 }
 _MERGE: Final[Mapping[SketchKind, Callable[[Sequence[Any]], bytes]]] = {
@@ -166,6 +183,7 @@ _MERGE: Final[Mapping[SketchKind, Callable[[Sequence[Any]], bytes]]] = {
     SketchKind.KLL: _merge_kll,
     SketchKind.TOP: _merge_top,
     SketchKind.COUNT_MIN: _merge_count_min,
+    SketchKind.BLOOM: _merge_bloom,
     SketchKind.SAMPLE: _merge_sample,
 }
 KINDS: Final = tuple(_READ)

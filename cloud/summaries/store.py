@@ -24,7 +24,7 @@ from edgewake.protocol.sketch import Numbers, SketchKind
 
 log = logging.getLogger("edgewake.summaries")
 
-VERSION: Final = 1
+VERSION: Final = 2
 SERIES_MAX: Final = 20_000
 """Series that are followed; a row of one more is left out and counted: any device may name new
 fields."""

@@ -53,7 +53,7 @@ class CursorFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._path}: cannot be read: {error}") from error
         if len(text) > TEXT_MAX or not text.isprintable() or " " in text:
-            raise ConfigError(f"{self._path}: is not a cursor; remove it to begin anew")
+            raise ConfigError(f"{self._path}: is not a cursor; remove it to start again")
         return text
 
     def _check(self, text: str, streams: Sequence[str]) -> None:

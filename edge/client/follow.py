@@ -390,7 +390,7 @@ async def _told(response: httpx.Response) -> str:
                 break
     said = _detail(body)
     if not said and 200 < response.status_code < 300:
-        return f"answered {response.status_code}, which is no stream of events"
+        return f"answered {response.status_code}, which is not a stream of events"
     return said or response.reason_phrase
 
 

@@ -279,7 +279,7 @@ class Consumer:
                 streams = tuple(self._tails)
                 self._writer.ask(lambda store: store.register(self.name, streams, at_end=False))
             self._begin(replace(found, cursor=dict.fromkeys(self._tails, 0) | dict(found.cursor)))
-            raise LogRenewedError(f"{self.name}: the event log was damaged and begun anew")
+            raise LogRenewedError(f"{self.name}: the event log was damaged and replaced")
 
     def _has_more(self) -> bool:
         return (

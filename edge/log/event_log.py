@@ -243,7 +243,7 @@ class EventLog:
         self._owner = _own(directory)
         if (foreign := set_foreign_aside(directory)) is not None:
             log.error(
-                "%s was no event log: it is %s now",
+                "%s was not an event log; it was renamed to %s",
                 directory / LOG_NAME,
                 foreign.name,
                 extra={"event": "log.foreign"},

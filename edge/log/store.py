@@ -175,7 +175,7 @@ class LogStore:
         if self.epoch_began == "restored" and was_left_open:
             # At once: SQLite deletes what it does not see of the write-ahead log.
             set_aside(self._path.parent)
-            raise LogDamagedError("its write-ahead log lacks commits that the sidecar knows")
+            raise LogDamagedError("its write-ahead log is without commits that the sidecar knows")
         self.log_id = (
             identity.log_id
             if identity and self.epoch_began != "without its sidecar"

@@ -43,7 +43,8 @@ class SketchConfig(ConfigTable):
         SketchKind.TOP,
     )
     """numbers: count, mean, variance, sum, least, most; hll, theta: how many different values; kll:
-    quantiles; top: frequent values; count_min: how often a value occurred."""
+    quantiles; top: frequent values; count_min: how often a value occurred; bloom:
+    whether one did."""
     window_s: int = key(default=60, ge=1, le=DAY_S)
     """Seconds of event time that one sketch sums up; a part of a day. Until it is over its readings
     stay in the log."""

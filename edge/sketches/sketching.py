@@ -39,7 +39,7 @@ RESTART_MIN_S: Final = 0.2
 """First wait before a child is started again; doubled and jittered."""
 RESTART_MAX_S: Final = 60.0
 """Bound of it: a child that cannot live costs a start a minute."""
-OWN_KINDS: Final = frozenset({SketchKind.NUMBERS, SketchKind.COUNT_MIN})
+OWN_KINDS: Final = frozenset({SketchKind.NUMBERS, SketchKind.COUNT_MIN, SketchKind.BLOOM})
 """Kinds that need no library."""
 
 

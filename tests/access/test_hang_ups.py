@@ -27,8 +27,8 @@ from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import SystemClock
@@ -116,10 +116,10 @@ class Running:
 @asynccontextmanager
 async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
     """As `edgewake access` wires it, with requests that lose their connection."""
-    settings = AccessConfig(kafka=config, hub=HubConfig(idle_s=0, tail_back_records=5))
+    settings = AccessConfig(kafka=config)
     clock, metrics = SystemClock(), Metrics()
     hub = Hub(
-        settings.hub,
+        HubBounds(idle_s=0, tail_back_records=5),
         config,
         name="hang-ups",
         codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)),

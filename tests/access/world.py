@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import secrets
 import sys
@@ -55,11 +56,12 @@ def server(
     *,
     port: int | None = None,
     module: str | None = None,
+    hub: Mapping[str, float] | None = None,
     **settings: Any,
 ) -> Iterator[Server]:
     """A running access server; `settings` are keys of its configuration.
 
-    `module`: what to run in the place of `edgewake access`.
+    `module`: what to run in the place of `edgewake access`; `hub`: bounds that have no key.
     """
     port = port or free_ports(1)[0]
     name = f"access-{port}"
@@ -69,12 +71,15 @@ def server(
         keys["rights"] = {"anonymous": "everything"}
     path.write_text(_toml({"name": name, "port": port, **keys, **settings}, config.bootstrap))
     log = directory / f"{name}.log"
-    running = Server(
-        port,
+    arguments = [] if hub is None else [json.dumps(hub)]
+    if hub is not None:
+        module = "tests.access.tuned_server"
+    process = (
         part("access", path, log)
         if module is None
-        else Process([sys.executable, "-m", module, str(path)], log),
+        else Process([sys.executable, "-m", module, str(path), *arguments], log)
     )
+    running = Server(port, process)
     try:
         yield running.start()
     finally:

@@ -16,9 +16,10 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from edgewake.cloud.calls.endpoint import EndpointRefused
+from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
-from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.lease_state import PAUSE_S
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import (
@@ -33,7 +34,6 @@ from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
 from edgewake.cloud.push.wake_queue import IN_HAND_PER_HOST_MAX
-from edgewake.cloud.push.webhook import Caller
 from edgewake.protocol import lease_record
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import ConfigError, CursorError, Unavailable

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 import httptools
 
-from edgewake.cloud.push.endpoint import Endpoint
+from edgewake.cloud.calls.endpoint import Endpoint
 from edgewake.protocol.errors import EdgewakeError
 
 ANSWER_BYTES_MAX: Final = 65_536

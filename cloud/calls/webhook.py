@@ -28,8 +28,8 @@ from typing import Any, Final, TypeAlias
 import orjson
 from standardwebhooks.webhooks import Webhook
 
-from edgewake.cloud.push import endpoint as endpoints
-from edgewake.cloud.push import http_post
+from edgewake.cloud.calls import endpoint as endpoints
+from edgewake.cloud.calls import http_post
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 

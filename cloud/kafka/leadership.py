@@ -1,14 +1,15 @@
-"""Which of several analyses computes: Kafka gives the one partition of `ew.lanes` to one member of
-a consumer group, and that one leads.
+"""Which of several processes does what only one may do: Kafka gives the one partition of a topic to
+one member of a consumer group, and that one leads.
 
-The others stand by, without Spark. One of them leads when the leader was not heard of for
-`session_s`; it starts Spark and goes on from the lanes' records in Kafka, whatever its own
-checkpoints say. A leader that is back within `session_s` leads on. One that the group gave the lead
-away from ends; its supervisor starts it again, and then it stands by.
+So an analysis computes (`ew.lanes`), and an operations server judges alerts (`ew.alerts`). The
+others stand by. One of them leads when the leader was not heard of for `session_s`; it goes on from
+the records of that topic, whatever its own files say. A leader that is back within `session_s`
+leads on. One that the group gave the lead away from ends, and stands by when it begins again.
 
 Leadership saves work and guards nothing: a leader that hangs may not know that it is none any more.
 What guards the results is that the later producer of a lane fences the earlier one
-(transaction.py). Since only the leader starts lanes, no two take turns in that.
+(transaction.py), and the later judge the earlier one. Since only the leader starts lanes, no two
+take turns in that.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, TopicPart
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError
 
-log = logging.getLogger("edgewake.analysis")
+log = logging.getLogger("edgewake.kafka")
 
 HEARTBEAT_S: Final = 1.0
 """Seconds between two heartbeats, a third of the session at most."""
@@ -40,7 +40,7 @@ _CONSUMER: Final[dict[str, Any]] = {
 
 
 class Role(StrEnum):
-    """What an analysis is."""
+    """What a process is."""
 
     JOINING = "joining"
     STANDBY = "standby"
@@ -52,7 +52,7 @@ class Role(StrEnum):
 
 
 def after_answer(role: Role, *, is_given: bool) -> Role:
-    """The role after the group has shared out its partition; `is_given`: to this analysis, now."""
+    """The role after the group has shared out its partition; `is_given`: to this process, now."""
     if is_given:
         return Role.LEADER
     return {Role.JOINING: Role.STANDBY, Role.UNSURE: Role.DEPOSED}.get(role, role)
@@ -68,27 +68,31 @@ def after_loss(role: Role) -> Role:
 class Leadership:
     """A member of the group. Not for several threads."""
 
-    def __init__(self, config: KafkaConfig, name: str, *, session_s: float) -> None:
-        """`name`: of no other analysis, and the same after a restart."""
+    def __init__(
+        self, config: KafkaConfig, name: str, *, what: str, topic: str, group: str, session_s: float
+    ) -> None:
+        """`name`: of no other member, and the same after a restart; empty: none, and who leaves is
+        followed at once. `what` they are, for the log; `topic`: of one partition.
+        """
         self.role = Role.JOINING
+        self._what, self._topic, self._group = what, topic, group
         self._config, self._name, self._session_s = config, name, session_s
         self._joined = 0
         self._consumer = self._join()
 
     def _join(self) -> Consumer:
         self._joined += 1
-        more = {
-            "group.instance.id": self._name
-            if self._joined == 1
-            else f"{self._name}.{self._joined}",
+        instance = self._name if self._joined == 1 else f"{self._name}.{self._joined}"
+        more: dict[str, Any] = {"group.instance.id": instance} if self._name else {}
+        more |= {
             "session.timeout.ms": int(self._session_s * 1000),
             "heartbeat.interval.ms": int(min(HEARTBEAT_S, self._session_s / 3) * 1000),
         }
         consumer = clients.consumer(
-            self._config, "analysis-leadership", group=topics.ANALYSIS_GROUP, **more, **_CONSUMER
+            self._config, f"{self._what}-leadership", group=self._group, **more, **_CONSUMER
         )
         consumer.subscribe(
-            [topics.LANES], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke
+            [self._topic], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke
         )
         return consumer
 
@@ -99,7 +103,8 @@ class Leadership:
         self.poll(0.0)
         if self.role is Role.DEPOSED:
             raise LocalError(
-                "another analysis leads now: this one ends, and stands by when it is started again"
+                f"another {self._what} leads now: this one ends, and stands by when it is started "
+                "again"
             )
         return self.role is Role.LEADER
 
@@ -127,9 +132,10 @@ class Leadership:
             # we were before. Under a new name nobody is thrown out: either the other one keeps the
             # lead, or what Kafka remembers is forgotten after a session.
             log.warning(
-                "the group of analyses has another one of our name: %s",
+                "the group %s has another one of our name: %s",
+                self._group,
                 error.str(),
-                extra={"event": "analysis.name_taken"},
+                extra={"event": f"{self._what}.name_taken"},
             )
             self.role = after_loss(self.role)
             self._consumer.close()
