@@ -81,22 +81,28 @@ class MicroBatches:
             checkpoint.sync_offsets(self._folder, batch)
             observed = self._plan.observed()
             self._plan.suit(changed, rows.num_rows, observed.readings)
-            self._schedule_next(self._emitted(rows, observed, reached, new))
+            self._schedule_next(self._emit(rows, observed, reached, new))
         self._plan.forget_to(self._emission.record.top)
         self._counters.batches += 1
 
-    def _emitted(self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty) -> Done:
+    def _emit(self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty) -> Done:
+        """The batch's transaction, and the lane after it."""
         before, queries, emission = self._emission.record, self._job.queries, self._emission
+        # What it read, and what waits.
         read = between(before.offsets, reached) if before.offsets else observed.frames
         rate, left = self._rate(observed), self._plan.left(reached)
+        # How far event time comes; while a lost state is built again nothing becomes final.
         self._time.observe(observed)
-        top = before.top
+        top, late = before.top, list[LateWindow]()
         if new is Novelty.ALL:
             top = self._time.after(before, observed, reached, left, self._clock.now_ms())
         step = emission.step(top, self._meter)
+        # Tables as they are now, then the readings that came too late.
         emission.catch_up(self._meter, self._is_stopping)
-        late = self._late(rows, observed, step, reached) if new is Novelty.ALL else []
+        if new is Novelty.ALL:
+            late = self._late(rows, observed, step, reached)
         late_readings = emit.late_readings(late, queries)
+        # Where the lane stands when all of this is committed.
         after = before.model_copy(
             update={
                 "revision": step.revision,
@@ -107,6 +113,7 @@ class MicroBatches:
             }
         )
         after = self._with_shedding(after, rows, step, new, left)
+        # Results, states, what was late, progress and the lane's record: one transaction.
         broken: emit.Broken = {}
         results = emission.write(
             emission.states.outputs(rows, step, broken),
