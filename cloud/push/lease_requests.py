@@ -57,7 +57,7 @@ def new_lease(
 
     `host`: of the endpoint; `client`: of who asks (`Sealer.client_of`).
 
-    Raises ValueError for a secret that is none.
+    Raises ValueError for a text that cannot be a secret.
     """
     secret = request.endpoint.secret
     if secret is None:
@@ -92,7 +92,7 @@ def changed(
 ) -> Lease:
     """The lease after a PATCH; `endpoint` and `host` are those from now on.
 
-    Its life starts anew.
+    Its life starts again.
     """
     ttl_s = change.ttl_s or lease.ttl_s
     found = lease.but(ttl_s=ttl_s, expires_at=now + ttl_s * 1000, wake=change.wake or lease.wake)
@@ -108,7 +108,7 @@ def changed(
 def changed_endpoint(change: LeaseChange, before: Endpoint) -> Endpoint:
     """The endpoint after a PATCH: one without a secret keeps the one it had.
 
-    Raises ValueError for a secret that is none.
+    Raises ValueError for a text that cannot be a secret.
     """
     if change.endpoint is None:
         return before

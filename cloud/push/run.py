@@ -59,7 +59,7 @@ class PushConfig(config.Config):
     localhost are always right."""
     trusted_proxies: tuple[NetworkText, ...] = ()
     """Proxies in front of this one, and the other push proxies, e.g. ["10.0.0.0/8"]: only they may
-    say in X-Forwarded-For for whom they ask."""
+    name the client that they ask for, in X-Forwarded-For."""
     address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
     """The part of `leases_max`, of `scanned_filters_max` and of connections that one client address
     may hold; an IPv6 network of 64 bits is one. 1 where all clients come from one address."""
