@@ -280,7 +280,7 @@ class Bridge:
             parts = [Part(packet, _too_much(account.device, wait_s).refusal)]
         else:
             began_s = time.thread_time() if size >= MEASURED_BYTES else None
-            parts = mapper.parts(packet)
+            parts = mapper.parts(packet, received_at)
             if began_s is not None:
                 account.pay(size, time.thread_time() - began_s)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
