@@ -254,9 +254,8 @@ async def serve(
         backlog=BACKLOG,
         timeout_graceful_shutdown=grace_s,
     )
-    logging.getLogger("uvicorn").setLevel(
-        logging.WARNING
-    )  # what it reports at the start is no event of ours
+    # What it reports at the start is no event of ours.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     web_log.bound_warnings()
     server = _Server(config, on_ready)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")

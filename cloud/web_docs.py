@@ -30,12 +30,16 @@ SECURITY: Final = {
     "Referrer-Policy": "no-referrer",
 }
 FILES: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
-START: Final = """SwaggerUIBundle({url: "openapi.json", dom_id: "#page", deepLinking: true, validatorUrl: null})
+START: Final = """SwaggerUIBundle({
+  url: "openapi.json", dom_id: "#page", deepLinking: true, validatorUrl: null
+})
 """
 PAGE: Final = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>{title}</title><link rel="icon" href="data:,"><link rel="stylesheet" href="docs/swagger-ui.css"></head>
-<body><main id="page"></main><script src="docs/swagger-ui-bundle.js"></script><script src="docs/start.js"></script></body>
+<head><meta charset="utf-8"><title>{title}</title><link rel="icon" href="data:,">
+<link rel="stylesheet" href="docs/swagger-ui.css"></head>
+<body><main id="page"></main><script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script></body>
 </html>
 """
 

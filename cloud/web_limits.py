@@ -122,6 +122,5 @@ class LimitedProtocol(HttpToolsProtocol):
     def _count(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > HEAD_BYTES_MAX:
-            raise ValueError(
-                "request head too large"
-            )  # httptools turns it into a parser error, which is answered above
+            # Httptools turns it into a parser error, which is answered above.
+            raise ValueError("request head too large")

@@ -37,7 +37,9 @@ PROBLEM: Final[Mapping[str, Any]] = {
     "properties": {
         "type": {
             "type": "string",
-            "description": "urn:edgewake:problem:CODE; the code is a fixed identifier for programs.",
+            "description": (
+                "urn:edgewake:problem:CODE; the code is a fixed identifier for programs."
+            ),
         },
         "title": {"type": "string"},
         "status": {"type": "integer"},

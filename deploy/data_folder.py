@@ -54,9 +54,8 @@ def opened(path: Path, *, free: FreeBytes = free_bytes) -> Iterator[None]:
         )
     with _locked(path):
         try:
-            path.chmod(
-                0o700
-            )  # Kafka's files hold secrets of leases; the folder may have been made by somebody else
+            # Kafka's files hold secrets of leases; the folder may have been made by somebody else.
+            path.chmod(0o700)
             _write_version(path)
         except OSError as error:
             raise LocalError(

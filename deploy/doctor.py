@@ -151,9 +151,8 @@ def _ports(ports: Mapping[int, str]) -> str:
 
 def _clock() -> str:
     """The kernel's word on whether somebody keeps its clock right."""
-    structure = ctypes.create_string_buffer(
-        512
-    )  # struct timex is 208 bytes; with modes 0 it is only read
+    # Struct timex is 208 bytes; with modes 0 it is only read.
+    structure = ctypes.create_string_buffer(512)
     state = ctypes.CDLL(None, use_errno=True).adjtimex(structure)
     if state == _CLOCK_UNSYNCHRONIZED:
         raise Advice(

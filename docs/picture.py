@@ -19,9 +19,11 @@ ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-backgroun
 PATIENCE_S = 300
 IS_FULL = """() => {
   const stats = window.edgewake?.stats;
-  const texts = ["tile-p50", "tile-vehicles", "cpu"].map((id) => document.getElementById(id).textContent);
-  return stats?.state === "live" && stats.shown.vehicles >= 10 && stats.shown.points >= 100 && stats.shown.windows >= 8
-    && stats.shown.parts >= 8 && document.querySelectorAll("#streets li").length >= 3 && !texts.includes("–");
+  const tiles = ["tile-p50", "tile-vehicles", "cpu"];
+  const texts = tiles.map((id) => document.getElementById(id).textContent);
+  return stats?.state === "live" && stats.shown.vehicles >= 10 && stats.shown.points >= 100
+    && stats.shown.windows >= 8 && stats.shown.parts >= 8
+    && document.querySelectorAll("#streets li").length >= 3 && !texts.includes("–");
 }"""
 
 

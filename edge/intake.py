@@ -144,8 +144,8 @@ class OneWaySink:
     def put(
         self,
         readings: Sequence[Reading],
-        position: tuple[str, str] | None,
-        lost: Mapping[str, int],  # noqa: ARG002
+        position: tuple[str, str] | None,  # noqa: ARG002
+        lost: Mapping[str, int],
     ) -> None:
         self._send(readings)
         for reason, count in lost.items():

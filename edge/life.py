@@ -96,9 +96,8 @@ def _become(life: Life) -> NoReturn:
 
 def received(fd: int) -> Life:
     """In the second stage: what the first one gave."""
-    from _pickle import (
-        load,
-    )  # the part that is written in C: the other one takes 0.4 MB more, as long as the agent runs
+    # The part that is written in C: the other one takes 0.4 MB more, as long as the agent runs.
+    from _pickle import load
 
     with os.fdopen(fd, "rb") as file:
         life = load(file)

@@ -49,9 +49,8 @@ def _live(life: Life) -> bool:
     """Is another life to begin? A trial that ends this one by an error is given up."""
     if life.own is None:
         return _run(life, None)
-    from edgewake.edge.settings.settings import (
-        SettingsFile,
-    )  # a device pays for it where the cloud may set some
+    # A device pays for it where the cloud may set some.
+    from edgewake.edge.settings.settings import SettingsFile
 
     settings = SettingsFile(life.own, life.config.data_dir, life.settings)
     try:

@@ -72,13 +72,8 @@ def _running(directory: Path, now_ms: int) -> dict[str, Any]:
         said: dict[str, Any] = orjson.loads((directory / STATUS_NAME).read_bytes())
         age_s = (now_ms - said["written_at"]) / 1000
         running = _alive(said["pid"]) and age_s < STALE_AFTER * said["interval_s"]
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        OverflowError,
-    ):  # it is not synced: a machine that stopped may have left half of it
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        # It is not synced: a machine that stopped may have left half of it.
         return {"running": False}
     return {"running": running, "age_s": round(age_s, 1), **said}
 

@@ -123,9 +123,8 @@ async def _lived(life: Coroutine[Any, Any, None]) -> None:
             living.exception()
         raise
     if living.cancelled():
-        raise RuntimeError(
-            "it cancelled itself"
-        )  # a CancelledError would end its supervisor, and nobody would hear of it
+        # A CancelledError would end its supervisor, and nobody would hear of it.
+        raise RuntimeError("it cancelled itself")
     living.result()
 
 

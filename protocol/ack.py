@@ -148,9 +148,8 @@ def _answer(body: Any) -> Ack | Later:
         return Ack(token, None, detail)
     try:
         return Ack(token, RejectReason(rejected), detail)
-    except (
-        ValueError
-    ):  # devices are upgraded last: a reason that we do not know yet refuses as well
+    except ValueError:
+        # Devices are upgraded last: a reason that we do not know yet refuses as well.
         return Ack(token, RejectReason.UNKNOWN, f"{rejected!s:.64}: {detail}")
 
 

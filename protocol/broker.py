@@ -69,9 +69,8 @@ def tls_of(config: BrokerConfig) -> ssl.SSLContext | None:
     if config.cert_file is None:
         return context
     try:
-        context.load_cert_chain(
-            config.cert_file, config.key_file, password=b""
-        )  # else OpenSSL would ask for one, and wait
+        # Else OpenSSL would ask for one, and wait.
+        context.load_cert_chain(config.cert_file, config.key_file, password=b"")
     except (OSError, ssl.SSLError) as error:
         files = f"mqtt.cert_file = {config.cert_file}, key_file = {config.key_file}"
         raise ConfigError(

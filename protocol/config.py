@@ -47,9 +47,8 @@ def load(model: type[C], path: Path) -> C:
 def read(path: Path) -> dict[str, Any]:
     """The values in a TOML file; raises ConfigError."""
     try:
-        text = path.read_text(
-            "utf-8-sig"
-        )  # some editors begin a file by a mark of its encoding, which TOML does not know
+        # Some editors begin a file by a mark of its encoding, which TOML does not know.
+        text = path.read_text("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -1,8 +1,11 @@
 """How a device follows streams and results of others: it asks for what follows its cursor, and gets
 a chunk of it. Stop and wait.
 
-    ew/v1/car-07/req/feed     {"feed":"weather","streams":["city_weather"],"begin":"earliest","after":""}
-    ew/v1/car-07/down/feed    {"feed":"weather","after":"","cursor":"v2.…","events":[{…},…]}
+    ew/v1/car-07/req/feed
+    {"feed":"weather","streams":["city_weather"],"begin":"earliest","after":""}
+
+    ew/v1/car-07/down/feed
+    {"feed":"weather","after":"","cursor":"v2.…","events":[{…},…]}
 
 The device asks (QoS 0, from its own memory, and again until it is answered), and any bridge answers
 (QoS 1): as soon as there is something, or after FEED_WAIT_S with nothing. `cursor` is a client's

@@ -67,7 +67,8 @@ class Plain:
         return hash(tuple(self.__dict__.values()))
 
     def __repr__(self) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+        values = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())
+        return f"{type(self).__qualname__}({values})"
 
     @classmethod
     def checked(cls, values: Mapping[str, Any]) -> Self:

@@ -136,9 +136,8 @@ class Player:
             if not await self._until(lambda: len(self._device.outbox) < OUTBOX_MAX):
                 return
             if self._send(reading, pace):
-                await asyncio.sleep(
-                    0
-                )  # a hundred rows are work enough for one turn: acknowledgements wait
+                # A hundred rows are work enough for one turn: acknowledgements wait.
+                await asyncio.sleep(0)
         self._send_frames(self._framing.rest())
         await self._until(lambda: len(self._device.outbox) == 0)
 

@@ -34,7 +34,8 @@ def _speed(_context: click.Context, _option: click.Parameter, value: str) -> flo
 EXAMPLES = """\b
 edgewake replay drive.csv.gz --time-field 'ENGINE_RUN_TINE ()' --time-format s
 edgewake replay positions.jsonl --device-field icao24 --sort --speed 60
-edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%S' --zone Europe/Paris --times recorded --speed max"""
+edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%S' \\
+  --zone Europe/Paris --times recorded --speed max"""
 
 
 @click.command(epilog=EXAMPLES)

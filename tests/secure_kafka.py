@@ -137,9 +137,8 @@ def run_secure_kafka(folder: Path) -> Iterator[SecureKafka]:
     properties = folder / "kafka" / "server.properties"
     (folder / "kafka" / "data").mkdir(parents=True)
     marker = folder / "kafka" / "data" / "meta.properties"
-    marker.write_text(
-        ""
-    )  # so that `prepare` writes its files and leaves the formatting to us: with the user in it
+    # So that `prepare` writes its files and leaves the formatting to us: with the user in it.
+    marker.write_text("")
     kafka_node.prepare(node)
     marker.unlink()
     settings = dict(kafka_node.properties(node)) | _secured(
@@ -182,8 +181,12 @@ def _secured(
         "listener.security.protocol.map": "SASL_SSL:SASL_SSL,SSL:SSL,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "SSL",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{module}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
-        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+            f'{module}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        ),
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
+            f"{module}.scram.ScramLoginModule required;"
+        ),
         "listener.name.ssl.ssl.client.auth": "required",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(keystore),

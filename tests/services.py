@@ -91,9 +91,8 @@ def wait_until(
         waited = time.monotonic() - began
         if is_there:
             if waited > LONG_S:
-                sys.stderr.write(
-                    f"{waited:.0f} s: {what}\n"
-                )  # pytest shows it of a test that failed
+                # Pytest shows it of a test that failed.
+                sys.stderr.write(f"{waited:.0f} s: {what}\n")
             return
         assert waited < timeout_s, f"not within {timeout_s:.0f} s: {what}"
         time.sleep(pause_s(waited, used=time.process_time() - used))

@@ -112,9 +112,8 @@ def _daemon(folder: Path, name: str, *arguments: str) -> Process:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "JAVA_HOME": str(java.ensure().parents[1]),
     }
-    environment |= {
-        "SPARK_SCALA_VERSION": "2.13"
-    }  # else a worker looks for a source tree; bin/load-spark-env.sh does the same
+    # Else a worker looks for a source tree; bin/load-spark-env.sh does the same.
+    environment |= {"SPARK_SCALA_VERSION": "2.13"}
     # What runs on executors is Java's alone: a Python there would not be found.
     environment |= {
         "PYSPARK_PYTHON": "/nonexistent/python",

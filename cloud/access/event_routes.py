@@ -132,9 +132,7 @@ class Words:
     ] = None
     wait: Annotated[
         str | None,
-        Query(
-            description="A page: seconds to wait for its first event at the live end, 0 (default) to 60."
-        ),
+        Query(description="A page: seconds to wait for its first event, 0 (default) to 60."),
     ] = None
     after: Annotated[str | None, Query(description="A page: the cursor of the one before.")] = None
     last_event_id: Annotated[str | None, Header(description="The cursor to go on from.")] = None
@@ -342,9 +340,8 @@ class EventRoutes:
         opened = await opener.open(there, cursor=asked.cursor) if there else None
         if opened is None and there:
             stream.close()
-            return Response(
-                status_code=204, headers={"Edgewake-Start": "stopped"}
-            )  # the standard's word for "do not come back"
+            # The standard's word for "do not come back".
+            return Response(status_code=204, headers={"Edgewake-Start": "stopped"})
         cursor = "" if opened is None else opened.session.cursor()
         report = None if lease is None else LeaseReport(self._leases, lease, there, cursor)
         return EventStream(

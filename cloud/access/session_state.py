@@ -1,7 +1,9 @@
 """The states of one client's stream, as a table. Pure.
 
-starting ──▶ behind ◀──▶ live           until it ends by itself, or is ended, or its connection is lost
+starting ──▶ behind ◀──▶ live
     └───────────┴─────────┴──▶ ending ──▶ gone
+
+A stream leaves the first three when it ends by itself, is ended, or loses its connection.
 """
 
 from __future__ import annotations

@@ -709,9 +709,8 @@ def run(
     """Stand by until this analysis leads, start Spark, follow the queries until `stop`, end all
     within 5 s.
     """
-    shared_dir = (
-        None if config.shared_dir is None else config.shared_dir.absolute()
-    )  # a link may lead elsewhere on another machine
+    # A link may lead elsewhere on another machine.
+    shared_dir = None if config.shared_dir is None else config.shared_dir.absolute()
     config = config.model_copy(
         update={"data_dir": config.data_dir.resolve(), "shared_dir": shared_dir}
     )

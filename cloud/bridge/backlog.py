@@ -75,9 +75,8 @@ class BacklogCheck:
 
     def _retention_ms(self) -> int:
         found = metadata.topic_configs(self._client, topics.UP)
-        if (
-            "retention.ms" not in found
-        ):  # the broker that we ask has not heard of it yet, or may not tell us
+        # The broker that we ask has not heard of it yet, or may not tell us.
+        if "retention.ms" not in found:
             raise Unavailable(f"topic {topics.UP}: its settings are not known")
         return int(found["retention.ms"])
 

@@ -120,9 +120,8 @@ class CompiledStreams:
         }
         try:
             return PlainReading(epoch, seq, orjson.dumps(body))
-        except (
-            TypeError
-        ):  # an integer past 64 bits, which orjson reads as a float and does not write
+        except TypeError:
+            # An integer past 64 bits, which orjson reads as a float and does not write.
             return None
 
     def _of(self, stream: str, payload: bytes) -> _Decoders | None:

@@ -29,7 +29,7 @@ def _device(_context: click.Context, _parameter: click.Parameter, value: str) ->
 _device_argument = click.argument("device", callback=_device, shell_complete=completion.devices)
 _wait = click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), is_flag=False,
     flag_value=WAIT_S, default=0, metavar="[SECONDS]",
-                     help=f"Wait for the device's answer; {WAIT_S} s where nothing is said.")  # fmt: skip
+    help=f"Wait for the device's answer; {WAIT_S} s where nothing is said.")  # fmt: skip
 _expires = click.option(
     "--expires",
     "expires_s",

@@ -145,9 +145,8 @@ def list_letters(api: OpsApi, device: str | None, reason: str | None, limit: int
     wanted = {name: value for name, value in (("device", device), ("reason", reason)) if value}
     found: list[dict[str, Any]] = []
     before: dict[str, int] = {}
-    while (
-        len(found) < limit
-    ):  # a page may be empty and lead on: only so many letters are looked at for each
+    # A page may be empty and lead on: only so many letters are looked at for each.
+    while len(found) < limit:
         page = api.ask(
             "GET",
             "/v1/dead-letters",

@@ -32,9 +32,8 @@ def ensure_topics(
     leader. Raises Unavailable where the broker is away, LocalError where it refuses or a topic
     breaks a promise.
     """
-    client = (
-        admin(config) if client is None else client
-    )  # an Admin has a length, so it may be false
+    # An Admin has a length, so it may be false.
+    client = admin(config) if client is None else client
     try:
         existing = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
@@ -62,9 +61,8 @@ def ensure_topics(
         _check_partitions(name, found[name])
     _check_settings(config, client, made_by_others)
     if topics.INSTALLATION_PREFIX + config.installation not in existing:
-        _check_installation(
-            config, partition_counts(client)
-        )  # somebody else may have come at the same time
+        # Somebody else may have come at the same time.
+        _check_installation(config, partition_counts(client))
 
 
 def _await_listed(client: Admin, names: Collection[str]) -> Mapping[str, int]:

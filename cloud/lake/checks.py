@@ -88,9 +88,8 @@ class _Tree:
 
     def tables(self, tree: object) -> dict[str, int]:
         found: dict[str, int] = {}
-        waiting: list[tuple[object, Seen]] = [
-            (tree, frozenset())
-        ]  # without recursion, for a text may be nested deeply
+        # Without recursion, for a text may be nested deeply.
+        waiting: list[tuple[object, Seen]] = [(tree, frozenset())]
         while waiting:
             node, seen = waiting.pop()
             if isinstance(node, list):

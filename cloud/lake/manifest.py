@@ -31,10 +31,11 @@ BUSY_S: Final = 10.0
 GAPS_MAX: Final = 1000
 """Gaps that are remembered; the oldest go."""
 _SCHEMA: Final = f"""
-CREATE TABLE file (path TEXT PRIMARY KEY, kind TEXT, name TEXT, topic TEXT, date TEXT, level INTEGER, rows INTEGER, bytes INTEGER,
-    fields TEXT, written_at INTEGER);
+CREATE TABLE file (path TEXT PRIMARY KEY, kind TEXT, name TEXT, topic TEXT, date TEXT,
+    level INTEGER, rows INTEGER, bytes INTEGER, fields TEXT, written_at INTEGER);
 CREATE INDEX file_topic ON file (topic);
-CREATE TABLE place (topic TEXT, partition INTEGER, topic_id TEXT, next INTEGER, PRIMARY KEY (topic, partition));
+CREATE TABLE place (topic TEXT, partition INTEGER, topic_id TEXT, next INTEGER,
+    PRIMARY KEY (topic, partition));
 CREATE TABLE old (path TEXT PRIMARY KEY, at INTEGER);
 CREATE TABLE gap (topic TEXT, partition INTEGER, first INTEGER, next INTEGER, at INTEGER);
 PRAGMA user_version = {VERSION};
@@ -133,8 +134,8 @@ class Manifest:
                 raise Fenced("another process writes this lake")
             for file in added:
                 self._db.execute(
-                    f"INSERT INTO file ({_FILE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    _row(file),  # noqa: S608
+                    f"INSERT INTO file ({_FILE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    _row(file),
                 )
             for (topic, partition), place in after.items():
                 self._db.execute(
@@ -283,8 +284,8 @@ def contents(folder: Path, wanted: Iterable[str]) -> Contents:
                 (topic, partition): Place(id_, next_) for topic, partition, id_, next_ in places
             }
             (gaps,) = db.execute(
-                f"SELECT coalesce(sum(next - first), 0) FROM gap WHERE topic IN ({marks})",
-                names,  # noqa: S608
+                f"SELECT coalesce(sum(next - first), 0) FROM gap WHERE topic IN ({marks})",  # noqa: S608
+                names,
             ).fetchone()
             return Contents(_files(db, f"topic IN ({marks})", names), found, gaps)
     except sqlite3.Error as error:

@@ -135,12 +135,13 @@ def columns(kind: Kind, shapes: Sequence[Fields]) -> list[Column]:
 def expressions(kind: Kind, table: Iterable[Column], fields: Fields) -> list[str]:
     """What to select from a file with these fields, for the columns of the table."""
     of_file = physical(kind, fields)
+
+    def value_of(column: Column) -> str:
+        has_it = fields.get(column.field) is column.type
+        return quoted(of_file[column.field]) if has_it else "NULL"
+
     return [
-        (
-            f"{quoted(of_file[column.field]) if fields.get(column.field) is column.type else 'NULL'}::{SQL_TYPES[column.type]} "
-            f"AS {quoted(column.name)}"
-        )
-        for column in table
+        f"{value_of(column)}::{SQL_TYPES[column.type]} AS {quoted(column.name)}" for column in table
     ]
 
 

@@ -188,9 +188,8 @@ class _Turns:
         counts = partition_counts(self._consumer)
         found = sources_of(counts, only=self._config.only, leave_out=self._config.leave_out)
         if gone := self._sources.keys() - found.keys():
-            raise Unavailable(
-                f"{min(gone)} was deleted"
-            )  # what was read of others is read again from the manifest's places
+            # What was read of others is read again from the manifest's places.
+            raise Unavailable(f"{min(gone)} was deleted")
         new = {
             (topic, number) for topic in found for number in range(counts[topic])
         } - self._assigned

@@ -3,9 +3,12 @@ and the chunk being made for them.
 
 One reading, one filtering and one encoding serve them all:
 
-    reading ──▶ waiting for blocks of older records ──▶ reading ──▶ chunk: everybody has it, the cohort is over
-       │                                                   └──▶ lost: the range is no longer kept; everybody is told, it is over
+    reading ──▶ waiting for blocks of older records ──▶ reading ──▶ chunk
+       │                                                   └──────▶ lost
        └──▶ parked: nothing is left; goes on with the next records
+
+With its chunk the cohort is over: everybody has it. So it is when its range is lost, which is no
+longer kept: everybody gets a gap.
 
 A partition whose older records cannot be read is left out, so that it holds up none of the others,
 and is tried again. Blocks are held by as many cohorts as there is room for
@@ -113,7 +116,8 @@ class Cohort:
             return False
         try:
             return self._read(is_time_up)
-        except Exception as error:  # a filter that fails on some value, or an encoding: it must not reach other views
+        except Exception as error:
+            # A filter that fails on some value, or an encoding: it must not reach other views.
             self._view.fail(error)
             return False
 
@@ -218,9 +222,8 @@ class Cohort:
                     if self._reader is None or not self._reader.has_moved:
                         self._view.lose(self, Lost(at))
                         return
-                    self._left_out.add(
-                        at
-                    )  # its subscribers get what comes before, then stand where the range is lost
+                    # Its subscribers get what comes before, then stand where the range is lost.
+                    self._left_out.add(at)
                 case _:
                     self._left_out.add(at)
             if not self._asked:

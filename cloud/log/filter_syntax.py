@@ -25,9 +25,8 @@ from edgewake.protocol.names import FIELD_PATTERN
 if TYPE_CHECKING:
     from sqlglot import exp
 
-logging.getLogger("sqlglot").setLevel(
-    logging.ERROR
-)  # it warns of what it cannot read, which is what anybody may send
+# It warns of what it cannot read, which is what anybody may send.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 TEXT_BYTES_MAX: Final = 1024
 """UTF-8 bytes of one expression. Over it: refused."""

@@ -346,10 +346,8 @@ class Hub:
         begins = request.start if isinstance(request.start, LogEnd) else "time"
         bounds = self._tail_bounds(opened)
         found = resume(cursor, opened, bounds, request.on_gap, new=new, begins=begins)
-        for fresh in (
-            False,
-            True,
-        ):  # what is not in memory is asked for, and before a loss is told, asked for anew
+        # What is not in memory is asked for, and before a loss is told, asked for anew.
+        for fresh in (False, True):
             if not any(gap.event.fields["reason"] in LOSSES for gap in found.gaps):
                 break
             found = resume(

@@ -157,7 +157,8 @@ class KafkaReader:
                     self._room.acquire()
                     self._deliver(self._assignments, batch)
             self._consumer.close()
-        except BaseException as error:  # the loop must learn of it, whatever it is: a reader that died silently is the worst of all
+        except BaseException as error:
+            # The loop must learn of any error: a reader that dies silently is the worst of all.
             self._failed(error)
 
     def _apply_commands(self) -> None:

@@ -212,9 +212,8 @@ class Replay:
         known: set[str] = set()
         while (key := self._next()) is not None:
             answer = self._answer(consumer, known, key)
-            if isinstance(
-                answer, Unavailable
-            ):  # perhaps it never will read anything again (cloud.kafka.mortality)
+            # Perhaps it never will read anything again (cloud.kafka.mortality)
+            if isinstance(answer, Unavailable):
                 consumer.close()
                 consumer, known = self._new_consumer(), set()
             with self._may_go:

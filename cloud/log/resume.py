@@ -9,8 +9,8 @@ event of scope `cursor` before all others:
 |---|---|---|
 | `retention` | the records at the cursor are no longer kept | `on_gap` |
 | `epoch` | the stream's topic was made anew; only this stream is concerned | `on_gap` |
-| `unverifiable` | the cursor's key is not known here, or a later version wrote it | `on_gap`, all streams |
-| `truncated` | the cursor points past the end: the log lost its latest records, which the client had seen | the end |
+| `unverifiable` | no key here verifies it, or a later version wrote it | `on_gap`, all streams |
+| `truncated` | it points past the end: the log lost records that the client had seen | the end |
 | `stream_added` | the cursor is older than the subscription's wish for this stream | `from` |
 | `filter_changed` | `where` or `select` is another one than before | here, with nothing lost |
 

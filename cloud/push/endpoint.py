@@ -33,12 +33,8 @@ _NOT_PUBLIC4: Final = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"
 _UNICAST6: Final = IPv6Network("2000::/3")
 _NOT_PUBLIC6: Final = tuple(
     IPv6Network(net)
-    for net in (
-        "2001::/23",
-        "2001:db8::/32",
-        "2002::/16",
-        "3fff::/20",
-    )  # protocol assignments and Teredo, documentation, 6to4
+    # Protocol assignments and Teredo, documentation, 6to4.
+    for net in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 )
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -3,7 +3,7 @@
 Pure: times and randomness are arguments.
 
     waiting ──ENOUGH──▶ due ──STORED──▶ calling ──ACCEPTED──▶ notified ──ENOUGH──▶ due …
-                         ▲                │ │ FAILED                (again after 1 min, 10 min, 1 h …)
+                         ▲                │ │ FAILED                (again after 1 min, 10 min, …)
                          └────────────────┘ └──GONE──▶ disabled ──ENABLED──▶ waiting
 
 From every living state: READS (the client resumed) ▶ paused, MOVED (PATCH with a cursor) ▶ waiting,
@@ -218,9 +218,8 @@ def enabled(lease: Lease) -> Lease:
 def taken_over(lease: Lease, *, now: int) -> Lease:
     """What another proxy goes on with."""
     state = after(lease.state, E.TAKEN_OVER)
-    if (
-        state is PAUSED
-    ):  # the news that a client reads is repeated, but not kept: give it the time to come
+    # The news that a client reads is repeated, but not kept: give it the time to come.
+    if state is PAUSED:
         return lease.but(due_at=max(lease.due_at or 0, now + PAUSE_S * 1000))
     return lease.but(state=state)
 

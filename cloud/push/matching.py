@@ -130,11 +130,8 @@ class Matcher(Generic[T]):
 def _is_true(predicate: Predicate, fields: Mapping[str, Any]) -> bool:
     try:
         return predicate(fields)
-    except (
-        TypeError,
-        ValueError,
-        ArithmeticError,
-    ):  # one odd event must not stop all leases; it passes no filter that it breaks
+    except (TypeError, ValueError, ArithmeticError):
+        # One odd event must not stop all leases; it passes no filter that it breaks.
         return False
 
 

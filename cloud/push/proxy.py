@@ -146,9 +146,8 @@ class Proxy:
             return Granted(
                 tended.lease, self._sealer.open(lease_id, tended.lease.sealed), is_new=False
             )
-        held = (
-            self._tending.clients[client] + self._granting_to[client] - 1
-        )  # this one is not granted yet
+        # This one is not granted yet.
+        held = self._tending.clients[client] + self._granting_to[client] - 1
         refused = self._bound.refusal(
             total=len(self._tending.leases) + len(self._granting) - 1, held=held
         )

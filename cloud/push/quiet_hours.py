@@ -27,9 +27,8 @@ def quiet_until(hours: QuietHours, at_ms: int) -> int:
     end = datetime.combine(local.date(), _time(hours.end), zone)
     if end.replace(tzinfo=None) <= local.replace(tzinfo=None):
         end += timedelta(days=1)
-    moments = [
-        round(end.replace(fold=fold).timestamp() * 1000) for fold in (0, 1)
-    ]  # two where the clocks are set back over it
+    # Two where the clocks are set back over it.
+    moments = [round(end.replace(fold=fold).timestamp() * 1000) for fold in (0, 1)]
     ends = max(moments) if _is_skipped(end) else min(moment for moment in moments if moment > at_ms)
     if is_quiet(hours, ends):  # the clocks jumped over the whole loud part of the day
         return quiet_until(hours, ends)

@@ -64,9 +64,8 @@ class Counter:
         self._before = count
         self._swept = 0
         self._gap = gap
-        self._oldest_at: int | None = (
-            0 if count else None
-        )  # it came before the lease was taken over, who knows when
+        # It came before the lease was taken over, who knows when.
+        self._oldest_at: int | None = 0 if count else None
 
     @property
     def count(self) -> int:

@@ -110,9 +110,8 @@ def _ready_at(policy: WakePolicy, unseen: Unseen, now: int) -> int | None:
 def _allowed_at(policy: WakePolicy, ready: int, *, last_wake_at: int | None, now: int) -> int:
     """`ready`, put off by the least interval and by quiet hours."""
     at = ready
-    if (
-        last_wake_at is not None and last_wake_at <= now
-    ):  # a wall clock that was set back must not silence a lease
+    # A wall clock that was set back must not silence a lease.
+    if last_wake_at is not None and last_wake_at <= now:
         at = max(at, last_wake_at + round(policy.min_interval_s * 1000))
     if policy.quiet is not None and policy.urgency is not Urgency.HIGH:
         at = quiet_until(policy.quiet, at)

@@ -115,7 +115,9 @@ FUNCTIONS: Final[Mapping[str, str]] = {
         ("listagg", "string_agg", "group_concat"),
         f"it keeps every value; approx_top_k(x, k) keeps the most frequent; {STORED}",
     ),
-    "collect_set": "it keeps every value for ever more; use approx_top_k(x, k) or approx_count_distinct(x)",
+    "collect_set": (
+        "it keeps every value for ever more; use approx_top_k(x, k) or approx_count_distinct(x)"
+    ),
     "collect_list": (
         "it keeps every value for ever more; the readings themselves are in the stream, or use "
         "approx_top_k(x, k)"
@@ -176,7 +178,9 @@ SYNTAX: Final[Mapping[str, str]] = {
         "condition), device"
     ),
     r"\bTABLE\s*\(": f"windows are written FROM stream {_WINDOWS}",
-    r"\bWINDOW\s+SESSION\b": "sessions are written GROUP BY session_window(event_time, '5 minutes'), device",
+    r"\bWINDOW\s+SESSION\b": (
+        "sessions are written GROUP BY session_window(event_time, '5 minutes'), device"
+    ),
     r"\bWINDOW\s+(TUMBLING|HOPPING|SLIDING)\b": f"windows are written {_WINDOWS},"
     " sliding ones window(event_time, '1 minute', '10 seconds')",
     r"\bEMIT\s+(CHANGES|FINAL|AFTER|ON|STREAM|WITHOUT)\b": (
@@ -184,7 +188,9 @@ SYNTAX: Final[Mapping[str, str]] = {
         "once, when its window is final"
     ),
     r"\bSAMPLE\s+BY\b": f"windows are written {_WINDOWS}, device",
-    r"\bLATEST\s+(ON|BY)\b": "the latest row of each device: SELECT device, last(x) AS x FROM stream GROUP BY device",
+    r"\bLATEST\s+(ON|BY)\b": (
+        "the latest row of each device: SELECT device, last(x) AS x FROM stream GROUP BY device"
+    ),
     r"\bASOF\b": (
         "JOIN table ON stream.key = table.key: it finds the row that was the latest at the "
         "reading's time"
@@ -194,7 +200,9 @@ SYNTAX: Final[Mapping[str, str]] = {
         "reading's time"
     ),
     r"\bFILL\s*\(": _GAPS,
-    r"\bGRACE\s+PERIOD\b": "how late readings may come stands in the header: `-- lateness: 30 seconds`",
+    r"\bGRACE\s+PERIOD\b": (
+        "how late readings may come stands in the header: `-- lateness: 30 seconds`"
+    ),
     r"\bWITHIN\s+\d": "two streams within a time: ON a.key = b.key AND b.event_time BETWEEN"
     " a.event_time AND a.event_time + INTERVAL 5 MINUTES",
     r"\bPARTITION\s+BY\b": f"groups are written GROUP BY; {STORED}",

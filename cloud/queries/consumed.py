@@ -146,9 +146,8 @@ def check_words(text: str, tokens: Sequence[Token], tree: exp.Expr, faults: Faul
             and at > 0
             and tokens[at - 1].token_type is TokenType.DOT
         )
-        word = (
-            f"0.{token.text}" if is_fraction else token.text.casefold().rstrip(".")
-        )  # as the parser has `.5` and `5.`
+        # As the parser has `.5` and `5.`.
+        word = f"0.{token.text}" if is_fraction else token.text.casefold().rstrip(".")
         if there[word] > 0:
             there[word] -= 1
         elif token.token_type is TokenType.STRING and formats > 0:

@@ -45,8 +45,12 @@ _WHY: Final = {
         "a reading needs a table's row, or those before it, so the driver completes one after the "
         "other"
     ),
-    LaneKind.PAIR: "readings of two streams find one another, so the driver pairs them one after the other",
-    LaneKind.TABLE: "of tables only the latest rows count, so the driver keeps them and tells what changes",
+    LaneKind.PAIR: (
+        "readings of two streams find one another, so the driver pairs them one after the other"
+    ),
+    LaneKind.TABLE: (
+        "of tables only the latest rows count, so the driver keeps them and tells what changes"
+    ),
 }
 _SHARED: Final = (LaneKind.PLAIN, LaneKind.SKETCH, LaneKind.DISTINCT, LaneKind.ROWS)
 _WHY_SHED: Final = "; it may leave readings out, so it is computed apart from those that may not"

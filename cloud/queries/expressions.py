@@ -583,9 +583,8 @@ def _date(value: Expression, scope: Scope) -> Typed:
 
 
 def _pattern(node: exp.Expr, clause: str) -> str:
-    pattern = re.sub(
-        r"(%[mdHMS])strict", r"\1", str(node.args["format"].this)
-    )  # sqlglot's mark of two digits
+    # Sqlglot's mark of two digits.
+    pattern = re.sub(r"(%[mdHMS])strict", r"\1", str(node.args["format"].this))
     if re.fullmatch("(?:" + "|".join(DATE_PATTERN) + r"|[-/:. _T])+", pattern) is None:
         raise QueryError(
             f"{clause}: date_format: expected a pattern of yyyy MM dd HH mm ss and - / : . _, "

@@ -94,9 +94,8 @@ def _bound(
     condition: exp.Expr, compare: type[exp.Expr], left: exp.Expr, right: exp.Expr, other: str
 ) -> tuple[int | None, int | None]:
     one, two = _sum(left, condition, other), _sum(right, condition, other)
-    ours, theirs, ms = (
-        a - b for a, b in zip(one, two, strict=True)
-    )  # ours * event_time + theirs * other.event_time + ms, against 0
+    # Ours * event_time + theirs * other.event_time + ms, against 0.
+    ours, theirs, ms = (a - b for a, b in zip(one, two, strict=True))
     if sorted((ours, theirs)) != [-1, 1]:
         raise _refused(condition, other)
     compare = compare if theirs == 1 else _MIRRORED[compare]

@@ -375,9 +375,8 @@ class SelectReader:
             )
         expression, _ = translate(node, self._scope, f"SELECT {column.alias}".rstrip())
         name = column.alias or (plain_name(node) if isinstance(node, exp.Column) else _slug(node))
-        if expression == Field(name) and name in (
-            self._keyed_by or ("device",)
-        ):  # every row has it
+        # Every row has it.
+        if expression == Field(name) and name in (self._keyed_by or ("device",)):
             return None
         return Output(_name(name, "SELECT"), expression)
 

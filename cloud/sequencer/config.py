@@ -60,7 +60,6 @@ class SequencerConfig(Config):
             hole_s=self.lost_after_s,
             states=self.states_max
             * 17
-            // (
-                16 * topics.UP_PARTITIONS
-            ),  # devices fall unevenly on partitions: a sixteenth more each
+            # Devices fall unevenly on partitions: a sixteenth more each.
+            // (16 * topics.UP_PARTITIONS),
         )

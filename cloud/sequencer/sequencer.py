@@ -324,9 +324,8 @@ class Session:
         if ready:
             self._metrics.shards = len(self._shards)
             if not self._restoring:
-                self._published_s = float(
-                    "-inf"
-                )  # at once, for somebody may wait for us to be ready
+                # At once, for somebody may wait for us to be ready.
+                self._published_s = float("-inf")
                 self._on_serving(sorted(self._shards))
 
     def _start_at(self, partition: Partition, low: int, high: int) -> int:

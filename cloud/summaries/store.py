@@ -45,12 +45,15 @@ _LATE_MAKERS: Final = (PREFIX, PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1))
 """From where to where the makers of late parts lie in order."""
 
 _SCHEMA: Final = f"""
-CREATE TABLE series (id INTEGER PRIMARY KEY, stream TEXT, field TEXT, devices TEXT, UNIQUE (stream, field, devices));
+CREATE TABLE series (id INTEGER PRIMARY KEY, stream TEXT, field TEXT, devices TEXT,
+    UNIQUE (stream, field, devices));
 CREATE TABLE summary (series INTEGER, step TEXT, start INTEGER, maker TEXT, at INTEGER,
     "end" INTEGER, readings INTEGER, numbers BLOB, seen TEXT,
-    {", ".join(f"{kind.value} BLOB" for kind in _SKETCHES)}, PRIMARY KEY (series, step, start, maker));
+    {", ".join(f"{kind.value} BLOB" for kind in _SKETCHES)},
+    PRIMARY KEY (series, step, start, maker));
 CREATE INDEX summary_age ON summary (step, at);
-CREATE TABLE dirty (series INTEGER, step TEXT, start INTEGER, at INTEGER, PRIMARY KEY (series, step, start));
+CREATE TABLE dirty (series INTEGER, step TEXT, start INTEGER, at INTEGER,
+    PRIMARY KEY (series, step, start));
 CREATE TABLE place (topic TEXT, partition INTEGER, next INTEGER, PRIMARY KEY (topic, partition));
 PRAGMA user_version = {VERSION};
 """
@@ -60,7 +63,8 @@ T = TypeVar("T")
 
 
 _PUT: Final = (
-    f"INSERT INTO summary VALUES (?, ?, ?, ?, ?, {', '.join('?' * len(_COLUMNS))}) ON CONFLICT DO UPDATE SET "  # noqa: S608  (our names)
+    f"INSERT INTO summary VALUES (?, ?, ?, ?, ?, {', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+    " ON CONFLICT DO UPDATE SET "
     + ", ".join(f'"{name}" = excluded."{name}"' for name in ("at", *_COLUMNS))
     + " WHERE excluded.readings >= summary.readings OR summary.maker <> ''"
 )
@@ -85,9 +89,8 @@ class Store:
             raise LocalError(f"data_dir: {error}") from error
         try:
             self._db = _opened(path, patience_s)
-        except (
-            sqlite3.OperationalError
-        ):  # it is locked, or the disk is full: nothing is wrong with it
+        except sqlite3.OperationalError:
+            # It is locked, or the disk is full: nothing is wrong with it.
             raise
         except sqlite3.DatabaseError:
             remove(path)
@@ -174,7 +177,8 @@ class Store:
         """What came late before."""
         columns = ", ".join(kind.value for kind in _SKETCHES)
         rows = self._db.execute(
-            f"SELECT readings, numbers, seen, {columns} FROM summary WHERE series = ? AND step = ? AND start = ? AND maker = ?",  # noqa: S608
+            f"SELECT readings, numbers, seen, {columns} FROM summary"  # noqa: S608  (our names)
+            " WHERE series = ? AND step = ? AND start = ? AND maker = ?",
             (series, step, start_ms, PREFIX),
         )
         yield from (_summary(_SKETCHES, *row) for row in rows)
@@ -287,10 +291,11 @@ class View:
         wanted = [kind for kind in _SKETCHES if kind in set(kinds)]
         columns = "".join(f", {kind.value}" for kind in wanted)
         cursor = self._db.execute(
-            f'SELECT start, maker, "end", readings, numbers, seen{columns} FROM summary JOIN series ON id = series'  # noqa: S608  (our names)
-            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND "
-            "start < ?"
-            " AND coalesce((maker >= ? AND maker < ?) = ?, TRUE) ORDER BY start, maker",
+            f'SELECT start, maker, "end", readings, numbers, seen{columns}'  # noqa: S608  (our names)
+            " FROM summary JOIN series ON id = series"
+            " WHERE stream = ? AND field = ? AND devices = ? AND step = ?"
+            " AND start >= ? AND start < ? AND coalesce((maker >= ? AND maker < ?) = ?, TRUE)"
+            " ORDER BY start, maker",
             (
                 series.stream,
                 series.field,
@@ -380,9 +385,8 @@ def remove(path: Path) -> None:
 def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=patience_s, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute(
-        "PRAGMA synchronous = NORMAL"
-    )  # what a power cut takes is read from the topics again
+    # What a power cut takes is read from the topics again.
+    db.execute("PRAGMA synchronous = NORMAL")
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
         db.close()

@@ -36,9 +36,8 @@ def _program(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _http(url: str) -> str:
-    from edgewake.edge.sources.http_client import (
-        parse_url,
-    )  # with what it needs only where there is a webhook
+    # With what it needs only where there is a webhook.
+    from edgewake.edge.sources.http_client import parse_url
 
     parse_url(url)
     return url

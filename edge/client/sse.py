@@ -100,9 +100,8 @@ class Parser:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-            self._size += len(
-                line
-            )  # all that is kept: comments, which keep a connection alive for months, are not
+            # All that is kept: comments, which keep a connection alive for months, are not.
+            self._size += len(line)
         elif name == "event":
             self._type = value
         elif name == "id" and "\0" not in value:

@@ -154,9 +154,8 @@ class Lines:
     def show(self, received: Received) -> None:
         """Print an event."""
         if received.kind == "":
-            self._out.write(
-                received.text.replace("\n", " ") + "\n"
-            )  # between two words of JSON, where it stands alone, both are the same
+            # Between two words of JSON, where it stands alone, both are the same.
+            self._out.write(received.text.replace("\n", " ") + "\n")
         elif received.kind in ASIDE:
             _to_stderr(_beside(received))
 

@@ -80,9 +80,8 @@ def _answer_over_tls(where: str, channel: ssl.SSLSocket) -> str:
 
 def _answer(where: str, channel: socket.socket) -> str:
     """What it answers to MQTT, in words. Raises LocalError, OSError."""
-    with contextlib.suppress(
-        OSError
-    ):  # it has closed already: what it said before can still be read
+    # It has closed already: what it said before can still be read.
+    with contextlib.suppress(OSError):
         channel.sendall(_NO_VERSION)
     try:
         said = channel.recv(ANSWER_BYTES)

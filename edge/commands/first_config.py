@@ -18,8 +18,9 @@ from edgewake.protocol.errors import LocalError
 SOURCES: Final[Mapping[str, str]] = {
     "host_metrics": 'stream = "host_metrics"\ninterval_s = 5  # seconds between readings',
     "json_lines": 'stream = "lines"  # one JSON object a line on standard input',
-    "file_tail": 'stream = "lines"\npath = "/var/log/readings.jsonl"\nformat = "json"  # or text, nmea, '
-    "gpsd",
+    "file_tail": (
+        'stream = "lines"\npath = "/var/log/readings.jsonl"\nformat = "json"  # or text, nmea, gpsd'
+    ),
     "serial_lines": 'stream = "gps"\npath = "/dev/ttyUSB0"\nformat = "nmea"\nbaud = 4800',
     "tcp_lines": 'stream = "position"\nhost = "127.0.0.1"\nport = 2947\nformat = "gpsd"',
     "mqtt_subscribe": 'stream = "home"\ntopic = "home/{room}/{kind}"  # {room} becomes a field',
@@ -53,7 +54,8 @@ def configuration_text(device: str, broker: str, data_dir: str, sources: Sequenc
     if unknown:
         raise LocalError(f"source {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
     tables = "\n\n".join(f'[[source]]\ntype = "{kind}"\n{SOURCES[kind]}' for kind in sources)
-    return f"""# Configuration of an Edgewake agent. Every key with its meaning: docs/agent.md; sources: docs/sources.md.
+    return f"""# Configuration of an Edgewake agent.
+# Every key with its meaning: docs/agent.md; sources: docs/sources.md.
 
 device = {_quoted(device)}  # MQTT client id and first level of all topics
 data_dir = {_quoted(data_dir)}  # the log; for this agent alone

@@ -53,17 +53,14 @@ class Feeds:
         except TimeoutError:
             return None
         finally:
-            if (
-                self._waiting.get(ask.feed) is waiting
-            ):  # else it was asked again meanwhile, and that one still waits
+            # Else it was asked again meanwhile, and that one still waits.
+            if self._waiting.get(ask.feed) is waiting:
                 del self._waiting[ask.feed]
 
     def take(self, payload: bytes, acknowledge: Acknowledge) -> None:
         """A chunk came."""
-        from edgewake.protocol.feed import (
-            FeedChunk,
-            decode,
-        )  # a device pays for it when it follows somebody
+        # A device pays for it when it follows somebody.
+        from edgewake.protocol.feed import FeedChunk, decode
 
         try:
             chunk = decode(FeedChunk, payload)

@@ -1,7 +1,8 @@
 """The inbox: what the cloud sends is durable before the broker is told that it came, and done once,
 whatever happens.
 
-    publish ─ check ─ log (durable) ─ PUBACK        read ─ begun (durable) ─ do ─ done + answer (one transaction) ─ uplink
+    publish ─ check ─ log (durable) ─ PUBACK
+    read ─ begun (durable) ─ do ─ done + answer (one transaction) ─ uplink
 
 The inbox is a stream of the event log that never leaves the device (receiver-based logging: it is
 replayed to its consumer after a crash), and its consumer's state says what was begun and what is
@@ -99,10 +100,8 @@ class Inbox:
 
         `acknowledge` is called with a reason code as soon as it is durable, known, or refused.
         """
-        from edgewake.protocol.down_message import (
-            check_life,
-            decode,
-        )  # a device pays for it when something comes
+        # A device pays for it when something comes.
+        from edgewake.protocol.down_message import check_life, decode
 
         try:
             message = decode(kind, payload)
@@ -220,9 +219,8 @@ class Inbox:
             await consumer.commit({}, state=self._ledger.encode())
         done = await handle(kept) if refusal is None else Done(refusal)
         if done is None:
-            await (
-                asyncio.Event().wait()
-            )  # nothing behind it is touched: the next life begins with it
+            # Nothing behind it is touched: the next life begins with it.
+            await asyncio.Event().wait()
             return
         answer = done.answer
         self._ledger.end(kept.id)

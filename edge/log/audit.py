@@ -148,7 +148,8 @@ def stats(directory: Path) -> list[dict[str, Any]]:
     accepted. Raises LocalError.
     """
     query = """
-        SELECT name, coalesce(sum(count), 0), coalesce(sum(length(body)), 0), count(body), min(accepted_at), max(accepted_at)
+        SELECT name, coalesce(sum(count), 0), coalesce(sum(length(body)), 0), count(body),
+            min(accepted_at), max(accepted_at)
         FROM streams LEFT JOIN batches ON stream = id GROUP BY id ORDER BY name
     """
     keys = ("stream", "readings", "bytes", "batches", "oldest_at", "newest_at")
@@ -185,9 +186,9 @@ def backup(directory: Path, into: Path) -> int:
         try:
             with closing(sqlite3.connect(fresh)) as copy:
                 fresh.chmod(0o600)
-                source.backup(
-                    copy
-                )  # in one step: of a log that is written to, smaller ones would begin again and again
+                # In one step: of a log that is written to, smaller ones would begin again and
+                # again.
+                source.backup(copy)
                 copy.execute("PRAGMA journal_mode = DELETE")
             fresh.replace(into)
         except (sqlite3.Error, OSError) as error:

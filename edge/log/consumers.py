@@ -186,7 +186,7 @@ def rows_after(
     query = (
         f"SELECT first, count, crc, body FROM batches WHERE stream = ? AND first >= {begins} "  # noqa: S608
         "ORDER BY first"
-    )  # noqa: S608
+    )
     for first, count, crc, body in db.execute(query, (stream.id, stream.id, expected)):
         if not is_sound_batch(stream.id, first, count, crc, body) or first + count - 1 < expected:
             continue

@@ -97,9 +97,8 @@ class LogDisk:
         else:
             self._damages = 0
             return done
-        return (
-            Done((), 0) if self.store.commit_found > before else None
-        )  # it may have been stored after all
+        # It may have been stored after all.
+        return Done((), 0) if self.store.commit_found > before else None
 
     def make_room(self, work: Work | None) -> Done | None:
         """On a full disk: use the reserve to shrink the write-ahead log and do what makes room.

@@ -514,9 +514,8 @@ class EventLog:
 
     def _received(self, part: Received) -> None:
         self._latest[part.stream] = last_of(part.readings)
-        if [
-            consumer for consumer in tuple(self._consumers.values()) if consumer.offer(part)
-        ]:  # each of them is to have it
+        # Each of them is to have it.
+        if [consumer for consumer in tuple(self._consumers.values()) if consumer.offer(part)]:
             self._in_loop(self._wake)
 
     def _renewed(self) -> None:

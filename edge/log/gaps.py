@@ -78,14 +78,14 @@ def given_up(db: sqlite3.Connection) -> dict[str, int]:
     query = (
         f"SELECT name, sum({last} - max(g.first - 1, framed)) FROM gaps g JOIN streams ON id = "  # noqa: S608
         f"g.stream WHERE {waiting} GROUP BY name"
-    )  # noqa: S608
+    )
     return {name: int(count) for name, count in db.execute(query)}
 
 
 def _sound(db: sqlite3.Connection, where: str, values: tuple[int, ...]) -> Iterator[GivenUp]:
     for *row, crc in db.execute(
-        f"SELECT stream, first, count, reason, crc FROM gaps WHERE stream = ? AND {where}",
-        values,  # noqa: S608
+        f"SELECT stream, first, count, reason, crc FROM gaps WHERE stream = ? AND {where}",  # noqa: S608
+        values,
     ):
         if is_sound(row, crc):
             yield GivenUp(*row)

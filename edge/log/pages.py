@@ -126,9 +126,8 @@ def _committed_frames(wal: BinaryIO, page_size: int) -> dict[int, int]:
     found: dict[int, int] = {}
     pending: dict[int, int] = {}
     header = _at(wal, 0, _WAL_HEADER)
-    salts = (
-        header[16:24] if wal_header_is_sound(header) else _at(wal, _WAL_HEADER + 8, 8)
-    )  # the first frame has them too
+    # The first frame has them too.
+    salts = header[16:24] if wal_header_is_sound(header) else _at(wal, _WAL_HEADER + 8, 8)
     at = _WAL_HEADER
     while len(frame := _at(wal, at, _WAL_FRAME_HEADER)) == _WAL_FRAME_HEADER:
         if frame[8:16] == salts:

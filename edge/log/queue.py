@@ -118,9 +118,8 @@ class Queues:
                 queue.add(part)
                 count, size = len(part), part.size
             else:
-                come = (
-                    part if isinstance(part, list) else list(part)
-                )  # it may raise: then none of it has come
+                # It may raise: then none of it has come.
+                come = part if isinstance(part, list) else list(part)
                 count, size = len(come), sum(map(size_of, come))
                 queue.pending += come
             queue.appended += count

@@ -227,9 +227,8 @@ class Retention:
         if len(last) < 3:
             return self._drop_oldest(draft, lane, size)
         while (left := size - before + draft.waiting_bytes) > 0 and len(last) == 3:
-            thinning = self._thinnings.get(
-                stream.name, Thinning(hole_max=max(1, last[0].count))
-            )  # a damaged row may say 0
+            # A damaged row may say 0.
+            thinning = self._thinnings.get(stream.name, Thinning(hole_max=max(1, last[0].count)))
             begins = max(stream.framed + 1, thinning.stands_at)
             query = (
                 "SELECT first, count, length(body) FROM batches WHERE stream = ? AND first >= ? "

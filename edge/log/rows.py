@@ -54,7 +54,7 @@ class LogRows:
         query = (
             f"SELECT stream, {framed}, {waiting} FROM batches CROSS JOIN streams ON id = +stream "  # noqa: S608
             "GROUP BY stream"
-        )  # noqa: S608
+        )
         return {
             stream: (int(of_frames), int(of_waiting))
             for stream, of_frames, of_waiting in self._db.execute(query)

@@ -63,9 +63,8 @@ def is_damage(error: BaseException) -> bool:
         return False
     if not isinstance(error, sqlite3.OperationalError):
         return True
-    code = getattr(
-        error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT
-    )  # none: a text that is not UTF-8
+    # None: a text that is not UTF-8.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
     return (
         code in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
         or code & 0xFF not in _ANOTHER_TRY
@@ -91,9 +90,8 @@ def set_aside(directory: Path) -> None:
         delete(old)
     number = 1 + max((int(one.name.removeprefix(DAMAGED_NAME)) for one in waiting), default=0)
     aside = directory / f"{DAMAGED_NAME}{number}"
-    with contextlib.suppress(
-        FileNotFoundError
-    ):  # the log's own name last: while it is there, this can be done again
+    # The log's own name last: while it is there, this can be done again.
+    with contextlib.suppress(FileNotFoundError):
         path.with_name(f"{LOG_NAME}-wal").rename(f"{aside}-wal")
     with contextlib.suppress(FileNotFoundError):
         path.rename(aside)
@@ -185,9 +183,8 @@ def _with_tables(db: sqlite3.Connection, known: Known | None) -> Known:
             with contextlib.suppress(ValueError, TypeError):
                 consumer = ConsumerState.from_row(row)
                 told = found.consumers.get(consumer.name)
-                if known is None or (
-                    told is not None and told.commit == consumer.commit
-                ):  # an older state would not fit its cursor
+                # An older state would not fit its cursor.
+                if known is None or (told is not None and told.commit == consumer.commit):
                     found.consumers[consumer.name] = consumer
     with contextlib.suppress(sqlite3.Error):
         texts = db.execute(
@@ -386,8 +383,8 @@ def forget_gaps_of_what_is_there(db: sqlite3.Connection) -> None:
 
 _TAKE_BATCH: Final = """
 INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, first) DO UPDATE
-SET count = excluded.count, commit_number = excluded.commit_number, accepted_at = excluded.accepted_at, crc = excluded.crc,
-    body = excluded.body
+SET count = excluded.count, commit_number = excluded.commit_number,
+    accepted_at = excluded.accepted_at, crc = excluded.crc, body = excluded.body
 WHERE excluded.count < count
 """
 """Of a batch that was cut, a freed page may still hold the whole: the shorter one holds."""

@@ -69,8 +69,9 @@ def _frames_as_boundaries(db: sqlite3.Connection) -> None:
     db.execute(
         """
         CREATE TABLE frames (
-            stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL, seq INTEGER NOT NULL, first INTEGER NOT NULL,
-            count INTEGER NOT NULL, gap TEXT, accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, payload_crc INTEGER NOT NULL,
+            stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL,
+            seq INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, gap TEXT,
+            accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, payload_crc INTEGER NOT NULL,
             payload BLOB, PRIMARY KEY (stream, epoch, frame)
         ) WITHOUT ROWID
         """
@@ -98,8 +99,8 @@ def _frames_as_boundaries(db: sqlite3.Connection) -> None:
     db.execute(
         """
         CREATE TABLE consumers (
-            name TEXT PRIMARY KEY, cursor TEXT NOT NULL, missed INTEGER NOT NULL, commit_number INTEGER NOT NULL, crc INTEGER NOT NULL,
-            state BLOB
+            name TEXT PRIMARY KEY, cursor TEXT NOT NULL, missed INTEGER NOT NULL,
+            commit_number INTEGER NOT NULL, crc INTEGER NOT NULL, state BLOB
         ) WITHOUT ROWID
         """
     )
@@ -136,19 +137,22 @@ MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE sources (name TEXT PRIMARY KEY, position TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE streams (
-        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL, framed INTEGER NOT NULL,
-        base INTEGER NOT NULL, frame INTEGER NOT NULL, crc INTEGER NOT NULL
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL,
+        framed INTEGER NOT NULL, base INTEGER NOT NULL, frame INTEGER NOT NULL, crc INTEGER NOT NULL
     );
     CREATE TABLE batches (
-        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, commit_number INTEGER NOT NULL,
-        accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (stream, first)
+        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+        commit_number INTEGER NOT NULL, accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL,
+        body BLOB NOT NULL, PRIMARY KEY (stream, first)
     ) WITHOUT ROWID;
     CREATE TABLE gaps (
-        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (stream, first)
+        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+        reason TEXT NOT NULL, PRIMARY KEY (stream, first)
     ) WITHOUT ROWID;
     CREATE TABLE frames (
-        stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL, seq INTEGER NOT NULL, count INTEGER NOT NULL,
-        gap TEXT, accepted_at INTEGER NOT NULL, content_type TEXT NOT NULL, crc INTEGER NOT NULL, payload BLOB NOT NULL,
+        stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL,
+        seq INTEGER NOT NULL, count INTEGER NOT NULL, gap TEXT, accepted_at INTEGER NOT NULL,
+        content_type TEXT NOT NULL, crc INTEGER NOT NULL, payload BLOB NOT NULL,
         PRIMARY KEY (stream, epoch, frame)
     ) WITHOUT ROWID;
     """,
@@ -157,7 +161,9 @@ MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     """,
     _frames_as_boundaries,
     """
-    CREATE TABLE clocks (commit_number INTEGER PRIMARY KEY, boot TEXT NOT NULL, offset_ms INTEGER NOT NULL);
+    CREATE TABLE clocks (
+        commit_number INTEGER PRIMARY KEY, boot TEXT NOT NULL, offset_ms INTEGER NOT NULL
+    );
     """,
     _gaps_with_checksums,
 )
@@ -191,13 +197,11 @@ def open_for_writing(
         _pragma(db, "journal_mode", "WAL", "wal")
         _pragma(db, "synchronous", "FULL", 2)
         _pragma(db, "mmap_size", "0", 0)
-        _pragma(
-            db, "secure_delete", "OFF", 0
-        )  # some builds write zeros over all that is freed: as much flash again as the readings took
+        # Some builds write zeros over all that is freed: as much flash again as the readings took.
+        _pragma(db, "secure_delete", "OFF", 0)
         db.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
-        db.execute(
-            "PRAGMA wal_autocheckpoint = 0"
-        )  # its errors would be swallowed; the writer checkpoints by itself
+        # Its errors would be swallowed; the writer checkpoints by itself.
+        db.execute("PRAGMA wal_autocheckpoint = 0")
         migrate(db)
     except BaseException:
         db.close()

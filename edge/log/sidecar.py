@@ -95,9 +95,8 @@ class Known:
         self.streams |= {
             stream.id: stream for stream in map(StreamState.from_row, line.get("streams", ()))
         }
-        for stream, epoch, frame in line.get(
-            "freed", ()
-        ):  # before: a gap takes the number of the frame that it replaces
+        # Before: a gap takes the number of the frame that it replaces.
+        for stream, epoch, frame in line.get("freed", ()):
             self.frames.pop((stream, epoch, frame), None)
         for stream, epoch, frame, seq, count, *first in line.get("formed", ()):
             self.frames[stream, epoch, frame] = (seq, count, first[0] if first else 0)

@@ -122,9 +122,8 @@ class LogStore:
         self._next_stream = 0
         self._frame_bytes = limits.bytes_max
         known, was_left_open = self._sidecar.read(), self.wal.file_bytes > 0
-        page_bytes = (
-            known.page_size if known and known.page_size else PAGE_BYTES
-        )  # as a damaged log's, whose header may be lost
+        # As a damaged log's, whose header may be lost.
+        page_bytes = known.page_size if known and known.page_size else PAGE_BYTES
         if (
             known
             and known.version
@@ -174,9 +173,8 @@ class LogStore:
             known = what_it_knew(damaged[-1], known)
         self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
         if self.epoch_began == "restored" and was_left_open:
-            set_aside(
-                self._path.parent
-            )  # at once: SQLite deletes what it does not see of the write-ahead log
+            # At once: SQLite deletes what it does not see of the write-ahead log.
+            set_aside(self._path.parent)
             raise LogDamagedError("its write-ahead log lacks commits that the sidecar knows")
         self.log_id = (
             identity.log_id
@@ -503,9 +501,8 @@ class LogStore:
         first = self._db.execute(
             "SELECT min(first) FROM batches WHERE stream = ?", (found.id,)
         ).fetchone()[0]
-        return (
-            found.last if first is None else min(max(0, int(first) - 1), found.last)
-        )  # a damaged row may say anything
+        # A damaged row may say anything.
+        return found.last if first is None else min(max(0, int(first) - 1), found.last)
 
     def forget(self, name: str) -> None:
         """Remove a consumer; what only it needed goes."""

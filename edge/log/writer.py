@@ -3,8 +3,8 @@
 Everybody else leaves work here and is told when it is durable.
 
     append ─▶ bounded queue per stream ─┐
-    free   ─▶ bounded by the window  ───┼─▶ one transaction (group commit, fsync) ─▶ accepted, frames to send
-    sending on/off ─────────────────────┘
+    free   ─▶ bounded by the window  ───┼─▶ one transaction ──────▶ accepted, frames to send
+    sending on/off ─────────────────────┘   (group commit, fsync)
 
 One turn takes all that waits, so the slower the disk, the more readings share an fsync. When a turn
 is due stands in `waiting`, what a disk that fails changes in `disk`. Durable first: a reading is
@@ -186,9 +186,8 @@ class LogWriter:
         """The cloud acknowledged or refused a frame. At most a window of frames can wait here."""
         with self._lock:
             self._waiting.free(key, rejected, self._clock.monotonic_s())
-            if self._waiting.wants_room(
-                self.store
-            ):  # else it is deleted with the next commit, or soon: nothing waits for it
+            # Else it is deleted with the next commit, or soon: nothing waits for it.
+            if self._waiting.wants_room(self.store):
                 self._wake.notify_all()
 
     def set_sending(self, sending: bool) -> None:

@@ -23,9 +23,12 @@ STYLE: Final = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
 body { max-width: 60rem; margin: 0 auto; padding: 1rem }
 h1 { font-size: 1.4rem; margin: 0 } h2 { font-size: 1rem; margin: 1.5rem 0 .3rem }
-table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top }
-th { font-weight: 600 } tr { border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent) }
-td.n { text-align: right; font-variant-numeric: tabular-nums } .bad { color: #c02020; font-weight: 600 } .good { color: #18794e }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top }
+th { font-weight: 600 }
+tr { border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent) }
+td.n { text-align: right; font-variant-numeric: tabular-nums }
+.bad { color: #c02020; font-weight: 600 } .good { color: #18794e }
 code { overflow-wrap: anywhere }
 """
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
@@ -39,18 +42,24 @@ POLICY: Final = (
 def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -> str:
     """The page. `latest`: stream → its last reading."""
     device = escape(str(status.get("device", "this device")))
+    sources = _sources(status.get("sources", {}))
+    waiting = [
+        (name, of["waiting"]) for name, of in status["log"]["streams"].items() if of["waiting"]
+    ]
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="{REFRESH_S}"><title>{device} – Edgewake</title><style>{STYLE}</style></head><body>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="{REFRESH_S}"><title>{device} – Edgewake</title>
+<style>{STYLE}</style></head><body>
 <h1>{device}</h1>
 <p id="state">{_state(status)}</p>
 <h2>What is measured</h2>
 {_table("measured", ("stream", "readings", "latest"), _measured(status["log"], latest))}
 <h2>Who measures</h2>
-{_table("sources", ("source", "state", "taken", "dropped", "refused"), _sources(status.get("sources", {})))}
+{_table("sources", ("source", "state", "taken", "dropped", "refused"), sources)}
 <h2>What waits for the cloud</h2>
 <p id="waits">{_waits(status["log"])}</p>
-{_table("waiting", ("stream", "readings"), [(name, of["waiting"]) for name, of in status["log"]["streams"].items() if of["waiting"]])}
+{_table("waiting", ("stream", "readings"), waiting)}
 <h2>What was lost</h2>
 <p id="lost">{_lost(status["log"]["lost"])}</p>{_one_way(status.get("uplink", {}))}
 </body></html>

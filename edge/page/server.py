@@ -95,9 +95,8 @@ def _names(port: int) -> frozenset[str]:
 
 def _page(directory: Path, now_ms: int) -> str:
     status = status_file.read(directory, now_ms=now_ms)
-    return page.render(
-        status, status.get("latest", {}) | latest(directory)
-    )  # the log has newer ones than the status, where it has any
+    # The log has newer ones than the status, where it has any.
+    return page.render(status, status.get("latest", {}) | latest(directory))
 
 
 def _metrics(directory: Path, now_ms: int) -> str:

@@ -39,9 +39,8 @@ def _stream(name: str) -> str:
 
 
 def _expression(text: str) -> str:
-    from edgewake.edge.processors.expression import (
-        parse,
-    )  # a device that processes nothing needs none
+    # A device that processes nothing needs none.
+    from edgewake.edge.processors.expression import parse
 
     parse(text)
     return text
@@ -331,8 +330,8 @@ class PatternConfig(StatefulConfig):
 
 
 AnyProcessor = Annotated[
-    FilterConfig | SelectConfig | UnitsConfig | DeriveConfig | DeadbandConfig | RateConfig | SmoothConfig | DownsampleConfig
-    | LttbConfig | WindowConfig | RuleConfig | PatternConfig,
+    FilterConfig | SelectConfig | UnitsConfig | DeriveConfig | DeadbandConfig | RateConfig
+    | SmoothConfig | DownsampleConfig | LttbConfig | WindowConfig | RuleConfig | PatternConfig,
     TaggedBy("type"),
 ]  # fmt: skip
 

@@ -163,11 +163,8 @@ def _if(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
 
 def _round(value: float, digits: float = 0.0) -> float:
     """Half away from zero, as SQL and the access servers; Python's own rounds half to even."""
-    from decimal import (
-        ROUND_HALF_UP,
-        Decimal,
-        InvalidOperation,
-    )  # a device pays for it when it rounds
+    # A device pays for it when it rounds.
+    from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
     places = int(min(max(digits, -ROUND_DIGITS_MAX), ROUND_DIGITS_MAX))
     try:

@@ -2,8 +2,8 @@
 good. Pure, but for the file.
 
     good ─ pushed ─▶ trial (not begun) ─ start ─▶ trial (begun) ─┬─ healthy in time ──▶ good
-      ▲                                                          └─ else, or it died ─▶ failed: the last good ones again
-      └──────────────────────────────────────────────────────────────────────────────────┘
+      ▲                                                          └─ else, or it died ─▶ failed
+      └─ the last good ones again ────────────────────────────────────────────────────────┘
 
 The device's own file says what it is: its identity, its broker, its keys, what the cloud may do.
 What is set replaces whole tables of it (`SETTABLE`). A trial whose life ended before it was proven
@@ -102,10 +102,8 @@ def merged(own: Mapping[str, Any], text: str, where: str) -> AgentConfig:
 
     Raises ConfigError, which names what may not be set and what is wrong.
     """
-    from edgewake.protocol.config import (
-        parse,
-        values_of,
-    )  # with pydantic: for the first stage of a life, and settings_check
+    # With pydantic: for the first stage of a life, and settings_check.
+    from edgewake.protocol.config import parse, values_of
 
     wanted = values_of(text, where)
     forbidden = [name for name in wanted if name not in SETTABLE]
@@ -193,10 +191,8 @@ class SettingsFile:
                     else SettingsState(failed=state.good, why=str(error))
                 )
         if state != before and not self._is_written(state) and state.trial is not None:
-            state, config = (
-                SettingsState(good=before.good),
-                None,
-            )  # that it was begun is not durable: it would be tried again and again
+            # That it was begun is not durable: it would be tried again and again.
+            state, config = (SettingsState(good=before.good), None)
             if before.good is not None:
                 config = merged(
                     self.own, before.good.text, f"settings of version {before.good.version}"

@@ -107,9 +107,8 @@ class FileTail:
                     extra={"event": "source.truncated"},
                 )
             if taken is None:
-                if (
-                    self._position is None
-                ):  # where it began holds from now on, also if nothing comes before the next start
+                # Where it began holds from now on, also if nothing comes before the next start.
+                if self._position is None:
                     self._position = follower.position()
                     await intake.put([], position=(self._name, self._position.encode()))
                 await self._clock.sleep(self._config.poll_s)

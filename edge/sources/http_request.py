@@ -54,9 +54,10 @@ def wanted(
     key = headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= KEY_CHARS_MAX:
         return Refusal(400, f"Idempotency-Key: expected 1 to {KEY_CHARS_MAX} characters")
+    # RFC 7240, section 2.
     preferred = {
         each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(",")
-    }  # RFC 7240, section 2
+    }
     return Wanted("respond-async" in preferred, key)
 
 

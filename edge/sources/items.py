@@ -34,9 +34,8 @@ def found(document: bytes, path: str = "") -> Sequence[Any]:
 
     `path`: names of objects, joined by dots, that lead to them. Raises Rejected.
     """
-    document = document.removeprefix(
-        BOM_UTF8
-    )  # some programs write one, and a parser may pass over it (RFC 8259, section 8.1)
+    # Some programs write one, and a parser may pass over it (RFC 8259, section 8.1)
+    document = document.removeprefix(BOM_UTF8)
     try:
         body = parse(document)
     except orjson.JSONDecodeError as error:

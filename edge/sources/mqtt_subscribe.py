@@ -151,9 +151,8 @@ class MqttSubscribe:
         readings: list[Reading] = []
         recent, remembered = self._recent.copy(), False
         for packet in packets:
-            if isinstance(
-                packet, Unreadable
-            ):  # acknowledged as any other: the broker would send it again for ever
+            # Acknowledged as any other: the broker would send it again for ever.
+            if isinstance(packet, Unreadable):
                 intake.refuse(
                     RejectReason.OVERSIZE
                     if packet.size > PACKET_BYTES_MAX
@@ -189,9 +188,8 @@ class MqttSubscribe:
         payload = bytes(packet.payload)
         if not payload:
             return []  # how retained messages are cleared
-        if packet.topic.startswith(OWN) and not self._config.topic.startswith(
-            OWN
-        ):  # the uplink's broker: its frames would feed themselves
+        # The uplink's broker: its frames would feed themselves.
+        if packet.topic.startswith(OWN) and not self._config.topic.startswith(OWN):
             intake.remark(f"messages of {OWN}… passed over")
             return []
         if packet.retain and self._config.retained == "skip":

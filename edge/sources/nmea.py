@@ -56,9 +56,8 @@ def _words(line: bytes) -> tuple[str, list[str]]:
     """What it begins with, `$` or `!`, and the words between that and `*`, the checksum being
     right. Raises Rejected.
     """
-    start = max(
-        line.rfind(b"$"), line.rfind(b"!")
-    )  # what stands before is the rest of a sentence that was cut
+    # What stands before is the rest of a sentence that was cut.
+    start = max(line.rfind(b"$"), line.rfind(b"!"))
     if start < 0 or len(line) - start > SENTENCE_BYTES_MAX:
         raise Rejected(RejectReason.SHAPE, "no sentence of NMEA 0183")
     body, star, said = line[start + 1 :].strip().partition(b"*")

@@ -114,9 +114,8 @@ class Subscription:
                 extra={"event": "feed.gap", "stream": chunk.feed, "gap": gap},
             )
         readings = await checked(intake, [reading_of(event) for event in chunk.events])
-        if (
-            readings or chunk.gaps or not self._after
-        ):  # a cursor alone is worth no write: without it the same is asked for again
+        # A cursor alone is worth no write: without it the same is asked for again.
+        if readings or chunk.gaps or not self._after:
             await intake.put(readings, position=(self.position_name, chunk.cursor), lost=+lost)
             await intake.durable()
         self._after = chunk.cursor

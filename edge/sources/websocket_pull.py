@@ -214,9 +214,8 @@ class Link:
                 self.send(event.response())
                 await self._drain()
             elif isinstance(event, CloseConnection):
-                why = (
-                    f" ({event.reason!r})" if event.reason else ""
-                )  # the server's, or what wsproto found wrong with what it sent
+                # The server's, or what wsproto found wrong with what it sent.
+                why = f" ({event.reason!r})" if event.reason else ""
                 raise Unavailable(f"{self._config.url}: over, code {event.code}{why}")
 
     def _collect(self, event: Message[Any]) -> bool:

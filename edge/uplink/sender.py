@@ -351,9 +351,8 @@ class Uplink:
 
     async def _until_due(self, now_s: float, drain_until_s: float | None) -> None:
         times = [self._presence.due_s, now_s + TICK_S, drain_until_s]
-        if (
-            self._room()
-        ):  # without room nothing can be done about it, and `_pump` is called when there is some
+        # Without room nothing can be done about it, and `_pump` is called when there is some.
+        if self._room():
             times.append(self.session.next_due_s())
         times.append(self._cap.due_s(now_s))
         wait_s = max(0.0, min(at for at in times if at is not None) - now_s)
@@ -447,9 +446,8 @@ class Uplink:
     def _keep_hours(self) -> None:
         """Lanes whose hours have ended wait in the log."""
         now_ms = self._clock.now_ms()
-        closed = (
-            closed_lanes(self._hours, now_ms) if now_ms >= CLOCK_FLOOR_MS else frozenset()
-        )  # unset, it knows no hours
+        # Unset, it knows no hours.
+        closed = closed_lanes(self._hours, now_ms) if now_ms >= CLOCK_FLOOR_MS else frozenset()
         if closed != self.session.closed_lanes:
             self.session.closed_lanes = closed
             self._events.pause(self.session.paused_streams, closed)

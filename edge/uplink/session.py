@@ -162,9 +162,8 @@ class _Stream:
         """It is to be sent, in its place among the others."""
         flying.packet_id, flying.due_s, flying.queued = None, None, True
         entry = (flying.order, flying.frame.key)
-        if (
-            not self.queue or self.queue[0] != entry
-        ):  # the one that a waiting stream tries again and again is there already
+        # The one that a waiting stream tries again and again is there already.
+        if not self.queue or self.queue[0] != entry:
             heapq.heappush(self.queue, entry)
 
     def first_to_send(self, now_s: float) -> _InFlight | None:

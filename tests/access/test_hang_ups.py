@@ -214,9 +214,8 @@ async def test_a_connection_that_is_lost_at_any_wait_of_opening_leaves_nothing(
                 at += 1
                 continue
             assert answer.startswith(b"HTTP/1.1 200"), "the control: nothing was cut"
-            if (
-                at > WAITS
-            ):  # fewer on a busy machine, where what is waited for is there already: then once more
+            # Fewer on a busy machine, where what is waited for is there already: then once more.
+            if at > WAITS:
                 break
         await eventually(running.is_empty, "nothing is left")
         assert at > WAITS

@@ -74,9 +74,7 @@ def test_a_row_whose_window_the_watermark_has_passed_says_that_it_is_final() -> 
     )
 
 
-def test_a_row_is_kept_however_long_nothing_is_heard_of_it_and_past_the_bound_the_one_heard_of_least_lately_goes() -> (
-    None
-):
+def test_a_silent_row_is_kept_and_past_the_bound_the_row_silent_longest_goes() -> None:
     latest = Latest(None, bytes_max=900)
     rows = taken(latest, *(reading(device, 1, 1.0) for device in "abc"))
     assert [row["device"] for row in rows] == ["a", "b", "c"]

@@ -36,9 +36,8 @@ async def test_a_hundred_subscriptions_keep_within_what_is_stated_and_free_what_
     """Half a megabyte for each, 50 MiB, were kept before, however small the bounds."""
     feed = new_feed(partitions=1)
     bound = AccessConfig(hub=HubConfig(**HUB)).memory_bytes_max(clients=VIEWS, views=VIEWS)
-    places = (
-        AccessConfig().replays_max * 64 * 1024 + HubConfig().blocks_max * 320 * 1024
-    )  # none of them is used here
+    # None of them is used here.
+    places = AccessConfig().replays_max * 64 * 1024 + HubConfig().blocks_max * 320 * 1024
     with server(access_directory, kafka_config, cursor_key, hub=HUB) as small:
         before = small.rss_mib()
         async with AsyncExitStack() as stack:

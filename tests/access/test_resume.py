@@ -215,9 +215,8 @@ async def test_retention_that_passed_a_cursor_is_a_gap_with_the_count(
         feed.send(n=1)  # a record and a marker each: offsets 2, 4, … 20
     feed.trim(0, 12)
     async with open_stream(access_a.url, feed.name, cursor=cursor) as stream:
-        assert (
-            stream.headers["edgewake-start"] == "resumed"
-        )  # it still has in memory what Kafka has no more
+        # It still has in memory what Kafka has no more.
+        assert stream.headers["edgewake-start"] == "resumed"
         assert numbers(await stream.take(10)) == [("dev-1", n) for n in range(2, 12)]
     async with open_stream(access_b.url, feed.name, cursor=cursor) as stream:
         assert stream.headers["edgewake-start"] == "gap"

@@ -256,9 +256,8 @@ async def test_a_full_server_tells_programs_503_and_browsers_to_come_again(
             path = f"/v1/streams/{feed.name}/events"
             refused = await asyncio.to_thread(get, small.url, path)
             assert refused.status_code == 503
-            assert (
-                2 <= int(refused.headers["retry-after"]) <= 6
-            )  # not the same for all: they would all come back in that second
+            # Not the same for all: they would all come back in that second.
+            assert 2 <= int(refused.headers["retry-after"]) <= 6
             browser = await asyncio.to_thread(get, small.url, path, **{"Sec-Fetch-Mode": "cors"})
             assert (browser.status_code, browser.headers["content-type"]) == (
                 200,

@@ -189,7 +189,6 @@ async def test_streams_that_one_client_alone_has_followed_are_its_share_and_idle
                 assert await other.get(paths[0]) == 200, "what is followed already costs nothing"
                 assert await other.get(paths[4]) == 200
             async with asyncio.timeout(DEADLINE_S):
-                while (
-                    await third.get(paths[5]) != 200
-                ):  # what the attacker left gives way as soon as it is gone
+                # What the attacker left gives way as soon as it is gone.
+                while await third.get(paths[5]) != 200:
                     await asyncio.sleep(0.05)

@@ -127,7 +127,8 @@ import random, sys, threading, time
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.standby import Standby
 
-lead = Standby(AnalysisConfig.model_validate_json(sys.argv[1]), random.Random(1), threading.Event(), lambda: None).wait()
+config = AnalysisConfig.model_validate_json(sys.argv[1])
+lead = Standby(config, random.Random(1), threading.Event(), lambda: None).wait()
 print("leads", flush=True)
 while True:
     lead.leads()

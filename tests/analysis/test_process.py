@@ -46,7 +46,8 @@ them out of the others."""
 MINUTES = "window(event_time, '1 minute')"
 PAIRS = """-- name: {name}
 SELECT v.device AS vehicle, d.door FROM {stream} v LEFT JOIN {other} d
-ON v.device = d.device AND d.event_time BETWEEN v.event_time - INTERVAL 1 SECOND AND v.event_time + INTERVAL 1 SECOND
+ON v.device = d.device
+AND d.event_time BETWEEN v.event_time - INTERVAL 1 SECOND AND v.event_time + INTERVAL 1 SECOND
 """
 READY_TO_COMPUTE = '"event":"lane.started"'
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
@@ -261,9 +262,8 @@ def test_after_kill_9_a_standby_goes_on_with_every_kind_of_query_and_who_comes_b
         for one in (feed, doors, calm):
             one.flush()
 
-    send(
-        4 * FEW_AT_ONCE
-    )  # no more while it computes them: each frame that comes later is one more batch of each lane
+    # No more while it computes them: each frame that comes later is one more batch of each lane.
+    send(4 * FEW_AT_ONCE)
     wait_until(lambda: progress(feed.config, thin).get("shed"), "readings are left out")
     wait_until(lambda: spells(feed, hot), "a pattern is open")
     wait_until(lambda: results(feed.config, pairs), "pairs are told")

@@ -320,7 +320,7 @@ def compared(
                 assert found[place][name] == value, (place, name)
 
 
-def test_every_built_in_query_and_every_kind_of_window_over_eleven_recorded_sets_is_what_duckdb_says(
+def test_built_in_queries_and_all_window_kinds_over_eleven_recorded_sets_match_duckdb(
     analysis: Analysis, new_feed: NewFeed
 ) -> None:
     if not data_file("liverpool_bus").exists():
@@ -369,6 +369,5 @@ def test_every_built_in_query_and_every_kind_of_window_over_eleven_recorded_sets
             != (rows[0]["window_start"], rows[0].get("device"))
         ]
         with pytest.raises(AssertionError):
-            compared(
-                db, texts[name][1], fewer, one.query.key_names
-            )  # the control: one row is missing
+            # The control: one row is missing.
+            compared(db, texts[name][1], fewer, one.query.key_names)

@@ -42,7 +42,9 @@ SHAPES = {
     "a sum of a dozen terms": f"SELECT device, {total(12)} AS y FROM m",
     "a sum as deep as may be": f"SELECT device, avg({total(14)}) AS y FROM m GROUP BY {MINUTE}",
     "a chain of nullif": f"SELECT device, {nested('nullif(?, -#)', 8)} AS y FROM m",
-    "texts of numbers": f"SELECT device, {nested('cast(cast(? AS string) AS double)', 2)} AS y FROM m",
+    "texts of numbers": (
+        f"SELECT device, {nested('cast(cast(? AS string) AS double)', 2)} AS y FROM m"
+    ),
     "CASE in CASE": (
         f"SELECT device, {nested('CASE ? WHEN -1 THEN 2 WHEN -2 THEN 3 ELSE # END', 6)} AS y FROM m"
     ),

@@ -34,11 +34,11 @@ GROUPS = 300
 LONE = 100
 BACKLOG = 200_000
 
-LIMITS: Final = """The call, the writer and the acknowledgements share one interpreter, so what `none` saves is a part
-of one core, and the figures of a busy machine differ by half. A synchronous mode pays a commit for
-each reading: the wait for the disk, and ten pages of flash. A lone reading waits two milliseconds
-for company in `hml` and `none`, and not in the others. `sbml` writes as much as `hml` while the
-link is up: frames are boundaries, so there is no second copy to be spared."""
+LIMITS: Final = """The call, the writer and the acknowledgements share one interpreter, so `none`
+saves a part of one core, and the figures of a busy machine differ by half. A synchronous mode
+pays a commit for each reading: the wait for the disk, and ten pages of flash. A lone reading waits
+two milliseconds for company in `hml` and `none`, and not in the others. `sbml` writes as much as
+`hml` while the link is up: frames are boundaries, so there is no second copy to be spared."""
 
 
 class Cloud:

@@ -140,9 +140,8 @@ def measure(_folder: Path, runs: int) -> Found:
                 found[f"operations API, {fleet:,} devices: {kind}", "ms", BLOCKED_MS].append(
                     longest_ms
                 )
-            if (
-                i == 0
-            ):  # what a later run takes was freed by the one before, and is not seen to grow
+            # What a later run takes was freed by the one before, and is not seen to grow.
+            if i == 0:
                 found[f"operations API, {fleet:,} devices: memory a device", "KiB", None].append(
                     kib
                 )

@@ -37,7 +37,8 @@ WARM_UP: Final = 4
 """The part of both that the run has which nobody measures."""
 PAIRS: Final = """-- name: {name}
 SELECT a.speed, b.speed AS other FROM {stream} a JOIN {other} b
-ON a.device = b.device AND b.event_time BETWEEN a.event_time - INTERVAL 50 MILLISECONDS AND a.event_time + INTERVAL 50 MILLISECONDS
+ON a.device = b.device AND b.event_time
+BETWEEN a.event_time - INTERVAL 50 MILLISECONDS AND a.event_time + INTERVAL 50 MILLISECONDS
 """
 WINDOWS: Final = """-- name: {name}
 -- lateness: 1 day

@@ -366,9 +366,8 @@ def _write_leases(config: KafkaConfig, sleeping: list[Client], port: int) -> Non
                     f"http://{client.host}:{port}/hook", "whsec_" + "A" * 32, client.lease_id * 2
                 ),
             ),
-            wake=WakePolicy(
-                min_events=client.min_events, urgency=Urgency.LOW
-            ),  # nobody is woken again within the hour
+            # Nobody is woken again within the hour.
+            wake=WakePolicy(min_events=client.min_events, urgency=Urgency.LOW),
             ttl_s=604_800,
             created_at=now,
             expires_at=now + 604_800_000,

@@ -48,7 +48,9 @@ FIELDS: Final = {
     "on_road": ColumnType.BOOLEAN,
 }
 QUESTIONS: Final = {
-    "figures of each device": "SELECT device, count(*) AS n, avg(speed), max(level) FROM bench GROUP BY device",
+    "figures of each device": (
+        "SELECT device, count(*) AS n, avg(speed), max(level) FROM bench GROUP BY device"
+    ),
     "minutes of one device": (
         "SELECT date_trunc('minute', t) AS minute, count(*) AS n FROM bench WHERE device = "
         "'dev-7' GROUP BY 1"

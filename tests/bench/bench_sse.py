@@ -152,9 +152,8 @@ def _measure_rivals(
 def _read_rival(folder: Path, bootstrap: str, pid: int, port: int, rate: int) -> dict[str, float]:
     with writing(bootstrap, folder, STREAM, rate), reading(port, "/events", CLIENTS) as readers:
         time.sleep(SETTLE_S)
-        return readers.measure(
-            SECONDS, pid
-        )  # not checked for completeness: their queues drop what is too much
+        # Not checked for completeness: their queues drop what is too much.
+        return readers.measure(SECONDS, pid)
 
 
 @contextmanager

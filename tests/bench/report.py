@@ -404,9 +404,8 @@ def main() -> None:
             print(f"{name} failed: {error}", file=sys.stderr, flush=True)
             failed.append(name)
         figures.sort(key=lambda figure: figure.bench)
-        KEPT.write_text(
-            text_of(figures, where, measured, failed), "utf-8"
-        )  # after each: an interrupted run keeps what it has
+        # After each: an interrupted run keeps what it has.
+        KEPT.write_text(text_of(figures, where, measured, failed), "utf-8")
     if why := why_not_written(figures, where["revision"]):
         print(f"\ndocs/benchmarks.md stays as it is: {why}", file=sys.stderr)
     else:

@@ -37,14 +37,19 @@ error_log {folder}/error.log;
 events {{ worker_connections 10000; }}
 http {{
     access_log off;
-    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u;
-    scgi_temp_path {folder}/s;
+    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
     client_max_body_size 4m; client_body_buffer_size 4m;
     nchan_shared_memory_size 128m;
     server {{
         listen 127.0.0.1:{port};
-        location = /publish {{ nchan_publisher; nchan_channel_id one; nchan_message_buffer_length 1000; }}
-        location = /events {{ nchan_subscriber eventsource; nchan_channel_id one; nchan_subscriber_first_message newest; }}
+        location = /publish {{
+            nchan_publisher; nchan_channel_id one; nchan_message_buffer_length 1000;
+        }}
+        location = /events {{
+            nchan_subscriber eventsource; nchan_channel_id one;
+            nchan_subscriber_first_message newest;
+        }}
     }}
 }}
 """

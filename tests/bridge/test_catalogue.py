@@ -110,9 +110,7 @@ def test_another_type_than_the_first_one_is_not_refused_for_ever_while_no_operat
     assert refused.value.refusal.reason is RejectReason.FIELD_TYPE
 
 
-def test_after_an_operator_changed_the_type_the_device_that_waited_is_accepted_and_the_first_one_refused_for_good() -> (
-    None
-):
+def test_after_an_operator_s_type_change_the_waiting_device_is_in_and_the_first_refused() -> None:
     catalogue = a_catalogue()
     learnt(catalogue, STRINGS, device="liar")
     with pytest.raises(NotNow):
@@ -150,9 +148,7 @@ def test_a_column_of_nulls_says_nothing_of_its_type() -> None:
     learnt(catalogue, STRINGS)
 
 
-def test_of_two_bridges_that_learn_a_field_at_once_the_first_on_the_topic_decides_before_either_accepts() -> (
-    None
-):
+def test_two_bridges_learn_a_field_at_once_and_the_first_on_the_topic_decides_for_both() -> None:
     one, other = a_catalogue(), a_catalogue()
     topic = Topic(one, other)
     awaits(one, NUMBERS)
@@ -359,9 +355,7 @@ def test_a_deleted_stream_is_forgotten_also_while_something_of_it_is_on_its_way(
     learnt(catalogue, STRINGS)
 
 
-def test_the_fields_of_answers_and_requests_are_given_so_no_device_decides_their_types_for_others() -> (
-    None
-):
+def test_fields_of_answers_and_requests_are_given_so_no_device_decides_their_types() -> None:
     bridge = Catalogue(lambda: 0.0)
     for stream in (ANSWERS, REQUESTS):
         for wrong in ({"id": frozenset({int})}, {"more": frozenset({str})}):

@@ -45,7 +45,7 @@ async def one_answer(device: Device, number: int) -> Ack | None:
     return device.acks.get(number)
 
 
-async def test_two_bridges_that_meet_a_field_at_once_accept_one_type_only_and_refuse_nobody_for_good(
+async def test_two_bridges_that_meet_a_field_at_once_accept_one_type_and_refuse_nobody_for_good(
     here: World,
 ) -> None:
     """Half of the devices send text and half numbers, to two bridges, in the same moment."""

@@ -100,7 +100,7 @@ async def test_the_control_without_adoption_loses_and_delays(here: World) -> Non
     assert unacknowledged
 
 
-async def test_sessions_of_bridges_that_all_died_are_emptied_by_the_first_that_comes_under_another_name(
+async def test_sessions_of_dead_bridges_are_emptied_by_the_first_that_comes_under_another_name(
     here: World,
 ) -> None:
     dead = [here.bridge("b-all-1"), here.bridge("b-all-2")]

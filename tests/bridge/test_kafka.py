@@ -247,9 +247,8 @@ def test_a_topic_with_too_few_partitions_gets_more(config: KafkaConfig) -> None:
 
 
 def test_kafka_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        topic_admin, "METADATA_TIMEOUT_S", 0.2
-    )  # it would be waited out: nobody answers
+    # It would be waited out: nobody answers.
+    monkeypatch.setattr(topic_admin, "METADATA_TIMEOUT_S", 0.2)
     with pytest.raises(Unavailable, match="Kafka at"):
         topic_admin.ensure_topics(KafkaConfig(bootstrap="127.0.0.1:1"), ["ew.up"])
 

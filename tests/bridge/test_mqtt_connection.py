@@ -45,9 +45,8 @@ async def test_packet_ids_that_arrive_with_the_connack_are_acknowledged() -> Non
     )
     assert calls.connection.connected.done()
     for _ in range(5):
-        await asyncio.sleep(
-            0
-        )  # whatever was put off is done before the acknowledgements, as on the way to Kafka
+        # Whatever was put off is done before the acknowledgements, as on the way to Kafka.
+        await asyncio.sleep(0)
     for delivery in calls.deliveries:
         delivery.stored_at = (0, 0)
     assert calls.ledger.pubacks() == list(range(1, 21))

@@ -65,9 +65,7 @@ def test_a_bridge_that_was_frozen_itself_accuses_nobody() -> None:
     assert made["c"].orphan(NAMES) is None
 
 
-def test_a_session_in_the_register_that_was_never_heard_is_adopted_by_whoever_comes_back_first() -> (
-    None
-):
+def test_a_registered_session_never_heard_is_adopted_by_whoever_comes_back_first() -> None:
     alone = Presence("new")
     for _ in range(MISSED_BEATS):
         assert alone.orphan(("old",)) is None

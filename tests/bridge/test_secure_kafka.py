@@ -99,7 +99,9 @@ async def test_a_reading_passes_from_a_device_through_every_part_to_a_client(
     files = {
         "bridge": f'name = "b-secure"\n[mqtt]\nport = {own_broker.port}\n{as_user}',
         "sequencer": by_certificate,
-        "access": f'port = {access}\ncursor_key_file = "{tmp_path / "cursor.key"}"\n{by_certificate}',
+        "access": (
+            f'port = {access}\ncursor_key_file = "{tmp_path / "cursor.key"}"\n{by_certificate}'
+        ),
         "ops": f'port = {ops}\ndata_dir = "{tmp_path / "ops"}"\nkey_file = '
         f'"{tmp_path / "ops.key"}"\n{by_certificate}',
         "push": f'port = {push}\ncursor_key_file = "{tmp_path / "cursor.key"}"\nlease_key_file = '

@@ -54,7 +54,8 @@ async def serving(*answers: bytes, tls: ssl.SSLContext | None = None) -> AsyncIt
 
 
 def redirect(to: str, status: str = "307 Temporary Redirect") -> bytes:
-    return f"HTTP/1.1 {status}\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+    headers = f"Location: {to}\r\nContent-Length: 0\r\nConnection: close\r\n"
+    return f"HTTP/1.1 {status}\r\n{headers}\r\n".encode()
 
 
 async def first(

@@ -194,9 +194,8 @@ ROWS = st.lists(st.dictionaries(NAMES, VALUES, min_size=1), min_size=1, max_size
 
 @settings(max_examples=examples(20))
 @given(ROWS, st.integers(1, 200), st.booleans())
-@example(
-    [{"device": "\u1067"}], 19, True
-)  # takes no cell of its own: the line has more characters than cells
+# Takes no cell of its own: the line has more characters than cells.
+@example([{"device": "\u1067"}], 19, True)
 def test_any_rows_fit_into_any_width_and_no_line_holds_what_moves_a_terminal(
     rows: Sequence[Mapping[str, object]], width: int, several: bool
 ) -> None:

@@ -56,8 +56,11 @@ for name, topic in admin.list_topics(timeout=20).topics.items():
     resource = ConfigResource(ResourceType.TOPIC, name)
     [asked] = admin.describe_configs([resource]).values()
     partitions = topic.partitions.values()
-    found[name] = [sorted({len(one.replicas) for one in partitions}), min(len(one.isrs) for one in partitions),
-                   asked.result(20)["min.insync.replicas"].value]
+    found[name] = [
+        sorted({len(one.replicas) for one in partitions}),
+        min(len(one.isrs) for one in partitions),
+        asked.result(20)["min.insync.replicas"].value,
+    ]
 print(json.dumps(found))
 """
 """Topic → the numbers of its copies, the fewest in sync, and how many must be. Runs inside a part,

@@ -69,9 +69,7 @@ def test_help_imports_no_part() -> None:
     }
 
 
-def test_a_command_that_asks_the_operations_api_does_not_load_the_command_line_of_its_http_client() -> (
-    None
-):
+def test_a_command_of_the_operations_api_does_not_load_its_http_client_s_command_line() -> None:
     loaded = loaded_by(
         "query", "--ops", f"http://127.0.0.1:{free_ports(1)[0]}", "--key", "k", "list"
     )

@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("edge", "cloud", "protocol", "simulators", "deploy")
 PROGRAM = """
-import importlib, edgewake.cloud.bridge.admit, edgewake.deploy.cli, edgewake.edge.agent, edgewake.protocol.frame, edgewake.simulators.ledger
+import importlib, edgewake.cloud.bridge.admit, edgewake.deploy.cli, edgewake.edge.agent
+import edgewake.protocol.frame, edgewake.simulators.ledger
 print(edgewake.__file__)
 for name in ("edge", "cloud", "protocol", "simulators", "deploy"):
     assert importlib.import_module(name).OWNER == "somebody else", name
@@ -36,7 +37,9 @@ def _foreign_wheel(folder: Path, name: str) -> Path:
     files = {
         f"{name}/__init__.py": 'OWNER = "somebody else"\n',
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     record = "".join(f"{file},,\n" for file in [*files, f"{info}/RECORD"])
     with zipfile.ZipFile(path, "w") as archive:

@@ -43,7 +43,8 @@ BUSY_THREADS = """
 import hashlib, os, threading
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 for _ in range(16):
-    threading.Thread(target=lambda: [hashlib.sha256(bytes(1_000_000)) for _ in iter(int, 1)]).start()
+    work = lambda: [hashlib.sha256(bytes(1_000_000)) for _ in iter(int, 1)]
+    threading.Thread(target=work).start()
 print("busy", flush=True)
 """
 

@@ -117,7 +117,7 @@ async def test_a_start_that_is_cancelled_leaves_no_socket_and_no_pipe(tmp_path: 
     assert steps > 2, "it was never cancelled"
 
 
-async def test_a_part_that_keeps_dying_is_started_again_for_ever_ever_more_slowly_and_the_others_go_on(
+async def test_a_part_that_keeps_dying_is_restarted_ever_more_slowly_and_the_others_go_on(
     tmp_path: Path,
 ) -> None:
     clock, stop = Impatient(), asyncio.Event()
@@ -281,7 +281,7 @@ async def test_a_start_that_goes_on_may_take_much_longer_than_a_hanging_one(
     assert watched.keepers["slow"].restarts == 0
 
 
-async def test_a_kill_from_outside_is_named_as_a_signal_and_nothing_that_was_said_before_as_its_cause(
+async def test_a_kill_from_outside_is_named_as_a_signal_and_no_earlier_line_as_its_cause(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "victim.log").write_text('{"text":"the disk is full"}\n')
@@ -389,7 +389,8 @@ def test_kill_9_of_the_supervisor_leaves_no_child_and_no_grandchild(tmp_path: Pa
         from pathlib import Path
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
         from tests.deploy.children import part, supervisor
-        asyncio.run(supervisor(Path({str(tmp_path)!r}), part("parent", {child_body!r})).run(asyncio.Event()))
+        parent = supervisor(Path({str(tmp_path)!r}), part("parent", {child_body!r}))
+        asyncio.run(parent.run(asyncio.Event()))
     """
     command = [sys.executable, *program(body)[2:]]
     with subprocess.Popen(command) as parent:

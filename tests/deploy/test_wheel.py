@@ -42,7 +42,8 @@ for found in pkgutil.walk_packages(edgewake.__path__, "edgewake.", onerror=faile
         print(found.name)
     except Exception as error:
         failed.append(f"{found.name}: {error!r}")
-strangers = [name for name in sys.modules if name.partition(".")[0] in ("cloud", "deploy", "edge", "protocol", "simulators")]
+FOLDERS = ("cloud", "deploy", "edge", "protocol", "simulators")
+strangers = [name for name in sys.modules if name.partition(".")[0] in FOLDERS]
 sys.exit("\\n".join(map(str, [*failed, *strangers])) or 0)
 """
 """Imports all that is installed of ours, and prints the names."""

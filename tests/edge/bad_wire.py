@@ -173,10 +173,8 @@ def tun(name: str) -> int:
 def far_broker(directory: Path) -> Iterator[FarBroker]:
     """A Mosquitto in a network of its own, and the wire to it."""
     name = f"ew{os.getpid()}"
-    near, far = (
-        f"198.18.{os.getpid() % 250}.1",
-        f"198.18.{os.getpid() % 250}.2",
-    )  # RFC 2544: for tests of networks
+    # RFC 2544: for tests of networks.
+    near, far = (f"198.18.{os.getpid() % 250}.1", f"198.18.{os.getpid() % 250}.2")
     ip("netns", "add", name)
     ends: list[int] = []
     try:

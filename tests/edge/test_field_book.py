@@ -1,4 +1,4 @@
-"""What a device knows of a stream's fields: an odd value costs itself, a name and a type stay what they are."""
+"""What a device knows of fields: an odd value costs itself, names and types stay as they are."""
 
 from __future__ import annotations
 
@@ -96,9 +96,8 @@ def test_whatever_comes_every_field_has_one_type_and_many_at_once_are_what_they_
     assert [reading[1] for reading in many.check_all(bodies)] == found
     assert (many.remarks, many.refused) == (one.remarks, {})
     names = {name for each in found for name in each}
-    types_of(
-        {name: [each.get(name) for each in found] for name in names}
-    )  # raises TypeError where one mixes
+    # Raises TypeError where one mixes.
+    types_of({name: [each.get(name) for each in found] for name in names})
 
 
 def test_many_alike_are_a_bundle_and_one_of_another_type_is_not() -> None:

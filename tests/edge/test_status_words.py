@@ -195,13 +195,8 @@ def test_news_are_news_for_three_intervals(tmp_path: Path, age_s: float, running
 @pytest.mark.parametrize(
     ("pid", "running"),
     [(os.getpid(), True), (1, True), (2**22 + 1, False), (0, False), (-1, False)],
-    ids=[
-        "our own",
-        "of somebody else",
-        "of nobody",
-        "no process",
-        "all processes",
-    ],  # its number would be another in each of pytest's own
+    # Its number would be another in each of pytest's own.
+    ids=["our own", "of somebody else", "of nobody", "no process", "all processes"],
 )
 def test_an_agent_runs_while_its_process_does_whoever_owns_it(
     tmp_path: Path, pid: int, running: bool

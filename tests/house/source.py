@@ -77,9 +77,8 @@ def imports_in(statements: Sequence[ast.AST], path: Path | str) -> Iterator[tupl
         else:
             for part in ("body", "handlers", "orelse", "finalbody", "cases"):
                 inside = getattr(node, part, ())
-                yield from imports_in(
-                    inside if isinstance(inside, list) else (), path
-                )  # a lambda's body is one expression
+                # A lambda's body is one expression.
+                yield from imports_in(inside if isinstance(inside, list) else (), path)
 
 
 def forbidden(paths: list[Path], *prefixes: str) -> list[str]:

@@ -14,7 +14,8 @@ USUAL = {
     "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md",
     "SECURITY.md", "LICENSE", "LICENSES", "REUSE.toml",
     "Makefile",
-    ".gitignore", ".gitattributes", ".git-blame-ignore-revs", ".dockerignore", ".pre-commit-config.yaml", ".ci",
+    ".gitignore", ".gitattributes", ".git-blame-ignore-revs", ".dockerignore",
+    ".pre-commit-config.yaml", ".ci",
 }  # fmt: skip
 """Besides these nothing lies at the top. `.gitattributes` and `.dockerignore` may be missing."""
 REGISTRIES = (

@@ -28,9 +28,7 @@ def test_what_is_named_is_there(name: str) -> None:
     assert (ROOT / name).exists()
 
 
-def test_tests_that_share_a_spark_session_or_the_servers_of_their_folder_stay_together_and_other_files_are_bundles_of_their_own() -> (
-    None
-):
+def test_tests_that_share_a_session_or_servers_stay_together_and_others_are_own_bundles() -> None:
     assert (
         bundle("tests/analysis/plan/test_late.py::test_one[a::b]")
         == bundle("tests/analysis/jobs/test_language.py::test_two")

@@ -24,9 +24,7 @@ def test_a_field_of_another_type_is_told_apart() -> None:
     ]
 
 
-def test_fields_that_differ_by_capitals_alone_or_are_named_like_the_envelope_have_columns_of_their_own() -> (
-    None
-):
+def test_fields_that_differ_by_capitals_or_are_named_like_the_envelope_have_own_columns() -> None:
     assert physical(Kind.STREAM, ["speed", "Speed", "Device"]) == {
         "Device": "Device@2",
         "Speed": "Speed",

@@ -21,7 +21,8 @@ def files(count: int, **more: Any) -> list[File]:
         "topic": "ew.s.s",
         "kind": Kind.STREAM,
     } | more
-    prefix = f"{values['topic']}-{values['date']}-{values.get('level')}-{values['rows']}-{sorted(values['fields'].values())}"
+    fields = sorted(values["fields"].values())
+    prefix = f"{values['topic']}-{values['date']}-{values.get('level')}-{values['rows']}-{fields}"
     return [File(path=f"{prefix}-{i:03d}", name="s", written_at=i, **values) for i in range(count)]
 
 

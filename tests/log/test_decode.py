@@ -46,10 +46,8 @@ def test_a_record_that_cannot_be_read_is_counted_and_a_gap_that_says_where() -> 
         Record(7, 0, value, is_result=result, name="s", partition=3) for value, result in values
     ]
     kinds = [[event.kind for event in decoder.events(r)] for r in unreadable]
-    assert kinds == [["gap"]] * 6 + [
-        [""],
-        ["gap"],
-    ]  # `{}` is an object, so a result; no record of a stream
+    # `{}` is an object, so a result; no record of a stream.
+    assert kinds == [["gap"]] * 6 + [[""], ["gap"]]
     assert decoder.unreadable == 7
     (gap,) = decoder.events(unreadable[1])
     expected = {

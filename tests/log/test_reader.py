@@ -41,7 +41,8 @@ def filled(sent: list[tuple[int, int, int, int]]) -> tuple[list[list[Tail]], lis
         head = (
             f'{{"device":"d","stream":"{STREAMS[stream]}","mode":"ack","sent_at":0,"received_at":0,'
         )
-        value = f'{head}"epoch":1,"frame":1,"seq":1,"t":{[0] * readings},"fields":{{"n":{values}}}}}'.encode()
+        rest = f'"epoch":1,"frame":1,"seq":1,"t":{[0] * readings},"fields":{{"n":{values}}}}}'
+        value = f"{head}{rest}".encode()
         tail = tails[stream][partition]
         tail.append(Record(tail.end + step - 1, 0, value, is_result=False, order=order))
     return tails, list(range(1, number + 1))

@@ -85,9 +85,8 @@ def test_a_name_that_a_query_has_does_not_become_a_stream(
     declare(writer, name)
     later = unique("later")
     declare(writer, later)
-    eventually(
-        lambda: two[0].client.get(f"/v1/streams/{later}"), bool
-    )  # so the row before it was read, too
+    # So the row before it was read, too.
+    eventually(lambda: two[0].client.get(f"/v1/streams/{later}"), bool)
     assert two[0].client.get(f"/v1/streams/{name}").status_code == 404
     assert two[0].client.get(f"/v1/queries/{name}").status_code == 200
     status, problem = register(two[0], sql(later, stream))

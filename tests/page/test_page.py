@@ -27,11 +27,13 @@ RESTS = """(device) => {
   const { built, layer, vehicles } = window.edgewake.vehicles;
   const before = window.drawnBefore;
   window.drawnBefore = String(layer.points.get(device));
-  return built && Date.now() - vehicles.get(device).heardAt > 1_500 && window.drawnBefore === before;
+  const isOld = Date.now() - vehicles.get(device).heardAt > 1_500;
+  return built && isOld && window.drawnBefore === before;
 }"""
 """The map is placed for good, and the vehicle, which glides for a second, is drawn where it was
 drawn at the last look."""
-HAS_ALL = """(stats, wanted) => Object.entries(wanted).every(([key, last]) => stats.series[key]?.last >= last)"""
+HAS_ALL = """(stats, wanted) =>
+  Object.entries(wanted).every(([key, last]) => stats.series[key]?.last >= last)"""
 
 
 def _sent(writer: Writer, town: Town) -> dict[str, int]:

@@ -92,11 +92,8 @@ def test_a_changed_byte_is_noticed(at: int, flip: int) -> None:
         read = CODEC.decode(changed)
     except CursorError as refused:
         read = refused.reason
-    assert read in (
-        "garbage",
-        "unverifiable",
-        CODEC.decode(text),
-    )  # the last: only padding bits differ
+    # The last: only padding bits differ.
+    assert read in ("garbage", "unverifiable", CODEC.decode(text))
 
 
 def refusal(codec: CursorCodec, text: str) -> str:
@@ -125,9 +122,7 @@ def test_a_later_version_s_cursor_cannot_be_verified_either() -> None:
     assert refusal(CODEC, "v3.AAAABBBBCCCCDDDDEEEEFFFF") == "unverifiable"
 
 
-def test_a_key_is_rotated_over_servers_that_change_one_after_another_and_every_cursor_is_verified_at_each() -> (
-    None
-):
+def test_a_key_rotates_server_by_server_and_each_verifies_every_cursor() -> None:
     """First all verify with the new key, then all sign with it, then the old one goes: at any
     moment two servers may be one step apart.
     """

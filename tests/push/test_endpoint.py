@@ -133,9 +133,7 @@ async def test_one_inner_address_among_public_ones_refuses_the_name() -> None:
         await resolve(parse("https://example.com/", ()), resolver("8.8.8.8", "10.0.0.1"))
 
 
-async def test_all_addresses_are_there_to_connect_to_in_the_resolvers_order_each_once_and_bounded() -> (
-    None
-):
+async def test_all_addresses_are_given_in_the_resolver_s_order_each_once_and_bounded() -> None:
     many = [f"8.8.8.{n}" for n in (1, 2, 2, 3, 4, 5, 6)]
     assert await resolve(parse("https://example.com/", ()), resolver(*many)) == [
         "8.8.8.1",

@@ -317,9 +317,7 @@ async def test_a_lease_is_notified_only_after_the_wake_up_was_taken() -> None:
 # One pending wake-up
 
 
-async def test_a_client_that_does_not_resume_is_woken_again_after_a_minute_ten_minutes_an_hour_whatever_comes() -> (
-    None
-):
+async def test_a_client_that_does_not_resume_is_woken_after_a_minute_ten_and_an_hour() -> None:
     async with world(ManualClock()) as w:
         granted = await w.grant()
         times: list[int] = []
@@ -354,9 +352,7 @@ async def test_a_client_that_reads_is_not_woken() -> None:
         assert (kept(w).state, w.receiver.connections) == (LeaseState.PAUSED, 0)
 
 
-async def test_resuming_ends_the_wake_ups_and_going_without_a_word_begins_them_where_the_client_resumed() -> (
-    None
-):
+async def test_resuming_ends_the_wake_ups_and_a_silent_leave_begins_them_where_it_resumed() -> None:
     async with world(ManualClock()) as w:
         granted = await w.grant()
         w.log.add(2)
@@ -389,9 +385,7 @@ async def test_a_client_that_went_to_sleep_again_with_its_cursor_is_woken_by_wha
         assert w.receiver.calls[1].signed(granted.endpoint.secret)["count"] == 1
 
 
-async def test_a_client_that_reads_with_another_token_or_long_ago_or_other_streams_moves_nothing() -> (
-    None
-):
+async def test_a_read_with_another_token_or_long_ago_or_of_other_streams_moves_nothing() -> None:
     async with world(ManualClock()) as w:
         granted = await w.grant()
         w.reads(granted, token_hash=hash_token("other"))
@@ -731,7 +725,7 @@ async def test_a_proxy_that_loses_a_partition_stops_calling_for_it_and_for_no_ot
         assert woken == {one.lease.id for one in granted if one.lease.partition != gone}
 
 
-async def test_a_proxy_that_has_not_proved_for_seconds_that_a_lease_is_its_own_writes_before_it_calls() -> (
+async def test_a_proxy_without_recent_proof_that_a_lease_is_its_own_writes_before_it_calls() -> (
     None
 ):
     async with world(ManualClock()) as w:

@@ -39,25 +39,13 @@ def berlin(text: str) -> int:
         ("22:00", "07:00", "2026-06-02T07:00", "2026-06-02T07:00"),
         ("12:00", "13:30", "2026-06-02T12:10", "2026-06-02T13:30"),
         ("22:00", "07:00", "2026-03-28T23:00", "2026-03-29T07:00"),  # a night of eight hours
-        (
-            "22:00",
-            "02:30",
-            "2026-03-28T23:00",
-            "2026-03-29T03:00",
-        ),  # the end is jumped over: 01:59 is followed by 03:00
+        # The end is jumped over: 01:59 is followed by 03:00.
+        ("22:00", "02:30", "2026-03-28T23:00", "2026-03-29T03:00"),
         ("22:00", "02:30", "2026-10-25T00:00", "2026-10-25T02:30"),
-        (
-            "22:00",
-            "02:30",
-            "2026-10-25T02:10*",
-            "2026-10-25T02:30*",
-        ),  # the hour that comes twice is quiet twice
-        (
-            "02:40",
-            "02:20",
-            "2026-03-29T01:00",
-            "2026-03-30T02:20",
-        ),  # all of the loud minutes are jumped over
+        # The hour that comes twice is quiet twice.
+        ("22:00", "02:30", "2026-10-25T02:10*", "2026-10-25T02:30*"),
+        # All of the loud minutes are jumped over.
+        ("02:40", "02:20", "2026-03-29T01:00", "2026-03-30T02:20"),
     ],
 )
 def test_when_the_quiet_time_ends(start: str, end: str, at: str, until: str) -> None:

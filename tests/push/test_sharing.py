@@ -105,9 +105,8 @@ async def end(push: Service, lease: dict[str, Any]) -> None:
             answer = await http.delete(f"{push.url}/v1/leases/{lease['id']}")
             if answer.status_code != 503:
                 break
-            done.add(
-                404
-            )  # the lease may have been ended, although who did so cannot say so any more
+            # The lease may have been ended, although who did so cannot say so any more.
+            done.add(404)
             await asyncio.sleep(0.5)
     assert answer.status_code in done, answer.text
 
@@ -154,9 +153,8 @@ async def test_the_leases_of_a_proxy_that_is_killed_are_taken_over_and_each_is_w
             for call in receiver.calls
             if [other.id for other in receiver.calls].count(call.id) > 1
         }
-        assert len(woken) == LEASES + len(
-            repeated
-        )  # a call whose acceptance was not stored any more comes again, with its id
+        # A call whose acceptance was not stored any more comes again, with its id.
+        assert len(woken) == LEASES + len(repeated)
         for lease in leases:
             await end(one, lease)
 
@@ -172,9 +170,8 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
     client = Reader(access.url, stream.stream)
     await client.stand()
     async with receiving() as receiver:
-        receiver.answer = lambda n: (
-            (503, {}) if n < LEASES else (204, {})
-        )  # a second failure would put the third try off by half a minute
+        # A second failure would put the third try off by half a minute.
+        receiver.answer = lambda n: (503, {}) if n < LEASES else (204, {})
         leases = [await grant(one, client, receiver) for _ in range(LEASES)]
         stream.add(1)
         await receiver.got(LEASES)
@@ -205,8 +202,7 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
             if any(lease["id"] in call.id for lease in ended)
         ]
         assert late == []
-        assert (
-            len(receiver.calls) > calls_before
-        )  # the control: the leases that were not ended were called on
+        # The control: the leases that were not ended were called on.
+        assert len(receiver.calls) > calls_before
         for lease in kept:
             await end(one, lease)

@@ -86,9 +86,8 @@ async def seen(
     async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
         while True:
             answer = await client.get(f"{push.url}/v1/leases/{lease['id']}", headers=headers)
-            if (
-                answer.status_code != 503
-            ):  # a proxy that was just started does not have all leases yet
+            # A proxy that was just started does not have all leases yet.
+            if answer.status_code != 503:
                 found: dict[str, Any] = answer.json()
                 if is_so(found):
                     return found

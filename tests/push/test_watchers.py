@@ -134,9 +134,8 @@ async def test_a_count_and_its_cursor_agree_also_in_the_midst_of_counting(
     stream = new_stream(kafka_config)
     async with watching(kafka_config) as watchers:
         start = await live_cursor(watchers, stream)
-        slow = [
-            counter(stream, f"n > {-k}") for k in range(200)
-        ]  # each is evaluated for every event
+        # Each is evaluated for every event.
+        slow = [counter(stream, f"n > {-k}") for k in range(200)]
         for one in slow:
             watchers.add(one, start)
         await until(lambda: not any(one.is_behind for one in slow))

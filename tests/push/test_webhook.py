@@ -200,9 +200,10 @@ async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(
             tls=ssl.create_default_context(cafile=certificate),
         )
         assert await trusting.call(f"https://hooks.example:{receiver.port}/x", WAKE) == Taken()
+        # Not its certificate.
         assert isinstance(
             await trusting.call(f"https://other.example:{receiver.port}/x", WAKE), Failed
-        )  # not its certificate
+        )
     assert asked == ["hooks.example", "other.example"]
     assert [call.headers["host"] for call in receiver.calls] == [f"hooks.example:{receiver.port}"]
 

@@ -36,7 +36,10 @@ LEFT_OUT = {
         "SELECT k, avg(v) AS x FROM m UNPIVOT INCLUDE NULLS (v FOR k IN (a, b)) GROUP BY k",
         "include nulls would be left out", "",
     ),
-    "name in UNPIVOT": ("SELECT k, avg(v) AS x FROM m UNPIVOT (v FOR k IN (a AS 'z', b)) GROUP BY k", "UNPIVOT", ""),
+    "name in UNPIVOT": (
+        "SELECT k, avg(v) AS x FROM m UNPIVOT (v FOR k IN (a AS 'z', b)) GROUP BY k",
+        "UNPIVOT", "",
+    ),
     "columns of WITH": ("WITH f(q) AS (SELECT * FROM m WHERE a > 1) SELECT a AS x FROM f",
         "columns would be left out", ""),
     "columns left out of *": ("SELECT a AS x FROM (SELECT * EXCEPT (b) FROM m) f",
@@ -60,7 +63,10 @@ LEFT_OUT = {
     "digits": ("SELECT device FROM m WHERE a = 9007199254740993", "exact up to 2^53", ""),
     "too large": ("SELECT device FROM m WHERE a < 1e400", "too large", ""),
     "never": ("SELECT device FROM m GROUP BY device HAVING count(*) = 0", "absence_window", ""),
-    "never, mirrored": ("SELECT sum(a) AS x FROM m GROUP BY device HAVING 1 > count(*) AND sum(a) > 3", "absence_window", ""),
+    "never, mirrored": (
+        "SELECT sum(a) AS x FROM m GROUP BY device HAVING 1 > count(*) AND sum(a) > 3",
+        "absence_window", "",
+    ),
     "never, by a name": ("SELECT count(*) AS n FROM m GROUP BY device HAVING n <= 0 OR n < 1",
         "absence_window", ""),
 }  # fmt: skip
@@ -111,10 +117,12 @@ def test_double_quotes_are_names_as_everywhere_else() -> None:
         parse(HEADER + 'SELECT device FROM vehicle_position WHERE street = "Main"', STREAMS)
 
 
-WRITTEN = r"""
+WRITTEN = (
+    r"""
 SELECT a, hour(event_time) AS h FROM m WHERE a > .5 AND b < 5. AND c = 1e3 AND d = 0.50 AND e = 1E-3
 SELECT count(*) AS n FROM m GROUP BY window(event_time, INTERVAL '90' SECOND), device
-SELECT count(*) AS n FROM m GROUP BY window(event_time, INTERVAL 5 MINUTES, INTERVAL 1 minute), device
+SELECT count(*) AS n FROM m GROUP BY window(event_time, INTERVAL 5 MINUTES, INTERVAL 1 minute),
+    device
 SELECT count(*) AS n FROM m GROUP BY date_trunc('DAY', event_time), device
 SELECT count(*) AS n FROM m GROUP BY date_trunc('week', event_time), device
 SELECT count(*) AS n FROM m GROUP BY date_trunc('MONTH', event_time), device
@@ -122,37 +130,53 @@ SELECT a FROM m WHERE b = 'it''s' AND c = 'back\\slash' AND d = 'ß' AND e LIKE 
 SELECT a AS `my_name`, "b" AS "c" FROM m /* a comment with words */ -- and another one 5 'x'
 SELECT percentile(x, array(0.1, 0.5)) AS p, approx_percentile(x, 0.95) AS q FROM m GROUP BY device
 SELECT log10(x) AS a, log2(x) AS b, pow(x, 2) AS c, hypot(a, b) AS d, log(2, x) AS e FROM m
-SELECT o.a, c.b FROM o JOIN c ON o.k = c.k AND abs(c.event_time - o.event_time) <= INTERVAL 10 SECONDS
+SELECT o.a, c.b FROM o JOIN c ON o.k = c.k AND abs(c.event_time - o.event_time) <= INTERVAL 10
+    SECONDS
 SELECT o.a, c.b FROM o JOIN c FOR SYSTEM_TIME AS OF event_time ON o.k = c.k
 SELECT o.a, c.b FROM o JOIN c USING (k)
 SELECT a, trend(x, '10 minutes') AS tt FROM m
 SELECT count(*) AS n FROM m GROUP BY threshold_window(a > 1, a < 0, '30 seconds'), device
-SELECT date_format(event_time, 'yyyy-MM-dd HH:mm') AS d, date_format(event_time, 'yyyy') AS y, to_date(event_time) AS z FROM m
-SELECT count(*) AS n, device FROM m GROUP BY window(event_time, '1 minute'), 2 ORDER BY 1 DESC LIMIT 5
-SELECT a FROM m WHERE event_time > TIMESTAMP '2026-01-01 00:00:00' AND b IN ('x', 'y') AND c IS NOT NULL
-SELECT unix_timestamp(event_time) AS u, cast(event_time AS date) AS d, year(event_time) AS y, date(event_time) AS e FROM m
+SELECT date_format(event_time, 'yyyy-MM-dd HH:mm') AS d, date_format(event_time, 'yyyy') AS y,
+    to_date(event_time) AS z FROM m
+SELECT count(*) AS n, device FROM m GROUP BY window(event_time, '1 minute'), 2 ORDER BY 1 DESC LIMIT
+    5
+SELECT a FROM m WHERE event_time > TIMESTAMP '2026-01-01 00:00:00' AND b IN ('x', 'y') AND c IS NOT
+    NULL
+SELECT unix_timestamp(event_time) AS u, cast(event_time AS date) AS d, year(event_time) AS y,
+    date(event_time) AS e FROM m
 WITH f AS (SELECT * FROM m WHERE a > 1) SELECT f.a FROM f
 SELECT v.a FROM m v WHERE v.a > 1
 SELECT window.start AS w, count(*) AS n FROM m GROUP BY window(event_time, '1 minute')
 SELECT first(a) IGNORE NULLS AS f, any_value(b) AS g, first_value(a) AS h FROM m GROUP BY device
-SELECT substring(a FROM 1 FOR 2) AS s, position('x' IN a) AS p, trim(a) AS tt, substr(a, 2) AS u, ltrim(a) AS v FROM m
-SELECT CASE WHEN a > 1 THEN 'x' WHEN a > 2 THEN 'y' ELSE 'z' END AS c, if(a > 1, 1, 2) AS d, nvl(a, 0) AS e FROM m
+SELECT substring(a FROM 1 FOR 2) AS s, position('x' IN a) AS p, trim(a) AS tt, substr(a, 2) AS u,
+    ltrim(a) AS v FROM m
+SELECT CASE WHEN a > 1 THEN 'x' WHEN a > 2 THEN 'y' ELSE 'z' END AS c, if(a > 1, 1, 2) AS d, nvl(a,
+    0) AS e FROM m
 SELECT ifnull(a, 1) AS f, nvl2(a, 1, 2) AS g FROM m
-SELECT a FROM m WHERE a BETWEEN 1 AND 2 OR NOT b OR c <=> 3 OR d IS DISTINCT FROM 4 OR e RLIKE '^x[0-9]+$'
+SELECT a FROM m WHERE a BETWEEN 1 AND 2 OR NOT b OR c <=> 3 OR d IS DISTINCT FROM 4 OR e RLIKE
+    '^x[0-9]+$'
 SELECT k, avg(v) AS x FROM m UNPIVOT (v FOR k IN (a, b)) GROUP BY k
-SELECT count(DISTINCT a) AS n, count_if(b > 1) AS c, sum(a) FILTER (WHERE b > 2) AS s FROM m GROUP BY device
+SELECT count(DISTINCT a) AS n, count_if(b > 1) AS c, sum(a) FILTER (WHERE b > 2) AS s FROM m GROUP
+    BY device
 SELECT a FROM (SELECT * FROM m UNION ALL SELECT * FROM n)
-SELECT a, unix_millis(event_time) % 1000 AS ms, weekday(event_time) AS w, quarter(event_time) AS q, weekofyear(event_time) AS y FROM m
-SELECT min_by(a, b) AS x, max_by(a, event_time) AS y, corr(a, b) AS c, regr_slope(a, b) AS r, stddev_pop(a) AS s FROM m GROUP BY device
+SELECT a, unix_millis(event_time) % 1000 AS ms, weekday(event_time) AS w, quarter(event_time) AS q,
+    weekofyear(event_time) AS y FROM m
+SELECT min_by(a, b) AS x, max_by(a, event_time) AS y, corr(a, b) AS c, regr_slope(a, b) AS r,
+    stddev_pop(a) AS s FROM m GROUP BY device
 SELECT avg(a) AS x FROM m GROUP BY tumble(event_time, INTERVAL '1' DAY, INTERVAL '6' HOUR)
 SELECT avg(a) AS x FROM m GROUP BY hop(event_time, INTERVAL '1' MINUTE, INTERVAL '1' HOUR)
 SELECT a FROM `order` WHERE b = 1
 SELECT a FROM "order" WHERE b = 1
-SELECT cast(a AS string) AS s, cast(b AS double) AS d, a::string AS tt, cast(c > 1 AS int) AS e FROM m
-SELECT m.a FROM m LEFT JOIN t ON m.k = t.k AND t.event_time BETWEEN m.event_time - INTERVAL 30 SECONDS AND m.event_time
+SELECT cast(a AS string) AS s, cast(b AS double) AS d, a::string AS tt, cast(c > 1 AS int) AS e FROM
+    m
+SELECT m.a FROM m LEFT JOIN t ON m.k = t.k AND t.event_time BETWEEN m.event_time - INTERVAL 30
+    SECONDS AND m.event_time
 SELECT a FROM m WHERE a = -5 AND b = +3 AND c = - 2
-""".strip().splitlines()
-"""One way of writing or another, all of which is read."""
+""".strip()
+    .replace("\n    ", " ")
+    .splitlines()
+)
+"""Ways of writing, all of which are read; an indented line goes on with the one before."""
 
 
 @pytest.mark.parametrize("sql", WRITTEN, ids=range(len(WRITTEN)))

@@ -42,11 +42,17 @@ READ = {
     "HAVING": f"SELECT device, avg(speed_kmh) AS s {V} {W}, device HAVING avg(speed_kmh) > 100",
     "stddev": f"SELECT device, stddev(cpu_percent) AS sd {H} {W}, device",
     "count distinct": f"SELECT count(DISTINCT device) AS n {V} {W}",
-    "sum of CASE": f"SELECT device, sum(CASE WHEN speed_kmh > 50 THEN 1 ELSE 0 END) AS fast {V} {W}, device",
+    "sum of CASE": (
+        f"SELECT device, sum(CASE WHEN speed_kmh > 50 THEN 1 ELSE 0 END) AS fast {V} {W}, device"
+    ),
     "count_if": f"SELECT device, count_if(speed_kmh > 50) AS fast {V} {W}, device",
     "FILTER": f"SELECT device, count(*) FILTER (WHERE speed_kmh > 50) AS fast {V} {W}, device",
-    "ratio of aggregates": f"SELECT device, sum(price * qty) / count(*) AS basket FROM orders {W}, device",
-    "difference of aggregates": f"SELECT device, max(battery_percent) - min(battery_percent) AS drop {V} {W}, device",
+    "ratio of aggregates": (
+        f"SELECT device, sum(price * qty) / count(*) AS basket FROM orders {W}, device"
+    ),
+    "difference of aggregates": (
+        f"SELECT device, max(battery_percent) - min(battery_percent) AS drop {V} {W}, device"
+    ),
     "function of an aggregate": f"SELECT device, round(avg(speed_kmh), 1) AS s {V} {W}, device",
     "TUMBLE": (
         f"SELECT device, count(*) AS n {V} GROUP BY TUMBLE(event_time, INTERVAL '1' MINUTE), device"
@@ -71,8 +77,12 @@ READ = {
         f"WITH fast AS (SELECT * {V} WHERE speed_kmh > 80) SELECT device, count(*) AS n FROM fast "
         f"{W}, device"
     ),
-    "rounded keys": f"SELECT round(lat, 2) AS la, round(lon, 2) AS lo, count(*) AS n {V} {W}, la, lo",
-    "key without a name": f"SELECT floor(speed_kmh / 10), count(*) AS n {V} {W}, floor(speed_kmh / 10)",
+    "rounded keys": (
+        f"SELECT round(lat, 2) AS la, round(lon, 2) AS lo, count(*) AS n {V} {W}, la, lo"
+    ),
+    "key without a name": (
+        f"SELECT floor(speed_kmh / 10), count(*) AS n {V} {W}, floor(speed_kmh / 10)"
+    ),
     "GROUP BY a number": f"SELECT device, count(*) AS n {V} {W}, 1",
     "concat": f"SELECT concat(device, '-', street) AS k, count(*) AS n {V} {W}, k",
     "substring": f"SELECT substring(device, 1, 3) AS fleet, avg(speed_kmh) AS s {V} {W}, fleet",
@@ -89,7 +99,9 @@ READ = {
     "percentile_approx": f"SELECT percentile_approx(speed_kmh, 0.99) AS p {V} {W}",
     "array of percentiles": f"SELECT approx_percentile(speed_kmh, array(0.5, 0.99)) AS p {V} {W}",
     "median": f"SELECT median(speed_kmh) AS m {V} {W}",
-    "approx_count_distinct with an error": f"SELECT approx_count_distinct(device, 0.01) AS n {V} {W}",
+    "approx_count_distinct with an error": (
+        f"SELECT approx_count_distinct(device, 0.01) AS n {V} {W}"
+    ),
     "corr": f"SELECT corr(cpu_percent, load_1m) AS c {H} {W}",
     "trigonometry": f"SELECT avg(acos(sin(radians(lat)))) AS a {V} {W}",
     "if": f"SELECT avg(if(speed_kmh > 0, speed_kmh, NULL)) AS a {V} {W}",

@@ -240,9 +240,8 @@ async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing
         while torn < 2:
             assert kills < 12, "no kill fell into a transaction: the test shows nothing"
             assert count < 1_000_000, "no transaction was seen open: the test shows nothing"
-            if (
-                end.stable_sum() > count - more
-            ):  # a slow machine looks too seldom: then it needs more transactions to look at
+            # A slow machine looks too seldom: then it needs more transactions to look at.
+            if end.stable_sum() > count - more:
                 up.put(*range(count + 1, count + more + 1))
                 count += more
             end.wait_for_more()

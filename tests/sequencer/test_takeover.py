@@ -92,10 +92,11 @@ async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_
     """Its states are there, those that only records tell of too, while the other is still busy with
     its own; and no frame passes twice.
     """
+    # Slow: busy for a minute.
     victim, survivor = (
         here.sequencer("dies", batch_records=1),
         here.sequencer("lives", batch_records=1),
-    )  # slow: busy for a minute
+    )
     for name in ("dies", "lives"):
         wait_until(
             lambda name=name: here.metric(name, "edgewake_sequencer_shards") == topics.SHARDS / 2,

@@ -256,9 +256,8 @@ class Story:
             while (
                 answer := await http.post(f"{self.system.push_url}/v1/leases", json=body)
             ).status_code == 503:
-                await asyncio.sleep(
-                    float(answer.headers["retry-after"])
-                )  # Kafka has just died: its partitions are on their way back
+                # Kafka has just died: its partitions are on their way back.
+                await asyncio.sleep(float(answer.headers["retry-after"]))
         assert answer.status_code == 201, answer.text
         lease: dict[str, Any] = answer.json()
         return lease

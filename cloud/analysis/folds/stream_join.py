@@ -108,9 +108,8 @@ class Partners:
             self._pair(left)
         self._keep(side, key, one)
         self._new.append((side, key, one))
-        if (
-            len(self._new) > 2 * self.count + KEY_READINGS_MAX
-        ):  # a large batch: most of it is gone again, and will not be written
+        # A large batch: most of it is gone again, and will not be written.
+        if len(self._new) > 2 * self.count + KEY_READINGS_MAX:
             self._new = [new for new in self._new if not new[2].is_gone]
         return found, list(self._too_many(side, key))
 
@@ -218,9 +217,8 @@ class Partners:
             kept = self.of[of_side].get(of_key)
             if kept and self.until(of_side, kept[0].t) <= until:
                 yield self._let_go(of_side, of_key)
-        if (
-            len(self._until) > 2 * self.count + KEY_READINGS_MAX
-        ):  # of readings that were let go before their time
+        # Of readings that were let go before their time.
+        if len(self._until) > 2 * self.count + KEY_READINGS_MAX:
             self._until = [
                 (self.until(s, one.t), s, name)
                 for s in (LEFT, RIGHT)

@@ -98,9 +98,8 @@ class TableFollower:
                         message.timestamp()[1],
                     )
                     self.positions[topic, partition] = offset + 1
-                elif (
-                    error.code() == KafkaError._PARTITION_EOF
-                ):  # past the markers of transactions, which are no records
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    # Past the markers of transactions, which are no records.
                     self.positions[topic, partition] = max(self.positions[topic, partition], offset)
 
     def close(self) -> None:

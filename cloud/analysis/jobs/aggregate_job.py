@@ -1,8 +1,10 @@
 """The graph on one screen: from records of a stream to changed partials of all its queries.
 
-records ─ decode ─ correct ─ observe ─ watermark ─ readings ─ tagged ─ aggregate ─ estimate ─→ foreachBatch (lane.py)
-          frames   clocks    late,     event time   one row    one row   Table.java  values
-                             counts    of frames    a reading  a tag     state       of sketches
+records ─ decode ─ correct ─ observe ─ watermark ─ readings ─ tagged ─ aggregate ─ estimate ─→ emit
+          frames   clocks    late,     event time  one row    one row  Table.java  values
+                             counts    of frames   a reading  a tag    state       of sketches
+
+`emit` is `foreachBatch` of lanes/lane.py.
 """
 
 from __future__ import annotations

@@ -250,9 +250,8 @@ class Fold:
         if texts:
             self._room.forget_beyond_bytes()
         for key in dict.fromkeys((*self._changed, *gone, *self._room.forgotten)):
-            if (
-                key not in self._states and key in self._new
-            ):  # it came and went within the batch: nothing is written of it
+            # It came and went within the batch: nothing is written of it.
+            if key not in self._states and key in self._new:
                 continue
             value = texts[key] if key in self._states else None
             yield emit.Output(
@@ -263,9 +262,8 @@ class Fold:
             lacks_before[label] = max(self._room.lacks_before, lacks_before.get(label, 0))
 
     def _add(self, t: int, key: str, x: sequences.Values) -> None:
-        if (
-            key not in self._states and key not in self._room.forgotten
-        ):  # what was forgotten may be written down
+        # What was forgotten may be written down.
+        if key not in self._states and key not in self._room.forgotten:
             self._new.add(key)
         state = self._states.pop(key, None) or KeyState()
         self._states[key] = state

@@ -153,10 +153,8 @@ class Lane:
         )
         self._settings: Mapping[str, str] = {}
         self._absences_to, self._absences_s = 0, float("-inf")
-        self._waits_for, self._said = (
-            "",
-            lane_progress.NOTHING,
-        )  # what event time waits for, by the last batch and as it was said last
+        # What event time waits for, by the last batch and as it was said last.
+        self._waits_for, self._said = ("", lane_progress.NOTHING)
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the

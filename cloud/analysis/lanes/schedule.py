@@ -157,9 +157,8 @@ def learned(
         # the one before came so late that it would have found all of a slower stream, too
         return settle
     if settle.clean == _UNTRIED:
-        return replace(
-            settle, clean=0
-        )  # the one before was made at the time that was known to be enough
+        # The one before was made at the time that was known to be enough.
+        return replace(settle, clean=0)
     if settle.doubt:
         return replace(settle, is_enough=settle.doubt == 1, doubt=settle.doubt - 1)
     if settle.clean + 1 < CLEAN_LOOKS or settle.ms <= SETTLE_MS:

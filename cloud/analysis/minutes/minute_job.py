@@ -219,9 +219,8 @@ class _Turns:
             self._minutes.forget(gone)
         self._restored &= wanted.streams.keys()
         names = self._aside.chosen(list(wanted.streams))
-        if (
-            self._aside.causes.keys() & names
-        ):  # it was left out: one record shows whether it can be computed by now
+        # It was left out: one record shows whether it can be computed by now.
+        if self._aside.causes.keys() & names:
             self._size = PieceSize(1)
         batch = self._next(names)
         try:

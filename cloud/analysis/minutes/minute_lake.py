@@ -153,9 +153,8 @@ def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
         log.error(
             "%s cannot be read and is put aside: %s", path, error, extra={"event": "lake.damaged"}
         )
-        path.replace(
-            path.with_name(f"_{path.name}.damaged")
-        )  # readers of the folder pass over what begins so
+        # Readers of the folder pass over what begins so.
+        path.replace(path.with_name(f"_{path.name}.damaged"))
         return None
 
 

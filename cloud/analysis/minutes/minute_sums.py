@@ -11,8 +11,8 @@ last two in the bytes of protocol/count_min.py and protocol/sample.py).
 One Spark job without state sums a batch of all streams up; its plan does not grow with their
 number, for which fields there are is data:
 
-    records ─ decode ─ correct ─ one row ─ kind ─── one row ── sets of ── aggregate ─→ open_minutes.py
-    of all    frames   clocks    a column  of it    a reading  devices
+    records ─ decode ─ correct ─ one row ─ kind ── one row ── sets of ─ aggregate ─→ open_minutes.py
+    of all    frames   clocks    a column  of it   a reading  devices
 """
 
 from __future__ import annotations

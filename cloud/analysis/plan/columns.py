@@ -76,9 +76,8 @@ def _bounded(text: Column) -> Column:
 
 def _like(text: Column, pattern: str, *, ignore_case: bool) -> Column:
     pieces = like_pieces(pattern.lower() if ignore_case else pattern)
-    if "%%" not in pattern and (
-        len(pieces) <= 2 or pieces == ["", pieces[1], ""]
-    ):  # nothing to go back for, and mostly no regex either
+    # Nothing to go back for, and mostly no regex either.
+    if "%%" not in pattern and (len(pieces) <= 2 or pieces == ["", pieces[1], ""]):
         return text.ilike(pattern) if ignore_case else text.like(pattern)
     return (F.lower(text) if ignore_case else text).rlike(f"^(?s:{like_regex(pieces)})\\z")
 

@@ -106,9 +106,8 @@ def check(plan: Plan, repair: Repair, standing: Standing) -> None:
             f"{took}, and what is open or remembered may have begun then; --lossy begins with "
             "what is left"
         )
-    beside = (
-        (standing.registered,) if query.is_paired else standing.beside
-    )  # where Spark has the state, it goes for the whole lane
+    # Where Spark has the state, it goes for the whole lane.
+    beside = (standing.registered,) if query.is_paired else standing.beside
     losing = [
         one.query.name
         for one in beside
@@ -340,9 +339,8 @@ class Rebuilder:
         made = refolded(self._session, self._kafka, registered, standing.types, plan.record, span)
         computed, held = withheld.parted(registered, made.rows.values())
         news = Changes()
-        if (
-            complete_from is None or query.is_paired or not query.is_completed
-        ):  # else what was known then is known no more
+        # Else what was known then is known no more.
+        if complete_from is None or query.is_paired or not query.is_completed:
             before = told(self._kafka, registered.topic, begin, FOREVER_MS)
             is_whole = complete_from is None or query.is_paired
             news = changes(

@@ -103,9 +103,8 @@ class Transactions:
 
     def close(self) -> None:
         """Leave; what was not committed never happened."""
-        with suppress(
-            KafkaException, SystemError
-        ):  # the client's close of a fenced producer ends so; it is closed nevertheless
+        # The client's close of a fenced producer ends so; it is closed nevertheless.
+        with suppress(KafkaException, SystemError):
             self._producer.purge()
             self._producer.close()
 

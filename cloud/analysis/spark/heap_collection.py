@@ -56,9 +56,8 @@ class Garbage:
         if not self._is_serial or number in (None, self._looked):
             return
         self._looked = number
-        with contextlib.suppress(
-            Py4JError
-        ):  # the JVM has ended, which the lanes tell with their names
+        # The JVM has ended, which the lanes tell with their names.
+        with contextlib.suppress(Py4JError):
             self._look()
 
     def _look(self) -> None:

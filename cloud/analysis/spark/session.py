@@ -95,9 +95,8 @@ def start_session(
     Unavailable where no cluster answers.
     """
     jars = [*jars_in(jars_dir), str(java_classes.jar_of(classes_dir, jars_dir))]
-    logging.getLogger("py4j").setLevel(
-        logging.CRITICAL
-    )  # it tells of every connection, and of a JVM that we ended ourselves
+    # It tells of every connection, and of a JVM that we ended ourselves.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # The JVM is ended with a kill: what it unpacked there it never removes itself.
     shutil.rmtree(work_dir, ignore_errors=True)
     temporary = work_dir / "tmp"

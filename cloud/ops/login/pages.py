@@ -22,7 +22,9 @@ from edgewake.cloud.web import Problem
 
 HOME_PATH: Final = "/"
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
     "Cache-Control": "no-store",
     # With no-referrer the form would say `Origin: null`.
     "Referrer-Policy": "same-origin",
@@ -30,9 +32,11 @@ HEADERS: Final = {
 }
 # Our own page leads on, not a redirect: a strict cookie is not sent along where another site's link
 # began the journey.
-DONE: Final = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={HOME_PATH}">
+DONE: Final = f"""<!doctype html><html lang="en"><meta charset="utf-8">
+<meta http-equiv="refresh" content="0;url={HOME_PATH}">
 <title>Edgewake operations</title><p>You are in. <a href="{HOME_PATH}">Go on</a></p></html>"""
-FORM: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Edgewake operations</title><h1>Edgewake operations</h1>
+FORM: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
+<title>Edgewake operations</title><h1>Edgewake operations</h1>
 <p>{text}</p><form method="post" action="/in"><label>Key
 <input type="password" name="key" autocomplete="current-password" required autofocus>
 </label> <button>Log in</button></form></html>"""

@@ -143,6 +143,7 @@ class Replays:
         """Rows whose letters are no longer kept, nor any copy of their messages."""
         gone = (
             row for row in self._rows.values()
-            if row.letter < first_kept.offset and row.received_at < first_kept.received_at - COPIES_APART_MS
+            if row.letter < first_kept.offset
+            and row.received_at < first_kept.received_at - COPIES_APART_MS
         )  # fmt: skip
         return list(islice(gone, FORGOTTEN_AT_ONCE))

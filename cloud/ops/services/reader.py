@@ -130,9 +130,8 @@ class Reader:
             "fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS,
         }
         consumer = clients.consumer(self._config, "ops-tables", **settings)
-        asker = clients.consumer(
-            self._config, "ops-asker"
-        )  # a question on the other one is answered after the fetch that waits there
+        # A question on the other one is answered after the fetch that waits there.
+        asker = clients.consumer(self._config, "ops-asker")
         try:
             counts = {
                 topic: lease_record.PARTITIONS if topic == topics.LEASES else 1 for topic in TABLES

@@ -502,9 +502,8 @@ def test_a_bicycle_that_falls_is_told_with_how_fast_it_was_and_one_that_brakes_i
 
     readings = [
         *ride(T0, (22, 5), (18, -70), (24, 3), (0.2, 10), (0, -85), (0, -85)),
-        *ride(
-            T0 + 60_000, (25, 4), (0.5, 2), (0, 3), (0, 2), (0, 1), (0, 2), (0, 2), (0, 80)
-        ),  # lies down half a minute after it stopped
+        # Lies down half a minute after it stopped.
+        *ride(T0 + 60_000, (25, 4), (0.5, 2), (0, 3), (0, 2), (0, 1), (0, 2), (0, 2), (0, 80)),
     ]
     told = told_of(example("bicycle_fall", "speed_kmh", "lean_deg"), readings)
     assert {

@@ -204,9 +204,10 @@ def test_of_two_streams_each_is_counted_from_where_it_was_emitted() -> None:
     job, states = job_of("count_window(10)")
     job = replace(job, others=("r",))
     ours = table(job, [10, 20, 30])
+    # Partition 0 of the other one.
     theirs = ours.set_column(
         ours.schema.get_field_index("partition"), "partition", pa.array([1] * 3)
-    )  # partition 0 of the other one
+    )
     rows = pa.concat_tables([ours, theirs])
     emitted = {"ew.s.s": {0: 1}, "ew.s.r": {0: 2}}
     (row,) = told(job, states, rows, 1, emitted=emitted)

@@ -264,7 +264,7 @@ def test_windows_of_the_calendar_follow_their_zone(analysis: Analysis, feed: Fee
     assert lengths == {23 * 3_600_000, 24 * 3_600_000, 25 * 3_600_000}
 
 
-def test_windows_may_hop_by_what_does_not_divide_them_begin_elsewhere_and_count_the_time_at_the_bridge(
+def test_windows_may_hop_by_any_step_begin_elsewhere_and_count_the_time_at_the_bridge(
     analysis: Analysis, feed: Feed
 ) -> None:
     fill(feed)

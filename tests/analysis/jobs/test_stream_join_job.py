@@ -413,9 +413,7 @@ def pair() -> tuple[Sent, Sent]:
     return Sent(LEFT, 10_000, "a"), Sent(RIGHT, 12_000, "a")
 
 
-def test_a_batch_that_comes_again_tells_nothing_twice_and_would_without_the_record_of_the_lane() -> (
-    None
-):
+def test_a_repeated_batch_emits_nothing_twice_and_would_without_the_lane_s_record() -> None:
     run = run_of()
     first, second = pair()
     run.batch([first, second])
@@ -636,9 +634,8 @@ def in_duckdb(
 def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        state_parts, "PART_BYTES_MAX", 100
-    )  # as if all that is kept were too large for a record
+    # As if all that is kept were too large for a record.
+    monkeypatch.setattr(state_parts, "PART_BYTES_MAX", 100)
     orders, clicks = (new_feed({"id": FieldType.STRING, "v": FieldType.NUMBER}) for _ in range(2))
     rows, control, counts, soon = (
         unique("rows"),
@@ -780,9 +777,8 @@ def check_united(analysis: Analysis, *feeds: Feed) -> None:
     for i in range(2):
         lane = analysis.run([united], *feeds)
         if not i:
-            lose_last_batch(
-                lane.checkpoint
-            )  # the first one, perhaps: then there is a state of no batch
+            # The first one, perhaps: then there is a state of no batch.
+            lose_last_batch(lane.checkpoint)
             feeds[1].send([T0 + 210_000], id=["more"], v=[1.0])
     with duckdb.connect() as database:
         database.execute("CREATE TABLE r (t BIGINT, id TEXT, v DOUBLE)")

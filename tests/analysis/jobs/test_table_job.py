@@ -338,9 +338,7 @@ def test_the_result_is_that_of_the_latest_rows_of_both_tables_after_each_batch_a
         assert run.told == told, "nothing is told twice"
 
 
-def test_a_row_comes_changes_with_either_table_and_is_withdrawn_and_what_it_does_not_show_tells_nothing() -> (
-    None
-):
+def test_a_row_follows_both_tables_is_withdrawn_and_ignores_fields_it_does_not_show() -> None:
     run = Run(
         Registered(
             query(f"SELECT r.operator {JOINED.format('')} WHERE NOT coalesce(gone, false)"), 7
@@ -445,7 +443,7 @@ def table(feed: Feed, name: str) -> dict[str, tuple[float, str | None]]:
     }
 
 
-def test_tables_on_kafka_are_those_of_the_oracle_over_restarts_and_a_query_that_comes_later_knows_all_rows(
+def test_tables_on_kafka_equal_the_oracle_s_over_restarts_and_a_later_query_knows_all_rows(
     analysis: Analysis, new_feed: NewFeed
 ) -> None:
     feed = new_feed({"speed": FieldType.NUMBER, "route": FieldType.STRING})

@@ -312,9 +312,8 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(
         pass
     lose_last_batch(lane.checkpoint)
 
-    routes.send(
-        [T0 + 30_000], route=["a"], operator=["four"]
-    )  # between two known ones, after the readings that it would have been for
+    # Between two known ones, after the readings that it would have been for.
+    routes.send([T0 + 30_000], route=["a"], operator=["four"])
     routes.flush()
     feed.send(
         [T0 + 26_000, T0 + 31_000, T0 + 71_000], speed=[16.0, 32.0, 64.0], route=["a", "a", "b"]

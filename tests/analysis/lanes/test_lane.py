@@ -187,9 +187,8 @@ def test_a_late_reading_inside_the_lateness_corrects_its_window_and_a_later_one_
         catch_up(lane, feed)
         send_at(feed, T0 + 3_000, T0 + 4_000, T0 + 201_000, received_at=T0 + 201_000)
         catch_up(lane, feed)
-        send_at(
-            feed, T0 + 5_000, received_at=T0 + 202_000
-        )  # Spark has evicted the window meanwhile
+        # Spark has evicted the window meanwhile.
+        send_at(feed, T0 + 5_000, received_at=T0 + 202_000)
         catch_up(lane, feed)
 
     first = [row for row in results(feed.config, name) if row["window_start"] == T0]

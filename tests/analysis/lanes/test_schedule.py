@@ -240,9 +240,7 @@ def after_late(*shares: float, settle: Settle) -> Settle:
     return settle
 
 
-def test_a_busy_stream_is_told_when_most_of_its_rows_are_complete_and_the_rest_has_a_second_look() -> (
-    None
-):
+def test_a_busy_stream_is_emitted_when_most_rows_are_complete_and_the_rest_polled_again() -> None:
     """Rows are complete 80 to 180 ms after the end.
 
     Control: a calm stream, which has one batch where it can, waits for the last.
@@ -255,9 +253,7 @@ def test_a_busy_stream_is_told_when_most_of_its_rows_are_complete_and_the_rest_h
     assert max(of_window[0] for of_window in looks(180)) >= 180
 
 
-def test_a_busy_stream_s_first_look_stays_within_its_bounds_and_few_that_are_late_move_it_little() -> (
-    None
-):
+def test_a_busy_stream_s_first_poll_stays_in_bounds_and_few_late_rows_move_it_little() -> None:
     assert after_late(*[1.0] * 100, settle=Settle()).ms == SETTLE_MS_MAX
     assert after_late(*[0.0] * 100, settle=Settle(SETTLE_MS_MAX)).ms == SETTLE_MS
     assert abs(after_late(0.02, settle=Settle(150)).ms - 150) <= 10
@@ -324,7 +320,7 @@ def test_windows_that_end_as_often_as_batches_are_made_have_one_each() -> None:
 
 
 @pytest.mark.parametrize(("calm_ms", "busy"), [(5_000, True), (0, False), (1_000, False)])
-def test_a_busy_stream_and_one_that_is_always_to_be_fresh_have_a_batch_each_second_and_two_after_an_end(
+def test_busy_and_fresh_streams_have_a_batch_each_second_and_two_after_an_end(
     calm_ms: int, busy: bool
 ) -> None:
     assert begins(MINUTE, until_s=3, began_ms=END + 20, calm_ms=calm_ms, busy=busy) == [
@@ -336,9 +332,7 @@ def test_a_busy_stream_and_one_that_is_always_to_be_fresh_have_a_batch_each_seco
     ]
 
 
-def test_a_busy_stream_s_last_batch_before_an_end_is_near_to_it_so_that_the_look_at_it_has_less_to_compute() -> (
-    None
-):
+def test_a_busy_stream_s_last_batch_before_an_end_is_near_it_to_leave_less_to_compute() -> None:
     assert begins(5_000, until_s=6, busy=True) == [0.08, 0.38, 1.08, 2.08, 3.08, 4.48, 5.08, 5.38]
     assert begins(5_000, MINUTE, until_s=6, busy=True) == begins(5_000, until_s=6, busy=True)
     assert begins(2_000, until_s=5, busy=True) == [0.08, 0.38, 1.48, 2.08, 2.38, 3.48, 4.08, 4.38]
@@ -409,9 +403,8 @@ def test_spark_asks_in_time_for_a_second_look(settle_ms: int) -> None:
         found = []
         for end in range(END, END + MINUTE, 5_000):
             first, second = end + settle_ms, end + settle_ms + SECOND_LOOK_MS
-            found.append(
-                max(0, first - first % step_ms + step_ms - second)
-            )  # as Spark's ProcessingTimeExecutor does
+            # As Spark's ProcessingTimeExecutor does.
+            found.append(max(0, first - first % step_ms + step_ms - second))
         return max(found)
 
     assert waits_ms(asks_ms(1_000)) <= 100

@@ -204,7 +204,9 @@ def test_what_is_done_with_the_records_of_a_query_counts_for_it_and_nothing_betw
 
 
 OF_A_LANE: Mapping[LaneKind, str] = {
-    LaneKind.PLAIN: "SELECT device, sum(speed) AS v FROM {s} GROUP BY window(event_time, '1 minute'), device",
+    LaneKind.PLAIN: (
+        "SELECT device, sum(speed) AS v FROM {s} GROUP BY window(event_time, '1 minute'), device"
+    ),
     LaneKind.SKETCH: (
         "SELECT approx_percentile(speed, 0.5) AS v FROM {s} GROUP BY window(event_time, '1 minute')"
     ),
@@ -436,9 +438,8 @@ def test_others_do_not_wait_for_a_slow_query(
             events().count(end) for end in SEARCH_ENDS
         )
         reached = progress(feed.config, slow)["reached"][feed.name]["offsets"]
-        if not is_searched and sum(reached.values()) == sum(
-            feed.frames.values()
-        ):  # on a fast machine they were soon done
+        # On a fast machine they were soon done.
+        if not is_searched and sum(reached.values()) == sum(feed.frames.values()):
             send(feed, SLOW_TEXT, next(more))
         return "query.slow" in events()
 

@@ -181,7 +181,7 @@ def test_a_group_with_hours_of_open_windows_goes_on_after_a_restart_as_without_o
     st.integers(60, 2_000),
 )
 @settings(max_examples=examples(60))
-def test_never_more_is_written_down_of_all_keys_than_the_bound_says_and_whose_windows_may_lack_readings_is_told(
+def test_records_of_keys_are_bounded_and_keys_with_incomplete_windows_are_named(
     steps: list[tuple[int, int, bool]], most: int
 ) -> None:
     """The numbers: which group, how many characters its text has; the lane may be restarted

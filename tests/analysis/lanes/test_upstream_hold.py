@@ -61,9 +61,7 @@ def test_what_was_seen_holds_nothing_once_nobody_looks() -> None:
     assert sequenced.hold(seen + 2 * STALE_MS) == T0, "it waits still, and again somebody knows"
 
 
-def test_who_begins_while_something_waits_lets_event_time_stand_and_what_no_sequencer_served_holds_nothing() -> (
-    None
-):
+def test_a_start_beside_waiting_records_holds_event_time_and_unsequenced_ones_do_not() -> None:
     sequenced = Sequenced()
     for at in (T0, T0 + STALLED_MS):
         sequenced.look(at, {0: 10, 1: 10}, {0: 5})

@@ -43,7 +43,7 @@ def readings(feed: Feed) -> dict[tuple[str, int], int]:
     return dict(found)
 
 
-def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_computed_stops_no_other(
+def test_streams_have_their_own_types_and_event_times_and_a_failing_one_stops_no_other(
     analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     week_ms = 7 * 86_400_000

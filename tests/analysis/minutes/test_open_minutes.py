@@ -124,9 +124,7 @@ def test_a_minute_is_whole_however_its_readings_came_and_then_closed() -> None:
     assert (minutes.of("s"), len(minutes)) == ([], 0)
 
 
-def test_what_is_of_closed_minutes_is_late_and_what_is_read_again_at_the_start_is_of_open_ones() -> (
-    None
-):
+def test_readings_of_closed_minutes_are_late_and_a_start_reads_open_ones_again() -> None:
     records = [minute(T0, 1.0), minute(T0 + MINUTE_MS, 1.0), minute(T0, 1.0, stream="other")]
     for top in range(T0 + LATENESS_MS, T0 + LATENESS_MS + 3 * MINUTE_MS, MINUTE_MS // 2):
         in_time, late = parted(records, {"s": top, "other": None})

@@ -81,7 +81,7 @@ SENT = {  # sent_at, shift, received_at, kept_at, when it was sent
 }
 
 
-def test_when_a_frame_was_sent_is_put_right_and_never_after_its_reception_in_spark_and_in_the_reference(
+def test_a_frame_s_sending_time_is_corrected_never_past_reception_in_spark_and_reference(
     spark: SparkSession,
 ) -> None:
     rows = [

@@ -45,8 +45,12 @@ FILES: Final = {
         f"FROM s {MINUTE}"
     ),
     LaneKind.ROWS: f"SELECT {EACH} FROM s WHERE `number` = 1",
-    LaneKind.SEQUENCE: f"SELECT device, {MAXIMA} FROM s GROUP BY session_window(event_time, '1 minute'), device",
-    LaneKind.JOIN: f"SELECT {EACH}, robust_zscore(`offset`, 5) AS score FROM s WHERE `partition` = 2",
+    LaneKind.SEQUENCE: (
+        f"SELECT device, {MAXIMA} FROM s GROUP BY session_window(event_time, '1 minute'), device"
+    ),
+    LaneKind.JOIN: (
+        f"SELECT {EACH}, robust_zscore(`offset`, 5) AS score FROM s WHERE `partition` = 2"
+    ),
 }
 
 

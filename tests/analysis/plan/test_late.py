@@ -137,7 +137,7 @@ def test_what_is_no_reading_and_what_is_not_old_is_left_out() -> None:
     )
 
 
-def test_a_batch_of_many_readings_is_pruned_on_the_way_and_queries_with_the_same_windows_are_told_alike(
+def test_a_large_batch_is_pruned_on_the_way_and_queries_of_the_same_windows_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The oldest windows are the same ones, and the rest is as many."""

@@ -196,9 +196,8 @@ def test_readings_find_the_row_of_their_time_also_after_a_restart(
     feed.send(
         [T0 + 10, T0 + 20, T0 + 21], speed=[7.0, 8.0, 9.0], street=["night", "night", "nobody's"]
     )
-    feed.send(
-        [T0 + 180_000], speed=[12.0], street=["nobody's"]
-    )  # what comes now for the first minute comes late
+    # What comes now for the first minute comes late.
+    feed.send([T0 + 180_000], speed=[12.0], street=["nobody's"])
     analysis.run(queries, feed)
 
     def prices() -> dict[float, float | None]:

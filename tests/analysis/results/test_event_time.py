@@ -87,9 +87,8 @@ def test_a_recorded_day_that_is_sent_at_once_has_nothing_late(wait_ms: int, most
     sent = dict.fromkeys(day, 0)
     for second in range(400):
         for p, times in day.items():
-            upto = (
-                begin + (second + 1) * DAY_MS // 8 - rng.randrange(DAY_MS // 8)
-            )  # a sequencer is up to a second behind the other
+            # A sequencer is up to a second behind the other.
+            upto = begin + (second + 1) * DAY_MS // 8 - rng.randrange(DAY_MS // 8)
             while sent[p] < len(times) and times[sent[p]] < upto:
                 stream.put(p, times[sent[p]])
                 sent[p] += 1
@@ -101,9 +100,7 @@ def test_a_recorded_day_that_is_sent_at_once_has_nothing_late(wait_ms: int, most
     assert (stream.late == 0) is (wait_ms > 0)
 
 
-def test_a_week_that_one_device_sends_for_a_minute_holds_the_others_up_for_as_long_as_was_said() -> (
-    None
-):
+def test_a_device_that_sends_a_week_ahead_holds_others_up_only_as_long_as_documented() -> None:
     """It has a partition for itself, of which there is always something left over, received seconds
     ago.
     """

@@ -82,9 +82,8 @@ def numbers() -> list[float]:
         found.append(struct.unpack("<d", pick.randbytes(8))[0])
         found.append(pick.uniform(-1, 1) * 10 ** pick.randint(-6, 18))
         found.append(round(pick.uniform(-1000, 1000), pick.randint(0, 6)))
-        found.append(
-            pick.randrange(10**15, 10**16) / 10 ** pick.randint(1, 19)
-        )  # 16 digits: their halves are between two of 15
+        # 16 digits: their halves are between two of 15.
+        found.append(pick.randrange(10**15, 10**16) / 10 ** pick.randint(1, 19))
         found.append((pick.randrange(2**50) + 0.5) / 2 ** pick.randint(0, 12))
     return found
 

@@ -156,9 +156,7 @@ def test_a_row_says_what_is_corrected_and_what_is_of_the_readings_that_are_kept(
     assert 200 < found["margins"]["total"] < 500
 
 
-def test_a_row_of_which_nothing_was_left_out_says_nothing_and_one_without_values_has_no_margin() -> (
-    None
-):
+def test_a_complete_row_has_no_mark_and_a_row_without_values_has_no_margin() -> None:
     query = thinned("count(*) AS n, sum(speed) AS total")
     assert marks(query, [pa.Table.from_pylist([ROW | {"weight": 1}])]) == [""]
     assert marks(query, [pa.Table.from_pylist([ROW | {"weight": 1, "readings": 16}, ROW])])[0] == ""

@@ -111,9 +111,7 @@ def test_a_row_is_told_once_when_its_window_is_final_and_before_the_watermark() 
     assert len(log.rows) == 1
 
 
-def test_a_row_that_comes_when_its_window_becomes_final_is_told_and_replaces_what_was_held_back() -> (
-    None
-):
+def test_a_row_emitted_as_its_window_becomes_final_replaces_the_withheld_one() -> None:
     of = query()
     log, held = Log(of), Withheld([of])
     log.step(held, [row(of, 0, 1, 0)], batch(0, T0))
@@ -137,9 +135,7 @@ def test_what_is_withdrawn_before_it_was_told_is_never_told() -> None:
     assert (log.told, log.rows) == ([], {})
 
 
-def test_a_correction_of_a_window_that_was_opened_again_is_told_again_also_where_it_takes_the_row_back() -> (
-    None
-):
+def test_a_reopened_window_s_correction_is_emitted_also_where_it_withdraws_the_row() -> None:
     of = query(headers="-- emit: final\n-- reopen: 1 day\n")
     log, held = Log(of), Withheld([of])
     log.step(held, [row(of, 0, 1, 0)], batch(0, T0))

@@ -50,9 +50,8 @@ def test_a_jvm_uses_the_file_that_was_made_of_its_jars_and_no_other_does(
     recorder = [str(java.ensure()), first.strip('"'), "-cp", str(jar), "-version"]
     subprocess.run(recorder, capture_output=True, timeout=PATIENCE_S, check=True)
     with (tmp_path / "classes" / "spark-k.list").open("ab") as names:
-        names.write(
-            b"org/apache/kafka/common/Uuid\njava/lang/Obj"
-        )  # the JVM goes on: its last line is not whole yet
+        # The JVM goes on: its last line is not whole yet.
+        names.write(b"org/apache/kafka/common/Uuid\njava/lang/Obj")
 
     archive.make(recorder)
 

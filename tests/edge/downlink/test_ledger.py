@@ -29,16 +29,12 @@ def test_a_kept_message_comes_back_from_the_log_as_it_was() -> None:
     [
         (AT, False),
         (Now(AT.wall_ms + 10_000, 60.0, "boot-1"), False),
-        (
-            Now(AT.wall_ms + 10_001, 50.0, "boot-1"),
-            True,
-        ),  # the machine slept: only the wall clock counted
+        # The machine slept: only the wall clock counted.
+        (Now(AT.wall_ms + 10_001, 50.0, "boot-1"), True),
         (Now(AT.wall_ms, 60.1, "boot-1"), True),  # the wall clock was set back
         (Now(AT.wall_ms - 5000, 55.0, "boot-1"), False),  # set back, and the other one tells
-        (
-            Now(AT.wall_ms + 5000, 1.0, "boot-2"),
-            False,
-        ),  # another start: nothing is known of the other clock
+        # Another start: nothing is known of the other clock.
+        (Now(AT.wall_ms + 5000, 1.0, "boot-2"), False),
         (Now(AT.wall_ms - 1, 1.0, "boot-2"), True),  # 1970 after a start: neither can tell
     ],
 )

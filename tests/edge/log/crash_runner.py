@@ -212,9 +212,8 @@ class Cloud:
         plain = foreign_frame.inflate(payload, content_type)
         key = (stream, epoch, number)
         self.repeats += key in self.frames
-        is_gap = (
-            foreign_frame.parse(plain).gap is not None
-        )  # of a number that came before: it was lost after it had been sent
+        # Of a number that came before: it was lost after it had been sent.
+        is_gap = foreign_frame.parse(plain).gap is not None
         self.changed += self.frames.setdefault(key, plain) != plain and not is_gap
         return f"{stream} {epoch} {number}\n".encode()
 

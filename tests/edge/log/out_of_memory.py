@@ -98,9 +98,8 @@ def _make(path: Path, kind: str, keys: dict[str, int]) -> None:
     path.mkdir()
     try:
         for name, value in keys.items():
-            if (
-                name == kind or (path / name).exists()
-            ):  # a kernel that does not count swap has no key for it
+            # A kernel that does not count swap has no key for it.
+            if name == kind or (path / name).exists():
                 with (path / name).open("r+") as file:
                     file.write(str(value))
     except OSError:

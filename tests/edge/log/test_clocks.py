@@ -116,9 +116,8 @@ def test_stamps_from_before_the_clock_was_set_are_repaired_before_they_are_frame
         assert not sent, "frames wait for the clock"
         clock.jump((NOW_MS - clock.now_ms()) / 1000)
         wait_until(lambda: len(times(sent)) == 4, "repaired and sent")
-        measure(
-            events, clock, 5, t=clock.now_ms() - NOW_MS + 635_000
-        )  # it waited for its commit while the clock was set
+        # It waited for its commit while the clock was set.
+        measure(events, clock, 5, t=clock.now_ms() - NOW_MS + 635_000)
         wait_until(lambda: len(times(sent)) == 5, "the next")
         assert "unset_clock" not in events._writer.store.counters
     assert times(sent) == {

@@ -77,9 +77,8 @@ class Device:
             is_left = self.mending(lambda: self.log.store.backlog()[0]) or self.mending(
                 lambda: self.log.store.has_unframed()
             )
-            if not (
-                cloud.waiting or is_left or self.log.store.has_to_catch_up
-            ):  # the questions themselves may have met damage
+            # The questions themselves may have met damage.
+            if not (cloud.waiting or is_left or self.log.store.has_to_catch_up):
                 return
         raise AssertionError("it has no end")
 

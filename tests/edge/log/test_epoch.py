@@ -29,12 +29,8 @@ KNOWN = Known("log", 5, 100)
         (LOG, KNOWN, replace(HERE, device=9), "copied"),
         (LOG, KNOWN, replace(HERE, machine="other"), "copied"),
         (LOG, KNOWN, replace(HERE, boot="next"), "of an earlier start"),
-        (
-            LOG,
-            KNOWN,
-            replace(HERE, boot="next", device=9),
-            "of an earlier start",
-        ),  # some file systems are numbered anew at each mount
+        # Some file systems are numbered anew at each mount.
+        (LOG, KNOWN, replace(HERE, boot="next", device=9), "of an earlier start"),
         (LOG, KNOWN, HERE, None),
         (LOG, Known("log", 5, 99), HERE, None),  # died between the commit and its line
         (LOG, Known("log", 4, 99), HERE, None),  # died between the new epoch and its line

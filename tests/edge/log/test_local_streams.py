@@ -67,9 +67,8 @@ def test_what_its_consumer_has_not_read_is_there_after_a_restart_and_after_damag
     with opened(tmp_path, local=LOCAL) as events:
         assert everything(events.open_consumer("mean", ["speed"]), 30) == list(range(1, 31))
     path = tmp_path / LOG_NAME
-    path.write_bytes(
-        b"?" * 16 + path.read_bytes()[16:]
-    )  # SQLite's own header: the log is set aside and saved row by row
+    # SQLite's own header: the log is set aside and saved row by row.
+    path.write_bytes(b"?" * 16 + path.read_bytes()[16:])
     with opened(tmp_path, local=LOCAL) as events:
         assert events.epoch_began == "damaged"
         assert everything(events.open_consumer("mean", ["speed"]), 30) == list(range(1, 31))
@@ -128,7 +127,7 @@ def test_when_it_is_sent_again_its_numbers_have_no_hole_and_none_is_used_twice(
         with sending(tmp_path, sent, local=LOCAL if local else frozenset(), boot=boot) as events:
             put(events, range(life * 10, life * 10 + 10))
             wait_until(
-                lambda: sent.acknowledge(events) or not events.status().backlog_readings,
+                lambda sent=sent: sent.acknowledge(events) or not events.status().backlog_readings,
                 "drained",
             )
         for frame in sent.until(0):

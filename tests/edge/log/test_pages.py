@@ -201,7 +201,7 @@ def test_a_write_ahead_log_that_ends_within_its_first_frame_says_nothing_that_wa
     assert found_in(tmp_path / "log.db") == []
 
 
-def test_a_bit_that_flipped_in_the_number_of_a_page_costs_that_page_and_no_walk_through_two_thousand_million(
+def test_a_flipped_bit_in_a_page_number_costs_that_page_and_no_walk_over_two_billion(
     tmp_path: Path,
 ) -> None:
     """No frame is formed while a damaged log is read: it would have taken a day."""

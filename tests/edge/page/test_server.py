@@ -237,9 +237,8 @@ def test_who_leaves_before_the_answer_is_no_fault_of_ours(
             connection = socket.create_connection(
                 ("127.0.0.1", server.server_port), timeout=PATIENCE_S
             )
-            connection.setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
-            )  # a reset
+            # A reset.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             connection.sendall(request(server))
             connection.close()
         assert status(asks(server, request(server))) == 200

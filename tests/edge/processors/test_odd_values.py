@@ -243,9 +243,8 @@ def test_at_the_bound_of_keys_the_one_unused_longest_is_forgotten(
 )
 def test_a_bucket_holds_so_many_readings(count: int, full: int) -> None:
     processor = {"type": "lttb", "field": "x", "every_s": 3600}
-    given_readings = [
-        at(place / 1_000, x=place) for place in range(count + 1)
-    ]  # the first goes on at once
+    # The first goes on at once.
+    given_readings = [at(place / 1_000, x=place) for place in range(count + 1)]
     assert said(processor, given_readings).get("bucket_full", 0) == full
 
 

@@ -249,7 +249,7 @@ async def test_what_became_of_a_trial_is_kept_as_soon_as_the_disk_has_room(
     )
 
 
-async def test_a_disk_that_is_full_at_a_start_keeps_no_device_down_and_tries_nothing_that_it_cannot_note(
+async def test_a_full_disk_at_a_start_keeps_no_device_down_and_tries_nothing_it_cannot_note(
     tmp_path: Path,
 ) -> None:
     """Twice: a start that would begin a trial, and one that would give it up."""

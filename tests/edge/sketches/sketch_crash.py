@@ -71,9 +71,8 @@ async def live(directory: Path, place: str, nth: int, *, ahead: bool) -> list[Re
             if ahead:
                 await consumer.commit((await consumer.read()).cursor)
         found: list[Reading] = []
-        while not any(
-            t == T0 + (WINDOWS - 1) * 1000 for t, _ in found
-        ):  # all of a window come together
+        # All of a window come together.
+        while not any(t == T0 + (WINDOWS - 1) * 1000 for t, _ in found):
             found += [
                 one
                 for item in (await check.read()).items

@@ -96,9 +96,8 @@ async def sketched(events: EventLog, config: SketchConfig = CONFIG) -> AsyncIter
 async def killed(sketcher: Sketcher) -> None:
     """The child, which is there or comes soon."""
     await until(lambda: sketcher.pid is not None)
-    with contextlib.suppress(
-        ProcessLookupError
-    ):  # it is dead already and the agent has not seen it
+    # It is dead already and the agent has not seen it.
+    with contextlib.suppress(ProcessLookupError):
         os.kill(sketcher.pid or 0, signal.SIGKILL)
 
 

@@ -140,7 +140,7 @@ def seen(name: str, mtime_ns: int) -> Seen:
         "set back", "set back, later", "set back, just then", "set back, before what was foreign",
     ],
 )  # fmt: skip
-def test_what_was_there_before_changed_before_or_no_later_than_what_was_foreign_where_the_clock_was_set_back(
+def test_with_the_clock_set_back_own_files_changed_no_later_than_foreign_ones(
     foreign_ns: int | None, current_ns: int | None, mtime_ns: int, before: bool
 ) -> None:
     current = None if current_ns is None else seen("in.log", current_ns)

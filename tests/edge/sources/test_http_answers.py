@@ -24,12 +24,13 @@ from edgewake.protocol.errors import RemoteError, Unavailable
 from tests.edge.sources.cage import Written
 
 URL = parse_url("http://device.example/now?x=1")
+REQUEST = Request(URL)
 
 
 async def asked(
     said: bytes,
     *,
-    request: Request = Request(URL),
+    request: Request = REQUEST,
     cut: int | None = None,
 ) -> tuple[Answer, Written]:
     """Ask a server that says this, in pieces of `cut` bytes, and closes."""
@@ -74,8 +75,18 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
         (HEAD + b"Content-Length: 0\r\n\r\n", (200, b"")),
         (HEAD + b"\r\nok until the end", (200, b"ok until the end")),
         (b"HTTP/1.0 200 OK\r\n\r\nok", (200, b"ok")),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1;x=y\r\n!\r\n0\r\nTrailer: 1\r\n\r\n", (200, b"ok!")),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + HEAD + b"Content-Length: 2\r\n\r\nok", (200, b"ok")),
+        (
+            HEAD
+            + b"Transfer-Encoding: chunked\r\n\r\n"
+            + b"2\r\nok\r\n1;x=y\r\n!\r\n0\r\nTrailer: 1\r\n\r\n",
+            (200, b"ok!"),
+        ),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+            + HEAD
+            + b"Content-Length: 2\r\n\r\nok",
+            (200, b"ok"),
+        ),
         (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"")),
         (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n", (304, b"")),
         (HEAD + b"Content-Length: 2\r\n\r\nok and more than it said", (200, b"ok")),

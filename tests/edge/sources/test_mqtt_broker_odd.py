@@ -54,7 +54,7 @@ def large(packet_id: int, size: int) -> bytes:
     ).write()
 
 
-async def test_a_message_past_the_bound_is_refused_and_acknowledged_and_the_next_ones_are_taken() -> (
+async def test_a_message_past_the_bound_is_refused_and_acknowledged_and_the_next_are_taken() -> (
     None
 ):
     """Not acknowledged, the broker would send it again at each connection, and nothing behind it

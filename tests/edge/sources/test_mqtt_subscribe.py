@@ -49,9 +49,8 @@ async def test_topics_become_fields_and_values_of_every_form_readings(
             "warm",
         )
         await one.until(lambda: one.column("room").count("kitchen") >= 4, "four readings")
-        first = one.column("room").index(
-            "kitchen"
-        )  # behind as many as it took until the first came through
+        # Behind as many as it took until the first came through.
+        first = one.column("room").index("kitchen")
         assert one.column("room")[first:] == ["kitchen"] * 4
         assert one.column("kind")[first:] == ["temperature"] * 4
         assert one.column("value")[first : first + 3] == [21.5, 22, 23]

@@ -92,7 +92,7 @@ def test_a_shorter_file_that_begins_otherwise_is_no_copy_and_is_read(path: Path)
     assert watch.again().read() == [b"two", b"three"]
 
 
-def test_a_shorter_file_of_the_same_header_is_taken_for_a_copy_only_where_it_holds_no_more_than_was_proven(
+def test_a_shorter_file_of_the_same_header_is_a_copy_only_within_what_was_proven(
     path: Path,
 ) -> None:
     """Longer than what was read: it is not a copy from before, whatever it begins with."""

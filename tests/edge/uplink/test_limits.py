@@ -69,7 +69,7 @@ async def test_a_stream_without_the_right_to_publish_blocks_no_other_and_flows_o
             await peer.until(lambda: ns_of(peer, "dev", "secret") == list(range(192)))
 
 
-async def test_frames_are_cut_to_what_the_broker_takes_and_a_single_larger_reading_is_taken_out_and_said(
+async def test_frames_are_cut_to_the_broker_s_limit_and_a_larger_reading_is_dropped_and_reported(
     tmp_path: Path,
 ) -> None:
     """Accepted while offline, under wider bounds: a batch of 200 KB, and one reading of 28 KB

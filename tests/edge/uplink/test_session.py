@@ -99,14 +99,11 @@ def test_a_puback_frees_nothing_whatever_it_says(reason: int) -> None:
     assert session.refused_by_broker == (reason != 0)
 
 
-def test_silence_of_the_cloud_after_the_puback_sends_again_with_doubled_patience_up_to_its_bound() -> (
-    None
-):
+def test_silence_after_the_puback_sends_again_with_doubled_patience_up_to_its_bound() -> None:
     session = streaming(out())
     send(session)
-    assert (
-        send(session, now_s=1000) == []
-    )  # the broker has not answered: TCP delivers or the connection dies
+    # The broker has not answered: TCP delivers or the connection dies.
+    assert send(session, now_s=1000) == []
     now_s = 1000.0
     for patience_s in (10, 20, 35, 35):
         session.on_puback(1, 0, now_s)
@@ -323,7 +320,7 @@ def test_a_gap_that_takes_a_frames_number_is_sent() -> None:
 
 
 @pytest.mark.parametrize("reason", [0x80, 0x83, 0x87, 0x97, 0xA5])
-def test_a_puback_that_refuses_for_now_makes_the_stream_wait_longer_each_time_and_try_its_oldest_alone(
+def test_a_refusing_puback_makes_the_stream_wait_longer_and_try_its_oldest_alone(
     reason: int,
 ) -> None:
     session = streaming(out(1), out(2), out(4, "alarm"))

@@ -50,9 +50,7 @@ def test_with_a_clock_that_is_set_openssl_checks_the_dates() -> None:
     assert floor.opened(OLD, NOW_MS) is None
 
 
-def test_a_certificate_that_ended_before_this_program_was_there_is_refused_whatever_the_clock_says() -> (
-    None
-):
+def test_a_certificate_that_expired_before_this_build_is_refused_whatever_the_clock_says() -> None:
     _, why = opened(OLD, 5_000, 5_000)
     assert why is not None
     assert "ended on" in why
@@ -97,7 +95,7 @@ def begin_tomorrow(folder: Path) -> None:
     )
 
 
-async def test_a_device_without_the_time_connects_and_leaves_when_it_knows_that_the_dates_do_not_hold(
+async def test_a_device_without_the_time_connects_and_leaves_when_the_dates_prove_wrong(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "files"

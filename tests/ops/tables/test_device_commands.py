@@ -55,9 +55,8 @@ def test_an_answer_goes_into_its_row_whichever_is_read_first(row_first: bool) ->
     assert answered.answer is not None
     put(table, answered, "a")
     assert list(table.answered()) == []
-    table.on_answer(
-        reading(state="failed")
-    )  # sent again, or read again after a restart: the first one holds
+    # Sent again, or read again after a restart: the first one holds.
+    table.on_answer(reading(state="failed"))
     assert list(table.answered()) == []
 
 

@@ -303,9 +303,7 @@ def test_a_row_is_what_was_written() -> None:
     )
 
 
-def test_a_request_that_a_bridge_had_to_cut_is_refused_with_its_reason_and_the_one_beside_it_waits() -> (
-    None
-):
+def test_a_request_that_a_bridge_cut_is_refused_with_its_reason_and_the_next_waits() -> None:
     world = World()
     world.ask(
         reading("good"),
