@@ -125,7 +125,7 @@ def detect(path: Path) -> FileFormat:
                 return FileFormat.TSV
             continue
         if line.lstrip().startswith("{"):
-            return FileFormat.JSONL if _is_object(line) else FileFormat.JSON
+            return _json_format(path, line)
         if line.lstrip().startswith("[") and line.strip()[1:].lstrip()[:1] in {"", "{"}:
             return FileFormat.JSON
         if is_sentence(line):
@@ -138,11 +138,15 @@ def detect(path: Path) -> FileFormat:
     raise UnreadableFile(f"{path}: holds no line of text")
 
 
-def _is_object(line: str) -> bool:
+def _json_format(path: Path, line: str) -> FileFormat:
+    """Of a file whose first line this is: an object a line, or one document."""
     try:
-        return isinstance(parse(line), dict)
+        found = parse(line)
     except orjson.JSONDecodeError:
-        return False
+        return FileFormat.JSON
+    filled = (text for _, text in lines(path) if isinstance(text, BadRow) or text.strip())
+    is_alone = len(list(islice(filled, 2))) == 1
+    return FileFormat.JSON if is_alone and len(_lists(found)) == 1 else FileFormat.JSONL
 
 
 def rows(
@@ -219,16 +223,18 @@ def _array(path: Path, found: Any) -> list[Any]:
     """The rows of a document: itself, or its only list of objects."""
     if isinstance(found, list):
         return found
-    lists = [
-        value
-        for value in (found.values() if isinstance(found, dict) else ())
-        if isinstance(value, list) and value and isinstance(value[0], dict)
-    ]
-    if len(lists) != 1:
+    within = _lists(found)
+    if len(within) != 1:
         raise UnreadableFile(
             f"{path}: expected an array of objects, or an object with one such array"
         )
-    return lists[0]
+    return within[0]
+
+
+def _lists(found: Any) -> list[list[Any]]:
+    """The lists of objects in a document."""
+    values = found.values() if isinstance(found, dict) else ()
+    return [one for one in values if isinstance(one, list) and one and isinstance(one[0], dict)]
 
 
 def _nmea_rows(numbered: Iterable[tuple[int, str | BadRow]]) -> Iterator[Row | BadRow]:
@@ -329,14 +335,14 @@ def _without_bad(
 ) -> Iterator[str]:
     """Lines for the CSV reader; `passed` notes which it gets.
 
-    Where the first line is a remark all that begin so are; the first ones are kept.
+    Where the first line is a remark all that begin so are; those above the table are kept.
     """
     has_remarks: bool | None = None
     for number, line in numbered:
         if has_remarks is None and not isinstance(line, BadRow) and line.strip():
             has_remarks = line.startswith(REMARK)
         if has_remarks and not isinstance(line, BadRow) and line.startswith(REMARK):
-            if len(remarks) < HEAD_LINES:
+            if not passed and len(remarks) < HEAD_LINES:
                 remarks.append(line)
             continue
         if isinstance(line, BadRow):

@@ -8,6 +8,7 @@ time runs: the wrong order jumps by months.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -50,6 +51,9 @@ PARTS: Final = (("year", "%Y"), ("month", "%m"), ("day", "%d"))
 CLOCK_PARTS: Final = (("hour", "%H"), ("minute", "%M"), ("second", "%S"))
 HINTS: Final = ("start", "pickup", "begin", "time", "date")
 """Words in the name of a column that tell which of several times is meant, best first."""
+DAY_CHARS: Final = len("2026-01-31")
+_HOUR_POINT: Final = re.compile(r"[T ][0-9]{2}\.")
+"""`10.30` is half past ten to people, and a second part of ten to Python."""
 RUNNING: Final = ("time", "elapsed", "seconds", "uptime", "run_")
 
 
@@ -140,7 +144,9 @@ def _by_values(rows: Sequence[Mapping[str, Any]], style: str) -> TimeColumns | N
     for place, name in enumerate(_names(rows)):
         fits = _fitting(rows, (name,), style)
         if fits is not None:
-            has_clock = fits[0] in UNITS_MS or fits[0] == ISO or "%M" in fits[0]
+            has_clock = fits[0] in UNITS_MS or "%M" in fits[0]
+            if fits[0] == ISO:
+                has_clock = any(len(str(row.get(name))) > DAY_CHARS for row in rows)
             rank = (not has_clock, name.count("."), _hint(name), place)
             found.append((rank, name, fits))
     if not found:
@@ -243,7 +249,7 @@ def _unit(values: Sequence[Any]) -> tuple[str, str] | None:
 
 
 def _is_iso(text: str) -> bool:
-    if not text[:4].isdigit() or len(text) < len("2026-01-31"):
+    if not text[:4].isdigit() or len(text) < DAY_CHARS or _HOUR_POINT.search(text):
         return False
     try:
         datetime.fromisoformat(text)
