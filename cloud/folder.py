@@ -21,8 +21,8 @@ def path_of(value: Any) -> Any:
     url = urlsplit(value)
     if url.scheme != "file":
         raise ValueError(
-            "expected a path or file:///…, a file system that all machines mount: "
-            f"{url.scheme}:// is none"
+            "expected a path or file:///…, a file system that all machines mount; "
+            f"{url.scheme}:// is not one"
         )
     if (
         url.netloc not in ("", "localhost")

@@ -239,14 +239,18 @@ async def serve(
     protocol: type[LimitedProtocol] = LimitedProtocol,
     grace_s: int = GRACE_S,
     connections: Connections | None = None,
+    sockets: type[asyncio.Protocol] | None = None,
 ) -> None:
     """Serve until `stop`; then await `before_close` while connections are still served, and let
-    open requests end within `grace_s`.
+    open requests end within `grace_s`. `sockets`: what serves the WebSockets that `protocol` lets
+    through; None: there are none.
     """
     config = uvicorn.Config(
         RefuseWebSockets(app),
         http=partial(protocol, connections=Connections() if connections is None else connections),  # type: ignore[arg-type]  # called like the class
-        ws="none",
+        ws="none" if sockets is None else sockets,
+        ws_per_message_deflate=False,  # a kilobyte could unfold to a megabyte
+        ws_ping_interval=None,
         lifespan="off",
         log_config=None,
         access_log=False,

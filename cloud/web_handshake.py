@@ -12,14 +12,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from edgewake.cloud.web_problem import PROBLEM_TYPE, problem_body
 
 DETAIL: Final = (
-    "no WebSocket is spoken here: events are read by GET as text/event-stream (EventSource, curl "
-    "-N), or in pages with limit="
+    "no WebSocket is spoken at this address, but at /v1/ws of an access server; here events are "
+    "read by GET as text/event-stream (EventSource, curl -N), or in pages with limit="
 )
 
 
 class RefuseWebSockets:
-    """ASGI: 400 for a request with `Upgrade: websocket` (RFC 6455, 4.1); any other upgrade is an
-    offer that we pass over.
+    """ASGI: 400 for a request with `Upgrade: websocket` (RFC 6455, 4.1) that no part of the server
+    took for a handshake; any other upgrade is an offer that we pass over.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -29,7 +29,7 @@ class RefuseWebSockets:
         wanted = [
             value.strip().lower() for name, value in scope.get("headers", ()) if name == b"upgrade"
         ]
-        if b"websocket" not in wanted:
+        if scope["type"] != "http" or b"websocket" not in wanted:
             await self._app(scope, receive, send)
             return
         answer = Response(

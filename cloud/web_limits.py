@@ -53,6 +53,10 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self.leave()
+
+    def leave(self) -> None:
+        """The connection is gone: it counts no more."""
         self._due.cancel()
         if self._is_let_in:
             self._is_let_in = False

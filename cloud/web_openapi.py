@@ -20,7 +20,7 @@ TEXTS: Final[Mapping[int, str]] = {
     400: "The request is wrong.",
     401: "No key, or one that is not known.",
     403: "The key may not do this.",
-    404: "There is no such thing.",
+    404: "Not found.",
     409: "It stands against something that is there.",
     413: "The body is too large.",
     421: "The request names a host that is not this server's.",
@@ -70,6 +70,23 @@ def describe(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = completed  # type: ignore[method-assign]
+
+
+def let_anonymous_in(app: FastAPI) -> None:
+    """Say of every operation that takes a key that it can do without, where the configuration lets
+    those in who have none.
+    """
+    made = app.openapi
+
+    def optional() -> dict[str, Any]:
+        document = made()
+        for operation in _operations(document):
+            security = operation.get("security", [])
+            if security and {} not in security:
+                security.append({})
+        return document
+
+    app.openapi = optional  # type: ignore[method-assign]
 
 
 def _answer(status: int) -> dict[str, Any]:

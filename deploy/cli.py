@@ -21,6 +21,7 @@ HELP: Final = {
     "agent": "Run a device: sources, event log, uplink.",
     "tail": "Follow a stream or a query in the terminal.",
     "status": "Show how the whole system is.",
+    "alert": "Be told when something is wrong.",
     "query": "Register, check, list and remove continuous queries.",
     "sql": "Ask past and present by SQL.",
     "summary": "Show what a field of a stream held, with bounds.",
@@ -34,6 +35,7 @@ HELP: Final = {
     "leases": "List the leases of sleeping clients.",
     "ack": "Show how far an acknowledged frame came.",
     "send": "Send one reading of a device.",
+    "map": "Try maps: devices that speak in their own words.",
     "logs": "Show what the parts log.",
     "login": "Print a link into the operations API.",
     "replay": "Send a recorded file as if it happened now.",
@@ -53,8 +55,10 @@ the name of their package."""
 
 OWN: Final = (
     metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
+    metadata.EntryPoint("map", "edgewake.edge.commands.maps:map_group", GROUP),
     metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
     metadata.EntryPoint("status", "edgewake.cloud.commands.status:status", GROUP),
+    metadata.EntryPoint("alert", "edgewake.cloud.commands.alerts:alert", GROUP),
     metadata.EntryPoint("sql", "edgewake.cloud.commands.sql:sql", GROUP),
     metadata.EntryPoint("lake", "edgewake.cloud.lake.cli:lake", GROUP),
     metadata.EntryPoint("summary", "edgewake.cloud.commands.summary:summary", GROUP),

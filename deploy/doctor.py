@@ -156,7 +156,7 @@ def _clock() -> str:
     state = ctypes.CDLL(None, use_errno=True).adjtimex(structure)
     if state == _CLOCK_UNSYNCHRONIZED:
         raise Advice(
-            "nobody keeps this machine's clock right; event times may be wrong. Install chrony or "
+            "nothing keeps this machine's clock right; event times may be wrong. Install chrony or "
             "systemd-timesyncd"
         )
     if state < 0:

@@ -221,6 +221,8 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "data_dir": str(plan.data / "ops"),
             "lake_dir": str(plan.data / "lake"),
             "key_file": str(plan.ops_key_file),
+            "seal_key_file": str(plan.lease_key_file),
+            "alert_hosts": ["127.0.0.1"],
             "access_urls": accesses,
             "kafka": kafka,
         },

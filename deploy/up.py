@@ -31,7 +31,7 @@ from edgewake.deploy.plan import ACCESS_SERVERS_MAX, SERVICES
     "for_s",
     type=click.FloatRange(0.1, 1e8),
     metavar="SECONDS",
-    help="Stop so many seconds after everything is ready.",
+    help="Stop N seconds after everything is ready.",
 )
 @click.option("--no-simulators", is_flag=True, help="Start no simulated vehicles.")
 @click.option(

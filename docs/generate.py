@@ -103,7 +103,7 @@ def _tables(model: Model, prefix: str) -> Iterator[str]:
             if inner.__name__ == SHARED:
                 yield f"**`[{prefix}{name}]`**: as [below](#kafka).\n"
                 continue
-            yield f"{_heading(prefix + name, field, inner)}: {_first_line(inner)}\n"
+            yield f"{_heading(prefix + name, field, inner)}: {_first_paragraph(inner)}\n"
             yield from _tables(inner, f"{prefix}{name}.")
 
 
@@ -119,8 +119,8 @@ def _heading(name: str, field: FieldInfo, inner: Model) -> str:
     return f"**`[[{name}]]`**{of_type}" if repeated else f"**`[{name}{named}]`**"
 
 
-def _first_line(model: Model) -> str:
-    return (inspect.getdoc(model) or "").partition("\n")[0]
+def _first_paragraph(model: Model) -> str:
+    return " ".join((inspect.getdoc(model) or "").partition("\n\n")[0].split())
 
 
 def _row(name: str, field: FieldInfo, doc: str) -> str:
@@ -220,7 +220,7 @@ def sources() -> str:
         model = _load("edge.sources.config:kind")(name)
         docs = attribute_docs(model)
         own = {key: field for key, field in _fields(model).items() if key not in shared}
-        lines += [f'**`type = "{name}"`**: {_first_line(model)}', ""]
+        lines += [f'**`type = "{name}"`**: {_first_paragraph(model)}', ""]
         plain = {key: field for key, field in own.items() if not list(_models(field.annotation))}
         if plain:
             lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
@@ -228,7 +228,7 @@ def sources() -> str:
         for key, field in own.items():
             for inner in _models(field.annotation):
                 lines += [
-                    f"{_heading('source.' + key, field, inner)}: {_first_line(inner)}",
+                    f"{_heading('source.' + key, field, inner)}: {_first_paragraph(inner)}",
                     "",
                     *_tables(inner, f"source.{key}."),
                 ]
@@ -246,7 +246,7 @@ def doc(module: str) -> str:
 def names() -> str:
     """The preset dictionary of packed frames, a line broken behind each name that would not fit."""
     text = _load("protocol.packed:NAMES").decode()
-    lines = textwrap.wrap(text.replace(",", ", "), 140)
+    lines = textwrap.wrap(text.replace(",", ", "), 100)
     return "```text\n" + "\n".join(line.replace(", ", ",") for line in lines) + "\n```"
 
 
@@ -332,8 +332,8 @@ def states() -> str:
 
 
 def endpoints(*files: str) -> str:
-    """Routes of FastAPI applications: method, path, and the first line of the function's
-    docstring.
+    """Routes of FastAPI applications: method, path, and the function's docstring without the
+    paragraphs about single parameters.
     """
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text()))]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -349,7 +349,8 @@ def endpoints(*files: str) -> str:
 
 
 def _summary(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+    paragraphs = (ast.get_docstring(node) or "").split("\n\n")
+    return " ".join(" ".join(each for each in paragraphs if not each.startswith("`")).split())
 
 
 def _routes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
@@ -382,7 +383,7 @@ def functions() -> str:
     """The functions of queries, by name."""
     names = sorted(_load("cloud.queries.functions:NAMES"))
     return "\n".join(
-        textwrap.wrap(", ".join(f"`{name}`" for name in names), 140, break_on_hyphens=False)
+        textwrap.wrap(", ".join(f"`{name}`" for name in names), 100, break_on_hyphens=False)
     )
 
 

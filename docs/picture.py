@@ -1,7 +1,9 @@
-"""Take the README's picture of the page from a running system.
+"""Take the pictures of the pages from a running system.
 
-    make demo                                            in one terminal, two minutes or more
+    make demo                                                in one terminal, two minutes or more
     python docs/picture.py [http://127.0.0.1:8700/town]      in another: writes docs/page.png
+    python docs/picture.py alerts LINK                       LINK: what `edgewake login` prints;
+                                                             writes docs/alerts.png
 
 It waits until the page is live and every panel has something to show, and ends with exit code 1
 where that does not come to pass.
@@ -25,17 +27,24 @@ IS_FULL = """() => {
     && stats.shown.windows >= 8 && stats.shown.parts >= 8
     && document.querySelectorAll("#streets li").length >= 3 && !texts.includes("–");
 }"""
+SCREENS = {"alerts": ("#/alerts", "() => document.querySelector('.raised') !== null")}
+"""Screens of the operations pages: address, and when it has something to show."""
 
 
 def main() -> None:
     """Take it."""
-    url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8700/town"
-    target = Path(__file__).parent / "page.png"
+    screen = sys.argv[1] if sys.argv[1:] and sys.argv[1] in SCREENS else "page"
+    url = sys.argv[-1] if len(sys.argv) > 1 else "http://127.0.0.1:8700/town"
+    target = Path(__file__).parent / f"{screen}.png"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
         page.goto(url)
-        page.wait_for_function(IS_FULL, timeout=PATIENCE_S * 1000, polling=500)
+        address, is_full = SCREENS.get(screen, ("", IS_FULL))
+        if address:
+            page.wait_for_selector("nav#rail a")
+            page.evaluate("(to) => (location.hash = to)", address)
+        page.wait_for_function(is_full, timeout=PATIENCE_S * 1000, polling=500)
         page.screenshot(path=target)
         browser.close()
 

@@ -117,7 +117,7 @@ class Ack(NamedTuple):
 
     @classmethod
     def decode(cls, payload: bytes) -> Ack:
-        """Read a payload that is no `later`; raises RemoteError."""
+        """Read a payload other than `later`; raises RemoteError."""
         answer = decode_answer(payload)
         if not isinstance(answer, cls):
             raise RemoteError(f"acknowledgement {payload[:80]!r}: expected a token")

@@ -37,7 +37,7 @@ class Compact(NamedTuple):
     epoch: int
     frame: int
     content_type: str
-    """Of `body`."""
+    """The content type of `body`."""
     body: bytes
     """A frame's bytes."""
 

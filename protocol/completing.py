@@ -11,9 +11,9 @@ ASK_S: Final = 1.0
 """Seconds for an answer: somebody waits at a keyboard."""
 BYTES_MAX: Final = 4 << 20
 ASKED_MAX: Final = 500
-"""Of a list; where there are more some are not completed."""
+"""The most entries of a list that are asked for; where there are more some are not completed."""
 NAMES_MAX: Final = 200
-"""Shown at most; more than a screen is no help."""
+"""The most names that are shown; more than a screen does not help."""
 
 
 def ask(url: str, key: str = "") -> Any:

@@ -174,7 +174,7 @@ def _tables_in(kind: Any) -> list[type]:
 
 
 def _keys(model: type) -> Mapping[str, Any]:
-    """A table's keys with their types; none of what is no table."""
+    """A table's keys with their types; none for a value that is not a table."""
     if issubclass(model, BaseModel):
         return {name: field.annotation for name, field in model.model_fields.items()}
     if not issubclass(model, ConfigTable):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 AHEAD_MS_MAX: Final = 300_000
-"""How far after its reception an event may claim to be; later ones are set to that."""
+"""The most by which an event time may follow its reception, ms; a later one is set to that."""
 
 
 def corrected_ms(t: int, *, shift: int, received_at: int) -> int:

@@ -1,13 +1,12 @@
-"""Count-Min: how often a text occurred, never too low (Cormode, Muthukrishnan 2005); and whether it
-occurred at all.
+"""Count-Min: how often a text occurred, never too low (Cormode, Muthukrishnan 2005).
 
 A table of `depth` rows of `width` cells; a text adds 1 to one cell of each row, and the smallest of
 its cells is the answer. With probability 1 - 2^-depth it is too high by at most 2/width of all
-readings. A text with an empty cell never occurred: so it is a counting Bloom filter as well. Texts
-are hashed as Apache Spark's `count_min_sketch` does, so that its tables merge with those of
-devices: Murmur3 x86 of the UTF-8 bytes with seed 0 (h) and with seed h (g); the cell of row i is |h
-+ i·g| mod width, in 32-bit arithmetic. The width is a power of two, so a wide table folds into a
-narrow one, cell j onto j mod width.
+readings. With a thousand different texts there is hardly an empty cell, so it cannot tell which
+occurred: a Bloom filter does (bloom.py). Texts are hashed as Apache Spark's `count_min_sketch`
+does, so that its tables merge with those of devices: Murmur3 x86 of the UTF-8 bytes with seed 0 (h)
+and with seed h (g); the cell of row i is |h + i·g| mod width, in 32-bit arithmetic. The width is a
+power of two, so a wide table folds into a narrow one, cell j onto j mod width.
 
 Bytes: varints of FORMAT, depth, log2 of width, readings; then the cells row by row, a run of n
 empty ones as 0, n.
@@ -33,7 +32,7 @@ WIDTH: Final = 1024
 text is to hold it."""
 DEPTH_MAX: Final = 16
 WIDTH_MAX: Final = 1 << 14
-"""Of what is read from others: at most 2 MiB in memory."""
+"""The widest sketch that is read from others: at most 2 MiB in memory."""
 _SPARK_HEAD: Final = struct.Struct(">iqii")
 _MASK: Final = 0xFFFF_FFFF
 
@@ -49,14 +48,14 @@ class CountMin:
 
     @classmethod
     def of(cls, texts: Iterable[str], *, depth: int = DEPTH, width: int = WIDTH) -> CountMin:
-        """Of some texts; `width` is a power of two."""
+        """A sketch of texts; `width` is a power of two."""
         return cls.of_counts(((text, 1) for text in texts), depth=depth, width=width)
 
     @classmethod
     def of_counts(
         cls, counts: Iterable[tuple[str, int]], *, depth: int = DEPTH, width: int = WIDTH
     ) -> CountMin:
-        """Of texts and how often each occurred."""
+        """A sketch of texts with the number of times that each occurred."""
         table = [0] * (depth * width)
         readings = 0
         for text, count in counts:
@@ -91,7 +90,7 @@ class CountMin:
         return CountMin(depth, width, self.readings, tuple(folded))
 
     def count(self, text: str) -> int:
-        """How often at most."""
+        """The most times that a text may have occurred."""
         return min(self.cells[place] for place in places(text, self.depth, self.width))
 
     def inner_product(self, other: CountMin) -> int:
@@ -112,18 +111,8 @@ class CountMin:
 
     @property
     def confidence(self) -> float:
-        """Of `error`, for one question."""
+        """The probability that `error` holds for one question."""
         return float(1 - 0.5**self.depth)
-
-    @property
-    def false_positives(self) -> float:
-        """Probability that a text that never occurred has no empty cell: the product of the rows'
-        shares of cells in use.
-        """
-        found = 1.0
-        for at in range(0, len(self.cells), self.width):
-            found *= 1 - self.cells[at : at + self.width].count(0) / self.width
-        return found
 
     def encode(self) -> bytes:
         """See the module."""

@@ -7,7 +7,7 @@ position was delivered or filtered out; nothing from it on was. A cursor holds a
 
 A cursor belongs to streams and not to a subscription: each stream's positions stand beside a hash
 of its name and one of its topic's identity in Kafka. So a stream may be added or removed, a filter
-may change, and one topic may be made anew, and everything else goes on where it was
+may change, and one topic may be created again, and everything else goes on where it was
 (`edgewake.cloud.log.resume`).
 
 Text: `v2.` + base64url without padding of
@@ -18,7 +18,7 @@ Text: `v2.` + base64url without padding of
                   on it
     per stream, in the sorted order of their names:
       stream      4 bytes   BLAKE2b of the name
-      generation  4 bytes   BLAKE2b of the topic's id in Kafka: a topic that was made anew is not
+      generation  4 bytes   BLAKE2b of the topic's id in Kafka: a recreated topic is not
                             the old one
       count       varint    partitions
       positions   varints   per partition: 2 × offset, or 2 × offset + 1 and then the index
@@ -52,7 +52,7 @@ TEXT_MAX: Final = 14 * 1024
 indexes below 2^21 stay below it."""
 KEY_BYTES_MIN: Final = 16
 _KEY_BYTES_MAX: Final = 64
-"""Of a key; BLAKE2b takes no more."""
+"""The longest key in bytes; BLAKE2b takes no more."""
 _TAG: Final = 10
 _HEAD: Final = 4
 _STOP: Final = 1
@@ -164,7 +164,7 @@ class CursorCodec:
         signed, tag = body[:-_TAG], body[-_TAG:]
         kid = signed[0]
         if kid not in self.keys.secrets or not hmac.compare_digest(self.keys.tag(kid, signed), tag):
-            raise CursorError("unverifiable", "cursor was not signed by a key that is known here")
+            raise CursorError("unverifiable", "cursor was not signed by a known key")
         return _read(signed)
 
 

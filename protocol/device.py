@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from edgewake.protocol.plain import Check, Plain, key
 
 LATE_MS: Final = 30_000
-"""How long after another bridge's a slow bridge may write the same device's status: others take its
+"""How long a slow bridge's status of a device may follow another bridge's: other bridges take its
 session over after some seconds."""
 
 
@@ -54,9 +54,9 @@ class DeviceStatus(Plain):
     lost_readings: Whole = 0
     """Readings given up since the log was made; each is also a gap."""
     version: str = ""
-    """Of the agent."""
+    """The agent's version."""
     settings_version: Whole | None = None
-    """Of the settings that the cloud gave it and that it uses; 0: none."""
+    """The version of the settings from the cloud that it uses; 0: none."""
 
 
 def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:

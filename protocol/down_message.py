@@ -61,12 +61,12 @@ class Settings(Message):
 
 
 class ReplyState(StrEnum):
-    """How a request ended."""
+    """The outcomes of a request."""
 
     ANSWERED = "answered"
-    """By whoever serves it."""
+    """Its service answered it."""
     REFUSED = "refused"
-    """By whoever serves it, or by the cloud: nobody serves it, it is wrong, or too many wait;
+    """Its service or the cloud refused it: nobody serves it, it is wrong, or too many wait;
     `detail` says which."""
     EXPIRED = "expired"
     """Nobody answered in time."""
@@ -87,7 +87,7 @@ class Reply(Message):
         return self.id.removeprefix(REPLY_PREFIX)
 
     def fields(self) -> dict[str, Scalar]:
-        """Of the reading that the device keeps."""
+        """The fields of the reading that the device keeps."""
         return {
             "id": self.request,
             "state": self.state.value,

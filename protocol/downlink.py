@@ -31,12 +31,12 @@ ARGS_MAX: Final = 16
 ARG_CHARS_MAX: Final = 1024
 """Characters of an argument."""
 EXPIRES_S_MAX: Final = 30 * 86_400
-"""Longest life of a message: a device that sleeps longer is asked anew."""
+"""The longest life of a message: a device that sleeps longer is asked again."""
 OUTPUT_CHARS_MAX: Final = STRING_CHARS_MAX // 2
 """Characters of a command's output, or of an explanation, in its answer."""
 ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}$"
 REQUEST_ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,56}$"
-"""Of a device's request: with REPLY_PREFIX it is the id of the reply."""
+"""The pattern of a device's request id; with REPLY_PREFIX it is the id of the reply."""
 REPLY_PREFIX: Final = "reply-"
 """Begins the ids of replies, and of nothing else."""
 BODY_CHARS_MAX: Final = STRING_CHARS_MAX
@@ -71,7 +71,7 @@ REPLIES: Final = "ew_replies"
 FEED: Final = "feed"
 """The last level of both topics of a feed (`edgewake.protocol.feed`)."""
 FEED_WAIT_S: Final = 20.0
-"""Seconds that a bridge waits for an event of a feed before it answers that there is none."""
+"""Seconds that a bridge waits for an event of a feed before it answers that there is nothing."""
 
 
 class DownKind(StrEnum):
@@ -83,7 +83,7 @@ class DownKind(StrEnum):
 
 
 class AnswerState(StrEnum):
-    """How it ended on the device."""
+    """The outcomes of a message at the device."""
 
     DONE = "done"
     """The command ended with exit code 0; the settings are in use; the reply is kept."""
@@ -102,7 +102,7 @@ class AnswerState(StrEnum):
 
 
 class Answer(Plain):
-    """How a message ended, as one reading of ANSWERS says it."""
+    """The outcome of a message, as one reading of ANSWERS reports it."""
 
     id: str
     kind: DownKind
@@ -110,16 +110,16 @@ class Answer(Plain):
     detail: str = ""
     """Why, for people."""
     name: str | None = None
-    """Of a command."""
+    """The command's name."""
     version: int | None = None
-    """Of the settings that the device uses after it."""
+    """The version of the settings that the device uses after it."""
     exit_code: int | None = None
-    """Of a command that ended by itself; negative: the signal that ended it."""
+    """The exit code of a command that ended by itself; negative: the signal that ended it."""
     output: str | None = None
     """What a command wrote, its first characters."""
 
     def fields(self) -> dict[str, str | int]:
-        """Of the reading."""
+        """The fields of the reading."""
         shortened = {
             "detail": self.detail[:OUTPUT_CHARS_MAX],
             "output": self.output and self.output[:OUTPUT_CHARS_MAX],

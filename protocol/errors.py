@@ -1,4 +1,4 @@
-"""Whose fault is it? One tree of errors decides log level, retry and metric.
+"""The tree of errors. Whose fault one is decides log level, retry and metric.
 
 - EdgewakeError
   - LocalError      our bug, our disk or our configuration: say it and stop
@@ -50,10 +50,9 @@ class RejectReason(StrEnum):
     OVERSIZE = "oversize"  # payload, field count, reading count or string over its bound
     ENCODING = "encoding"  # not UTF-8, or zstd or packed bytes that cannot be read
     JSON = "json"  # not JSON, or nested too deep
-    SHAPE = (
-        "shape"  # JSON, but not a frame or a reading: missing key, unequal columns, nested value
-    )
-    TIME = "time"  # an event time that is no number of milliseconds from 1970 to 2100
+    # JSON, but not a frame or a reading: missing key, unequal columns, nested value
+    SHAPE = "shape"
+    TIME = "time"  # an event time that is not a number of milliseconds from 1970 to 2100
     # a field of another type than the first reading's, or than an operator decided
     FIELD_TYPE = "field_type"
     FOREIGN_DEVICE = "foreign_device"  # claims another device than the one of its topic

@@ -161,7 +161,7 @@ class TimeRule:
     style: str = AUTO
     """See `to_ms`."""
     zone: tzinfo | None = None
-    """Of times that do not say theirs; None: UTC."""
+    """The zone of times that do not name one; None: UTC."""
     converts_t: bool = True
     """Is a `t` that can only be seconds, micro- or nanoseconds converted? Otherwise it is
     refused."""

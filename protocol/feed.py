@@ -1,5 +1,5 @@
-"""How a device follows streams and results of others: it asks for what follows its cursor, and gets
-a chunk of it. Stop and wait.
+"""Feeds: a device follows streams and results of others. It asks for what follows its cursor and
+gets a chunk of it; stop and wait.
 
     ew/v1/car-07/req/feed
     {"feed":"weather","streams":["city_weather"],"begin":"earliest","after":""}
@@ -34,7 +34,7 @@ CHUNK_BYTES: Final = 32 * 1024
 """Bytes of events after which a chunk is sent: 4 s at 64 kbit/s. Its last event may exceed it, up
 to MESSAGE_BYTES_MAX in all."""
 FEEDS_MAX: Final = 16
-"""Feeds of one device at a time. The question for one more is not answered."""
+"""The most feeds of one device at once. The question for one more is not answered."""
 FILTER_CHARS_MAX: Final = 4096
 """Characters of a condition, and of a selection."""
 

@@ -38,21 +38,21 @@ NOTHING: Final = frozenset(
         "n/a",
     }
 )
-"""What is written where there is no value."""
+"""What programs write where there is no value."""
 _TYPES: Final[Mapping[type, FieldType]] = {
     bool: FieldType.BOOLEAN, int: FieldType.NUMBER, float: FieldType.NUMBER, str: FieldType.STRING,
 }  # fmt: skip
 
 
 def type_of_value(value: Scalar) -> FieldType | None:
-    """Of one value; None of null."""
+    """The type of one value; None for null."""
     return None if value is None else _TYPES[type(value)]
 
 
 def as_declared(value: Scalar, kind: FieldType) -> Scalar:
-    """A value as the type that somebody declared; null for what says that there is none.
+    """A value in the type that somebody declared; null where the text says that there is no value.
 
-    Raises ValueError for what is none of it.
+    Raises ValueError for a text that is not a value of that type.
     """
     if value is None or type_of_value(value) is kind:
         return value

@@ -231,8 +231,8 @@ def _check_extras(body: Mapping[str, Any], device: str | None) -> None:
 
 
 def _check_extra(value: object, depth: int, left: int) -> int:
-    """How many of `left` values remain after this one and those in it; raises Rejected where there
-    are more, or nested too deep.
+    """Count how many of `left` values remain after this one and those in it; raises Rejected where
+    there are more, or nested too deep.
     """
     if depth > DEPTH_MAX:
         raise Rejected(RejectReason.SHAPE, f"nested deeper than {DEPTH_MAX}")
@@ -302,7 +302,7 @@ def reading_of(
 def _take_time(body: dict[str, Any], now_ms: int) -> int:
     """The event time, taken out of the object.
 
-    What is no number and no ISO 8601 stays there, as a field. Raises Rejected.
+    A value that is neither a number nor ISO 8601 stays there, as a field. Raises Rejected.
     """
     t = body.pop("t", None)
     if t is None:

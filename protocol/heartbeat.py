@@ -1,5 +1,5 @@
-"""Signs of life of a process: its main loop calls `beat`, and whoever started it hears of it,
-systemd or `edgewake up` (sd_notify(3)).
+"""Signs of life of a process: its main loop calls `beat`, and its supervisor, systemd or `edgewake
+up`, receives them (sd_notify(3)).
 
 The main loop itself has to beat, never a thread beside it: a process whose loop hangs looks alive
 in every other way. What hears nothing for its bound (WatchdogSec in a unit, `Part.silent_s` under
@@ -53,8 +53,8 @@ class Heartbeat:
             self._send(self._sign)
 
     def allow(self, seconds: float) -> None:
-        """From now on silence of so many seconds is no sign of a hang, e.g. where one call of a
-        library may take minutes.
+        """Take silence of `seconds` from now on for normal, e.g. where one call of a library may
+        take minutes.
         """
         self._send(b"WATCHDOG_USEC=%d" % (seconds * 1e6))
 

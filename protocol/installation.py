@@ -49,7 +49,7 @@ def write(data: Path, installation: Installation) -> None:
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Installation:
-    """The running system; an Installation without addresses where there is none."""
+    """Find the running system; without one, an Installation without addresses."""
     data = Path(environment.get(DATA_VARIABLE) or DATA_DEFAULT)
     try:
         if not _is_locked(data / LOCK_FILE):

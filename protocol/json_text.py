@@ -1,7 +1,7 @@
 """JSON as devices write it: NaN and Infinity, which many programs write and the standard does not
 know (RFC 8259, section 6), are null.
 
-What is no JSON beside that is refused, never guessed at. Pure.
+Text that other parsers take for JSON and the standard does not is refused, never guessed at. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def parse(text: bytes | str) -> Any:
 
 
 def is_meant_as_json(text: bytes) -> bool:
-    """Does it begin as an object or a list? Then it is one, or broken; it is no plain text."""
+    """Whether it begins as an object or a list. Then it is JSON, whole or damaged, and not plain
+    text.
+    """
     return text.removeprefix(BOM_UTF8).lstrip().startswith(_OPENING)
 
 

@@ -38,7 +38,7 @@ class Webhook(BaseModel):
 
 
 class Urgency(StrEnum):
-    """How much a wake-up matters (RFC 8030, 5.3): `high` is sent in quiet hours too, `low` is
+    """The urgency of a wake-up (RFC 8030, 5.3): `high` is sent in quiet hours too, `low` is
     repeated less often.
     """
 
@@ -81,14 +81,14 @@ class WakePolicy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     min_events: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Wake when so many events wait."""
+    """Wake the client when this many events wait."""
     max_wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0
     """Wake for fewer events when the oldest waited so long; 0: wait for min_events whatever it
     takes when min_events > 1."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 5
     """Least time between two wake-ups."""
     urgency: Urgency = Urgency.NORMAL
-    """How much a wake-up matters; it is sent with the wake-up."""
+    """The urgency of its wake-ups, which is sent with each."""
     quiet: QuietHours | None = None
     """When nobody is to be woken, unless `urgency` is high; what came meanwhile wakes at its
     end."""
@@ -112,11 +112,11 @@ class LeaseRequest(BaseModel):
     endpoint: Webhook
     wake: WakePolicy = WakePolicy()
     ttl_s: Annotated[int, Field(ge=TTL_S[0], le=TTL_S[1])] = TTL_DEFAULT_S
-    """Life of the lease; each PATCH starts it anew, at its end the lease is dropped."""
+    """Life of the lease in seconds; each PATCH starts it again, at its end the lease is dropped."""
 
 
 class LeaseChange(BaseModel):
-    """Body of PATCH /v1/leases/{id}: what is left out stays, and the lease's life starts anew."""
+    """Body of PATCH /v1/leases/{id}: what is left out stays, and the lease's life starts again."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -3,7 +3,7 @@ id; compacted).
 
 A frozen dataclass and not a pydantic model: a proxy holds a hundred thousand of them, and policies
 and stream names that are the same are shared between them. Endpoint and secret are sealed
-(`edgewake.cloud.push.sealing`), so a reader of the topic can call nobody.
+(`edgewake.cloud.calls.sealing`), so a reader of the topic can call nobody.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import orjson
 from edgewake.protocol.lease import Subscription, WakePolicy
 
 PARTITIONS: Final = 8
-"""Partitions of `ew.leases` and `ew.reads`: so many proxies can share the work. Fixed: a lease's id
-decides its partition."""
+"""Partitions of `ew.leases` and `ew.reads`, so at most 8 proxies share the work. Fixed: a lease's
+id decides its partition."""
 
 
 class LeaseState(StrEnum):
@@ -95,8 +95,12 @@ class Lease:
     disabled: str | None = None
     """Why the endpoint is given up; None while it is not."""
     client: str = ""
-    """Who asked for it, as a keyed hash of its address: what one client may hold is bounded. Empty:
-    not known."""
+    """Who asked for it, as a keyed hash of its address, or of its name where it proved one: what
+    one client may hold is bounded. Empty: not known."""
+    right: str = ""
+    """JSON: what it may see and by what it proved who it is; empty: everything, and nothing."""
+    condition: str | None = None
+    """What its right adds to `where`, which nobody is shown."""
 
     @property
     def subscription(self) -> Subscription:

@@ -47,8 +47,8 @@ class Unreadable:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Does the codec say that these are no packet? Over a text that is not UTF-8 it panics, which
-    is no Exception.
+    """Whether the codec says that these bytes are not a packet. For a text that is not UTF-8 it
+    panics, which is not an Exception.
     """
     return isinstance(error, ValueError | IndexError) or type(error).__module__ == "pyo3_runtime"
 
@@ -66,7 +66,7 @@ class PacketReader:
         self._skip = 0
 
     def feed(self, data: bytes) -> Iterator[Packet | Unreadable]:
-        """Yield the packets that `data` completes; raises RemoteError on bytes that are no MQTT 5.
+        """Yield the packets that `data` completes; raises RemoteError on bytes that are not MQTT 5.
 
         Consume the iterator whole before feeding again.
         """
@@ -172,7 +172,7 @@ class PacketIds:
 
     @property
     def free(self) -> int:
-        """How many may be allocated now."""
+        """How many packet ids may be allocated now."""
         return self.limit - len(self._used)
 
     def allocate(self) -> int:

@@ -101,7 +101,8 @@ _WHOLE: Final = 16
 _DOUBLES: Final = 32
 _CHOICE: Final = 33
 _DIGITS_MAX: Final = 15
-"""Of a fraction; more do not stay exact. One with more goes as doubles."""
+"""The most digits of a fraction; more do not stay exact. A number with more is stored as a
+double."""
 _SCALES: Final[tuple[int, ...]] = tuple(10**digits for digits in range(_DIGITS_MAX + 1))
 _INT: Final[frozenset[type]] = frozenset({int})
 _FLOAT: Final[frozenset[type]] = frozenset({float})

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 WAIT_MS: Final = 60_000
-"""How long somebody waits for a preview; an older one is computed no more."""
+"""How long a request for a preview is waited for, ms; an older one is not computed any more."""
 ROWS_MAX: Final = 1000
 """Results of a preview."""
 ANSWER_CHARS_MAX: Final = 400_000
@@ -34,7 +34,7 @@ class Preview(BaseModel):
     is_cut: bool = False
     """There are more."""
     error: str = ""
-    """Why there are none."""
+    """The reason why there are no rows."""
 
     @property
     def is_answered(self) -> bool:

@@ -52,7 +52,7 @@ def claim_of(registered_at: int, writer: str) -> str:
 
 
 def claimed_at(claim: str) -> int | None:
-    """When a claim was made, ms since 1970; None where it is none of ours."""
+    """The time at which a claim was made, ms since 1970; None for a claim of another form."""
     text = claim.partition("-")[0]
     return int(text) if text.isascii() and text.isdigit() else None
 
@@ -70,7 +70,7 @@ class QueryState(StrEnum):
 
 
 class Reached(BaseModel):
-    """How far a query has come in one of the streams that it reads."""
+    """The progress of a query in one of the streams that it reads."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -83,7 +83,7 @@ class Reached(BaseModel):
 
 
 class Progress(BaseModel):
-    """How far a query has come (key on `ew.progress`: query).
+    """The progress of a query (key on `ew.progress`: query).
 
     Written in the same transaction as the batch's results.
     """
@@ -92,12 +92,12 @@ class Progress(BaseModel):
 
     query: str
     stream: str
-    """Of FROM."""
+    """The stream of FROM."""
     state: QueryState
     registered_at: int | None = None
     """Which registration this is about; None where it could not be read."""
     quarantined: bool = False
-    """It cannot compute some readings (state failed): it stays out until it is registered anew, or
+    """It cannot compute some readings (state failed): it stays out until it is registered again, or
     paused and resumed."""
     keys: tuple[str, ...] = ()
     """Its group columns: with the window they name a row, whose highest revision is the truth."""
@@ -120,7 +120,7 @@ class Progress(BaseModel):
     shed: int = 0
     """Readings left out since the query was registered, one for each window that it belongs to."""
     apart: bool = False
-    """Others waited for it, so it has a lane of its own until it is registered anew; `detail` says
+    """It delayed others, so it has a lane of its own until it is registered again; `detail` says
     why."""
     stands: bool = False
     """Its event time waits for something, so that no window becomes final; `detail` says for

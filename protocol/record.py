@@ -47,14 +47,14 @@ LATE_HEADER: Final = "late"
 
 
 class Mode(StrEnum):
-    """How a stream is sent."""
+    """The delivery modes of a stream."""
 
     ACK = "ack"
     ONE_WAY = "one_way"
 
 
 class Discipline(StrEnum):
-    """How the sequencer passes a frame on once and in order."""
+    """The rules by which the sequencer passes a frame on once and in order."""
 
     # numbered from 1 without holes (agents): repeats dropped, early frames held until their turn
     ORDERED = "o"
@@ -83,11 +83,11 @@ class Placement(NamedTuple):
     seq: int = 0
     """Number of the first reading."""
     readings: int = 0
-    """How many there are, or how many a gap frame says were lost; so a missing frame's readings can
-    be counted."""
+    """The number of readings in it, or the number that a gap frame reports as lost; so a missing
+    frame's readings can be counted."""
     content: int = 0
-    """Of a plain device's numbered reading: a checksum of what the device sent, by which other
-    readings under the same number are told from repeats; 0: none."""
+    """A checksum of what a plain device sent with a number, which tells other readings under the
+    same number from repeats; 0: none."""
 
     def encode(self) -> bytes:
         """The header's value."""

@@ -26,7 +26,7 @@ class RepairKind(StrEnum):
     for."""
     REBUILD = "rebuild"
     """The state of the query, and every window that the log has whole. Its lane's state is removed
-    and computed anew."""
+    and computed again."""
 
 
 class RepairState(StrEnum):
@@ -56,7 +56,7 @@ class Repair(BaseModel):
     revision: int = 0
     query: str
     registered_at: int
-    """Of which registration, ms."""
+    """The registration that it repairs, ms since 1970."""
     kind: RepairKind = RepairKind.REPAIR
     begin: int
     """Event time, ms: the first window is the one that it lies in."""
@@ -77,7 +77,7 @@ class Repair(BaseModel):
     done_to: int | None = None
     """Windows that begin before it (ms) are done."""
     added: int = 0
-    """Rows told that were none before."""
+    """Rows emitted that did not exist before."""
     changed: int = 0
     """Rows told again with other values, or told as complete."""
     withdrawn: int = 0

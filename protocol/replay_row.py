@@ -18,8 +18,8 @@ class ReplayRow(BaseModel):
     letter: int
     """Its offset on `ew.dead`."""
     letter_at: int
-    """When Kafka kept the letter, ms; with the offset it names the letter even if the topic is made
-    anew."""
+    """When Kafka kept the letter, ms; with the offset it identifies the letter even if the topic is
+    created again."""
     received_at: int
     """When the message came to the bridge that refused it, ms."""
     same: str
@@ -36,7 +36,7 @@ class ReplayRow(BaseModel):
 
     @property
     def key(self) -> str:
-        """Of the row: the letter."""
+        """The row's key: its letter."""
         return letter_key(self.letter, self.letter_at)
 
 

@@ -5,9 +5,9 @@ has it, and comes once:
 
     {"t":…,"id":"r-17","name":"route","body":"to the depot","expires_s":86400}
 
-`id` is chosen by whoever asks, another one for each request of a device; the same again is the same
-request. `name` says what is asked, `body` is text of any kind (JSON usually), `expires_s` for how
-long a reply is worth something, from when a bridge received it.
+`id` is chosen by the asking program, another one for each request of a device; the same id again is
+the same request. `name` says what is asked, `body` is text of any kind (JSON usually), `expires_s`
+says how long a reply is worth something, from when a bridge received it.
 
 The reply is a message `down/reply` of the downlink, and on the device one reading of the stream
 `ew_replies`, which never leaves it:

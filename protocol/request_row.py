@@ -12,8 +12,8 @@ from edgewake.protocol.down_message import Reply
 from edgewake.protocol.downlink import REQUEST_ID_PATTERN
 
 REPLY_LIFE_MS: Final = 7 * 86_400_000
-"""How long the cloud tries to bring a reply to its device. A device that sleeps longer does not get
-it."""
+"""How long the cloud tries to deliver a reply to its device. A device that sleeps longer does not
+get it."""
 
 
 class RequestRow(BaseModel):

@@ -24,7 +24,7 @@ FORMAT: Final = 1
 SIZE: Final = 64
 """Readings of a sample: a share of them is known to ±12 percentage points with 95 % confidence."""
 SIZE_MAX: Final = 1024
-"""Of what is read from others."""
+"""The largest sample that is read from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Sample:
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, str]], *, size: int = SIZE) -> Sample:
-        """Of (priority, text) of every reading."""
+        """A sample from (priority, text) of every reading."""
         every = sorted(items)
         return cls(size, len(every), tuple(every[:size]))
 

@@ -1,5 +1,5 @@
-"""How far each partition of `ew.up` is sequenced: the row `position` on every partition of
-`ew.sequence`, one per shard.
+"""The progress of the sequencer in each partition of `ew.up`: the row `position` on every partition
+of `ew.sequence`, one per shard.
 
 Value (JSON), for each partition of `ew.up` that belongs to the shard:
 
@@ -22,7 +22,7 @@ BEGINNING: Final = -2
 
 
 class Position(NamedTuple):
-    """Of one partition of `ew.up`."""
+    """The progress in one partition of `ew.up`."""
 
     read_from: int = BEGINNING
     """First offset that a restart reads again: its effect may be in no row yet."""
@@ -31,7 +31,7 @@ class Position(NamedTuple):
     waits_from: int = 0
     """First offset that waits for an earlier frame; `emitted_before` where none does."""
     received_at: int = 0
-    """Of the last record, the bridge's clock, ms since 1970 UTC."""
+    """When the last record was received, by the bridge's clock, ms since 1970 UTC."""
 
 
 def encode_positions(positions: Mapping[int, Position]) -> bytes:

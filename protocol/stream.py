@@ -36,8 +36,8 @@ class FieldInfo(BaseModel):
     unit: str = ""
     """UCUM symbol, e.g. m/s, Cel, %; empty where unknown."""
     revision: int = Field(default=0, ge=0)
-    """How often an operator decided its type; 0: it has the type of the first reading, and may
-    still be changed."""
+    """Counts the times that an operator decided its type; 0: it has the type of the first reading,
+    and may still be changed."""
     first_device: str = ""
     """The device whose reading it was learnt from; counts for that device's share of fields."""
     changed_at: int | None = None
@@ -59,9 +59,9 @@ class Stream(BaseModel):
     name: Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
     kind: NameKind = NameKind.STREAM
     claim: str = ""
-    """Of a query: which registration has the name."""
+    """The registration of a query that has claimed the name."""
     revision: int = Field(default=0, ge=0)
-    """How often description or claim was changed."""
+    """Counts the changes of its description or claim."""
     description: str = ""
     first_device: str = ""
     """The device that sent it first; counts for that device's share of streams."""

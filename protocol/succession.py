@@ -1,10 +1,10 @@
 """Conditions that come true one after the other within a time, step by step. Pure.
 
 The rule of agents (`pattern` in their chains) and of queries (`pattern_window`). Each condition
-needs a reading of its own; readings between them do not matter. After a match it begins anew, so no
-reading is in two matches. For each number of conditions met so far only the latest beginning is
-kept: whatever could be completed in time from an earlier one, can be from it. Beginnings that are
-in the future, because the time went backwards, are given up.
+needs a reading of its own; readings between them do not matter. After a match the rule starts
+again, so no reading is in two matches. For each number of conditions met so far only the latest
+beginning is kept: whatever could be completed in time from an earlier one, can be from it.
+Beginnings that are in the future, because the time went backwards, are given up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Began = Sequence[int | None]
 
 
 def nothing(conditions: int) -> list[int | None]:
-    """None of so many conditions was met."""
+    """The state in which none of the `conditions` was met."""
     return [None] * (conditions - 1)
 
 

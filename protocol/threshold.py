@@ -2,10 +2,10 @@
 over. Pure.
 
 The rule of agents (`rule` in their chains) and of queries (`threshold_window`): it is *active* when
-the condition has held for so much event time and so many readings, and until another condition, the
-clearing one, is true. Between the two nothing happens, which keeps a value at the threshold from
-ringing. Where the time goes backwards while the condition holds and nothing is active yet, the
-waiting begins anew.
+the condition has held for a given event time and number of readings, and until another condition,
+the clearing one, is true. Between the two nothing happens, which keeps a value at the threshold
+from ringing. Where the time goes backwards while the condition holds and nothing is active yet, the
+wait starts again.
 """
 
 from __future__ import annotations

@@ -37,6 +37,10 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.previews *      what queries would give, asked for and answered; key = id
+    ew.rules *          what alerts are raised of, whom they are told to, and what people said of
+                       them; key = rule|name, destination|name, word|id
+    ew.alerts *        alerts, how far they are judged, what is told of them; key = alert|rule|…,
+                       place|topic, note|id
     ew.windows *       open sessions and windows by count, key = stream|query@registration|group
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
     ew.summaries.minute *, .hour *, .day *   summaries, key = stream|field|devices|start|maker
@@ -79,6 +83,8 @@ QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
+ALERT_RULES: Final = "ew.rules"
+ALERTS: Final = "ew.alerts"
 LANES: Final = "ew.lanes"
 WINDOWS: Final = "ew.windows"
 SUMMARIES_PREFIX: Final = "ew.summaries."
@@ -91,8 +97,8 @@ SUMMARIES_KEPT_MS: Final = {
     HOURS: 400 * 86_400_000,
     DAYS: 4000 * 86_400_000,
 }
-"""How long a summary is kept after it was written: a week of minutes and a day to spare, a year of
-hours, eleven years of days."""
+"""The retention of a summary after it was written, ms: a week of minutes and a day to spare, a year
+of hours, eleven years of days."""
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
 STREAM_PREFIX: Final = "ew.s."
@@ -115,8 +121,11 @@ sequenced."""
 ANALYSIS_GROUP: Final = "analysis"
 """Consumer group of the analyses: the member that has the one partition of `ew.lanes` leads. It
 commits nothing."""
+ALERTS_GROUP: Final = "alerts"
+"""Consumer group of the operations servers: the member that has the one partition of `ew.alerts`
+judges. It commits nothing."""
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
-"""Topics whose number of partitions is no matter of configuration."""
+"""Topics whose number of partitions cannot be configured."""
 
 TABLES: Final = (
     BRIDGES,
@@ -128,6 +137,8 @@ TABLES: Final = (
     PROGRESS,
     REPAIRS,
     PREVIEWS,
+    ALERT_RULES,
+    ALERTS,
     LANES,
     WINDOWS,
     *SUMMARIES,
@@ -286,13 +297,13 @@ def stream_topic(stream: str) -> str:
 def query_topic(query: str, registered_at: int) -> str:
     """Kafka topic of the results of one registration of a query.
 
-    Registered anew it has another one, so results never mix.
+    A query that is registered again has another topic, so results never mix.
     """
     return f"{QUERY_PREFIX}{query}.{registered_at}"
 
 
 def parse_query_topic(topic: str) -> tuple[str, int] | None:
-    """The query and the time of its registration; None where it is no topic of results."""
+    """The query and the time of its registration; None for a topic of another kind."""
     name, _, registered_at = topic.removeprefix(QUERY_PREFIX).rpartition(".")
     if (
         not topic.startswith(QUERY_PREFIX)

@@ -18,8 +18,8 @@ def encode(value: int) -> bytes:
 
 
 NUMBER_BITS_MAX: Final = 70
-"""Bits of a number that is read: ten bytes. A longer one is none of ours, and reading it would cost
-the square of its length."""
+"""The most bits of a number that is read: ten bytes. A longer one is not ours, and reading it would
+cost the square of its length."""
 
 
 class Reader:

@@ -262,12 +262,16 @@ class Process:
         self.stop()
 
 
-def part(name: str, config: Path, log: Path, *more: str) -> Process:
+def part(
+    name: str, config: Path, log: Path, *more: str, env: Mapping[str, str] | None = None
+) -> Process:
     """`edgewake NAME --config FILE`, not started; `with` it, then
     `wait_for('"event":"part.ready"')`.
     """
     return Process(
-        [sys.executable, "-m", "edgewake.deploy.cli", name, "--config", str(config), *more], log
+        [sys.executable, "-m", "edgewake.deploy.cli", name, "--config", str(config), *more],
+        log,
+        env=env,
     )
 
 

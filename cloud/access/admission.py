@@ -15,35 +15,34 @@ from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.client_share import RESERVE, Bound
 from edgewake.cloud.log.followed import FollowedStreams
 from edgewake.cloud.log.hub import Full
-from edgewake.cloud.log.subscription import is_common
-from edgewake.protocol.lease import Subscription
+from edgewake.cloud.log.subscription import Sight
 
 
 class Holding:
     """What one client has open."""
 
     def __init__(self) -> None:
-        self._subscriptions: Counter[Subscription] = Counter()
+        self._sights: Counter[Sight] = Counter()
 
     @property
     def filters(self) -> int:
         """Its different subscriptions that not everybody uses."""
-        return sum(not is_common(one) for one in self._subscriptions)
+        return sum(not one.is_common for one in self._sights)
 
     @property
     def names(self) -> frozenset[str]:
         """The streams that are followed for it."""
-        return frozenset(name for one in self._subscriptions for name in one.streams)
+        return frozenset(name for one in self._sights for name in one.subscription.streams)
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, sight: Sight) -> None:
         """It reads this, too."""
-        self._subscriptions[subscription] += 1
+        self._sights[sight] += 1
 
-    def drop(self, subscription: Subscription) -> None:
+    def drop(self, sight: Sight) -> None:
         """It reads this once less."""
-        self._subscriptions[subscription] -= 1
-        if self._subscriptions[subscription] <= 0:
-            del self._subscriptions[subscription]
+        self._sights[sight] -= 1
+        if self._sights[sight] <= 0:
+            del self._sights[sight]
 
 
 class Admission:
@@ -75,14 +74,12 @@ class Admission:
         for number in range(len(new)):
             _refuse(self._names.refusal(total=total + number, held=own + number))
 
-    def view(
-        self, subscription: Subscription, *, is_served: bool, total: int, held: Callable[[], int]
-    ) -> None:
+    def view(self, sight: Sight, *, is_served: bool, total: int, held: Callable[[], int]) -> None:
         """A subscription: one that is served already costs nothing more.
 
         `total` and `held` are those that not everybody uses.
         """
-        if not is_served and not is_common(subscription):
+        if not is_served and not sight.is_common:
             _refuse(self._filters.refusal(total=total, held=held()))
 
     def replay(self, *, total: int, held: Callable[[], int]) -> None:

@@ -3,18 +3,21 @@
     GET /v1/streams                          streams and queries there are
     GET /v1/streams/{name}/events            one of them as SSE, or a page of it
     GET /v1/events?stream=a&stream=b         several in one
+    GET /v1/ws                               a WebSocket: several subscriptions, with credits
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to
                                              go on from
+    POST /v1/tickets, /v1/session            how a browser brings its right along
     GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
 
-Reading needs no key yet. A server listens on the loopback by default; whoever makes it listen
-elsewhere lets everybody there read. What the operations API guards is not shown here
-(`edgewake.protocol.readable`). Errors are problem+json.
+Who may read what is `edgewake.cloud.rights`: each request has a principal, also one that proves
+nothing. What a principal may not see is answered as what is not there. Errors are problem+json.
 """
 
 from __future__ import annotations
 
+import secrets
+from functools import partial
 from typing import Final
 
 from fastapi import FastAPI
@@ -30,10 +33,16 @@ from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.sockets.routes import SocketRoutes
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.rights import routes as rights_routes
+from edgewake.cloud.rights.guard import Guard, ReaderAsks
+from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_app import application
+from edgewake.cloud.web_openapi import let_anonymous_in
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -55,6 +64,16 @@ ASKED: Final = [
 """Headers that pages of other sites may send."""
 
 
+OPEN_PATHS: Final = frozenset(
+    {"/", "/town", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/server"}
+)
+"""They need no principal: the pages, which show what their reader may see, and what says how the
+server is."""
+OPEN_FOLDERS: Final = ("/page/", "/docs/")
+TICKET_BYTES: Final = 32
+"""Random bytes of a ticket."""
+
+
 def build(
     config: AccessConfig,
     *,
@@ -63,27 +82,38 @@ def build(
     latest: LatestStores,
     leases: LeaseReports,
     metrics: Metrics,
+    rights: Rights,
     clock: Clock,
 ) -> FastAPI:
-    """The application; `hub`, `streams`, `latest` and `leases` are run by the caller."""
+    """The application; `hub`, `streams`, `latest`, `leases` and `rights` are run by the caller."""
     app = application(
         "Edgewake access",
         description="Streams and results of continuous queries, exactly once, with a cursor.",
+    )
+    tickets = Tickets(clock, partial(secrets.token_urlsafe, TICKET_BYTES))
+    app.add_middleware(
+        Guard, rights=rights, tickets=tickets, open_paths=OPEN_PATHS, open_folders=OPEN_FOLDERS
     )
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=config.allow_origins,
-            allow_methods=["GET", "HEAD"],
+            allow_methods=["GET", "HEAD", "POST"],
             allow_headers=ASKED,
             expose_headers=EXPOSED,
             max_age=3600,
         )
+    if rights.anonymous is not None:
+        let_anonymous_in(app)
     clients = Clients(config.trusted_proxies)
     EventRoutes(
         hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
     ).add_to(app)
+    SocketRoutes(
+        config, hub=hub, streams=streams, metrics=metrics, clients=clients, clock=clock
+    ).add_to(app)
     app.include_router(latest_routes.router(latest, clients))
+    app.include_router(rights_routes.router(tickets, clients, clock))
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
     return app
 
@@ -92,12 +122,12 @@ def _add_operations(
     app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics
 ) -> None:
     @app.get("/v1/streams")
-    async def catalogue() -> Response:
+    async def catalogue(reader: ReaderAsks) -> Response:
         """Lists all streams and queries."""
         if why := hub.catalogue.why_unreachable:
             raise Unavailable(why)
         return JSONResponse(
-            {"streams": hub.catalogue.describe()}, headers={"Cache-Control": "no-store"}
+            {"streams": hub.catalogue.describe(reader)}, headers={"Cache-Control": "no-store"}
         )
 
     @app.get("/v1/server", include_in_schema=False)

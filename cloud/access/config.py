@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.config import HubConfig
+from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
+from edgewake.cloud.rights.config import RightsConfig
 from edgewake.protocol.config import Config
 
 CLIENT_BYTES: Final = 144 * 1024
@@ -23,15 +24,15 @@ class AccessConfig(Config):
     name: str = "access-1"
     """In logs and metrics, and in the client id that Kafka sees."""
     host: str = "127.0.0.1"
-    """Reading needs no key yet, so by default only this machine may read."""
+    """By default only this machine may read. Where others reach it, `rights` must say who may."""
     port: int = Field(default=8700, ge=0, le=65535)
     """TCP port; 0 takes any that is free."""
     public_names: tuple[str, ...] = ()
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and
     localhost are always right."""
     trusted_proxies: tuple[NetworkText, ...] = ()
-    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may say in X-Forwarded-For
-    for whom they ask."""
+    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may name the client that they
+    ask for, in X-Forwarded-For."""
     address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
     """The part of each bound (streams, subscriptions, readers of the past, connections) that one
     client address may hold; an IPv6 network of 64 bits is one. 1 where all clients come from one
@@ -41,20 +42,28 @@ class AccessConfig(Config):
     again when it changes. Without it one is made and kept in the user's state folder
     (cloud/log/cursor_keys.py)."""
     kafka: KafkaConfig = KafkaConfig()
-    hub: HubConfig = HubConfig()
+    rights: RightsConfig | None = None
+    """Who may read what; where it is left out, anybody on this machine may read everything."""
     ops_url: str | None = None
     """Where the operations API is, for the page's links."""
     allow_origins: tuple[str, ...] = ()
     """Other sites whose pages may read here, e.g. "https://dash.example.org"; none by default. "*"
     allows all."""
+    memory_mib: int = Field(default=288, ge=1)
+    """Memory in MiB for the streams and what is made of them, beside the process itself
+    and its clients (144 KB for each that does not read). It bounds the different subscriptions at
+    the same time (some 500 by default; one more is refused with 503) and the records that are kept
+    for the next reader."""
     clients_max: int = Field(default=5000, ge=1)
     """Streams open at the same time. One more is refused with 503 (a browser: 200, `retry`,
     end)."""
     replays_max: int = Field(default=500, ge=1)
     """Clients that read older records at the same time. One more is refused with 503 (a browser:
     200, `retry`, end)."""
+    followed_max: int = Field(default=200, ge=1)
+    """Streams followed at the same time. One more is refused with 503."""
     heartbeat_s: float = Field(default=15, gt=0)
-    """A comment is sent after so many silent seconds: less than the idle time-outs of proxies and
+    """Seconds of silence after which a comment is sent: less than the idle time-outs of proxies and
     mobile networks."""
     stall_s: float = Field(default=30, gt=0)
     """A client that takes not one byte for so long while bytes wait is cut off."""
@@ -63,6 +72,23 @@ class AccessConfig(Config):
     in the kernel."""
     retry_ms: int = Field(default=1500, ge=100)
     """`retry` told to clients, with a jitter of half of it up and down."""
+
+    @model_validator(mode="after")
+    def _has_memory(self) -> Self:
+        least = -(-least_bytes(self.replays_max) // MIB)
+        if self.memory_mib < least:
+            raise ValueError(
+                f"memory_mib = {self.memory_mib}: expected at least {least} with replays_max = "
+                f"{self.replays_max}; give it more, or lower replays_max"
+            )
+        return self
+
+    @property
+    def hub(self) -> HubBounds:
+        """The bounds that follow from `memory_mib`."""
+        return HubBounds.within(
+            self.memory_mib * MIB, places=self.replays_max, followed_max=self.followed_max
+        )
 
     def memory_bytes_max(self, *, clients: int | None = None, views: int | None = None) -> int:
         """Memory at most, beside the process itself: the hub's, and `clients` × CLIENT_BYTES (None:

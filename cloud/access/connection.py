@@ -19,6 +19,8 @@ from starlette.types import Scope
 from edgewake.cloud.web_limits import LimitedProtocol
 
 EXTENSION: Final = "edgewake.connection"
+SOCKETS_PATH: Final = b"/v1/ws"
+"""Where handshakes of WebSockets are heard; any other address refuses them in words."""
 WRITE_HIGH_BYTES: Final = 64 * 1024
 """Bytes waiting in our own buffer above which a client is not written to."""
 
@@ -29,7 +31,7 @@ class Connection:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self.is_paused = False
-        """Do so many bytes wait in our own buffer that nothing should be written?"""
+        """Whether our own buffer holds so many bytes that nothing should be written."""
         self.on_lost: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
         """Called when `is_paused` ends."""
@@ -98,6 +100,15 @@ class Protocol(LimitedProtocol):
         super().connection_lost(exc)
         if self._connection.on_lost is not None:
             self._connection.on_lost()
+
+    def _should_upgrade_to_ws(self) -> bool:
+        is_there: bool = super()._should_upgrade_to_ws()
+        return is_there and self.url.partition(b"?")[0] == SOCKETS_PATH
+
+    def handle_websocket_upgrade(self) -> None:
+        """The connection goes on as a WebSocket; it is counted here until it is lost."""
+        super().handle_websocket_upgrade()
+        self.transport.get_protocol().on_gone = self.leave  # type: ignore[attr-defined]
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -31,20 +31,21 @@ from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.subscription import LogEnd, Plan, RequestError, Start, SubscriptionTooLarge
+from edgewake.cloud.rights.guard import ReaderAsks, ended
+from edgewake.cloud.rights.principal import Kind, Principal
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.lease_read import parse_name
 from edgewake.protocol.names import is_stream
-from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.access")
 
 OPEN_S: Final = 15.0
 """Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
 LATER: Final = 2
-"""How many times longer than after a lost connection a browser waits that is refused."""
+"""The factor by which a refused browser waits longer than after a lost connection."""
 ALLOW: Final = {"Allow": "GET, HEAD, OPTIONS"}
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
@@ -215,22 +216,27 @@ class EventRoutes:
                 include_in_schema=False,
             )
 
-    async def one(self, http: Request, name: str, words: WordsAsked) -> Response:
+    async def one(
+        self, http: Request, name: str, words: WordsAsked, reader: ReaderAsks
+    ) -> Response:
         """Follow one stream or query, or read a page of it."""
-        return await self._answer(http, [name], words)
+        return await self._answer(http, [name], words, reader)
 
     async def several(
         self,
         http: Request,
         stream: Annotated[list[str], Query(description="A stream or a query; up to 16.")],
         words: WordsAsked,
+        reader: ReaderAsks,
     ) -> Response:
         """Follow several streams and queries in one connection, with one cursor, or read a page of
         them.
         """
-        return await self._answer(http, stream, words)
+        return await self._answer(http, stream, words, reader)
 
-    async def _answer(self, http: Request, names: list[str], words: Words) -> Response:
+    async def _answer(
+        self, http: Request, names: list[str], words: Words, reader: Principal
+    ) -> Response:
         form: Form | None = None
         asked: subscription.Request | None = None
         try:
@@ -238,10 +244,10 @@ class EventRoutes:
             asked = _asked(names, words, now_ms=self._clock.now_ms())
             lease = _lease(words.lease_header or words.lease)
             if form is None:
-                return await self._stream(http, asked, lease)
+                return await self._stream(http, asked, lease, reader)
             bounds = answer.bounds_of(words.limit, words.wait)
             return await self._page(
-                http, asked, lease, bounds, form, if_none_match=words.if_none_match
+                http, asked, lease, bounds, form, reader, if_none_match=words.if_none_match
             )
         except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
             if (
@@ -260,13 +266,19 @@ class EventRoutes:
         return problem.response()
 
     async def _stream(
-        self, http: Request, asked: subscription.Request, lease: tuple[str, str] | None
+        self,
+        http: Request,
+        asked: subscription.Request,
+        lease: tuple[str, str] | None,
+        reader: Principal,
     ) -> Response:
         """Open a stream; given up at once when the client hangs up meanwhile, so that nothing is
         left of it.
         """
-        stream = self._place(http, asked)
-        found = await self._while_there(stream, self._open(stream, asked, lease), within_s=OPEN_S)
+        stream = self._place(http, asked, reader)
+        found = await self._while_there(
+            stream, self._open(stream, asked, lease, reader), within_s=OPEN_S
+        )
         return found or Response(status_code=204)  # nobody is there to read it
 
     async def _page(
@@ -276,27 +288,36 @@ class EventRoutes:
         lease: tuple[str, str] | None,
         bounds: Bounds,
         form: Form,
+        reader: Principal,
         *,
         if_none_match: str,
     ) -> Response:
-        stream = self._place(http, asked)
+        stream = self._place(http, asked, reader)
         try:
-            work = self._read(stream, asked, lease, bounds)
+            work = self._read(stream, asked, lease, bounds, reader)
             page = await self._while_there(
                 stream, work, within_s=OPEN_S + bounds.wait_s + answer.WAIT_S_MAX
             )
         finally:
             stream.close()
+        if stream.why_ended is not None:
+            return ended(stream.why_ended).response()
         if page is None:
             return Response(status_code=204)
         return answer.response(
-            page, form, resumes=asked.cursor is not None, if_none_match=if_none_match
+            page,
+            form,
+            resumes=asked.cursor is not None,
+            is_public=is_everybodys(reader),
+            if_none_match=if_none_match,
         )
 
-    def _place(self, http: Request, asked: subscription.Request) -> OpenStream:
-        client = self._clients.of_request(http)
+    def _place(self, http: Request, asked: subscription.Request, reader: Principal) -> OpenStream:
         stream = self._streams.add(
-            connection_of(http.scope), client=client, heartbeat_s=asked.heartbeat_s
+            connection_of(http.scope),
+            client=self._clients.of_request(http),
+            reader=reader,
+            heartbeat_s=asked.heartbeat_s,
         )
         stream.sees_heartbeats = asked.heartbeat_events
         return stream
@@ -325,18 +346,23 @@ class EventRoutes:
         raise Unavailable(f"Kafka did not say within {within_s:.0f} s where to begin")
 
     async def _open(
-        self, stream: OpenStream, asked: subscription.Request, lease: tuple[str, str] | None
+        self,
+        stream: OpenStream,
+        asked: subscription.Request,
+        lease: tuple[str, str] | None,
+        reader: Principal,
     ) -> Response:
-        opener = _OneClient(self._hub, self._streams, stream, asked, ANYBODY, self._clock)
+        opener = _OneClient(self._hub, self._streams, stream, asked, reader, self._clock)
         there = asked.subscription.streams
+        subscription.check_filters(asked.subscription)
         if asked.waits:
-            subscription.check_filters(asked.subscription)
-            there = await self._hub.catalogue.present(there, ANYBODY)
+            there = await self._hub.catalogue.present(there, reader)
         absent = tuple(name for name in asked.subscription.streams if name not in there)
         wrong = [name for name in absent if not is_stream(name)]
         if wrong:
             raise UnknownStream(wrong[0], [])
-        self._streams.claim(stream, asked.subscription)
+        await self._hub.check(there, reader)
+        self._streams.claim(stream, subscription.sight(asked.subscription, reader))
         opened = await opener.open(there, cursor=asked.cursor) if there else None
         if opened is None and there:
             stream.close()
@@ -361,9 +387,12 @@ class EventRoutes:
         asked: subscription.Request,
         lease: tuple[str, str] | None,
         bounds: Bounds,
+        reader: Principal,
     ) -> answer.Page:
-        self._streams.claim(stream, asked.subscription)
-        async with _planned(self._hub, asked) as (plan, start):
+        subscription.check_filters(asked.subscription)
+        await self._hub.check(asked.subscription.streams, reader)
+        self._streams.claim(stream, subscription.sight(asked.subscription, reader))
+        async with _planned(self._hub, asked, reader) as (plan, start):
             self._streams.admit(stream, replays=start.how != "latest")
             if start.how == "stopped":
                 return answer.Page((), asked.cursor or "", live=False)
@@ -395,7 +424,7 @@ class _OneClient:
         streams: OpenStreams,
         stream: OpenStream,
         asked: subscription.Request,
-        reader: Reader,
+        reader: Principal,
         clock: Clock,
     ) -> None:
         self._hub, self._streams, self._stream, self._asked, self._reader, self._clock = (
@@ -511,6 +540,11 @@ def problem_of(error: Exception, *, retry_after_s: int) -> Problem:
             )
 
 
+def is_everybodys(reader: Principal) -> bool:
+    """May a cache that many use keep what this reader is answered?"""
+    return reader.proof.kind is Kind.ANONYMOUS
+
+
 async def _options(_: Request) -> Response:
     return Response(status_code=204, headers=ALLOW)
 
@@ -520,8 +554,10 @@ async def _not_allowed(_: Request) -> Response:
 
 
 @asynccontextmanager
-async def _planned(hub: Hub, asked: subscription.Request) -> AsyncIterator[tuple[Plan, Start]]:
-    plan = await hub.open(asked.subscription)
+async def _planned(
+    hub: Hub, asked: subscription.Request, reader: Principal
+) -> AsyncIterator[tuple[Plan, Start]]:
+    plan = await hub.open(asked.subscription, reader)
     try:
         yield plan, await hub.start(plan, asked)
     finally:

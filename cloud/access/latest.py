@@ -1,11 +1,11 @@
 """The latest of a stream or a query: the last reading of each device, or the newest window of each
 group. Pure.
 
-Of a device counts the highest (epoch, seq), so that a reading that came late replaces none that is
-newer; without them, what came last. Of a group counts the newest window, and of that the last
-revision; a row that was withdrawn is none, and one whose window the query's watermark has passed
-says that it is final. All rows are kept up to BYTES_MAX; past it the one that was heard of least
-lately is dropped, and counted.
+Of a device's readings the one with the highest (epoch, seq) counts, so that a late reading does not
+replace a newer one; without them, the last to arrive. Of a group's rows the newest window counts,
+and of that its last revision; a withdrawn row does not count, and one whose window the query's
+watermark has passed is marked as final. All rows are kept up to BYTES_MAX; past it the row that has
+been silent longest is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
+from edgewake.cloud.rights.scope import Scope
 
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the rows of one stream or query: 40,000 of 200 bytes, which is also what one answer may
-have."""
+"""The most bytes of one stream's or query's rows: 40,000 of 200 bytes, which is also the largest
+answer."""
 ROW_BYTES: Final = 200
 """Memory of a row beside its data, roughly."""
 _WITHDRAWN: Final = b""
@@ -81,9 +84,20 @@ class Latest:
         """Nothing older comes any more."""
         self._older.clear()
 
-    def rows(self) -> Iterator[bytes]:
-        """JSON of each row, the one that was heard of least lately first."""
-        return (self._told(row) for row in self._rows.values() if row.data is not _WITHDRAWN)
+    def rows(self, scope: Scope | None = None) -> Iterator[bytes]:
+        """JSON of each row that is seen, the one that was heard of least lately first."""
+        told = (self._told(row) for row in self._seen(scope) if row.data is not _WITHDRAWN)
+        if scope is None:
+            return told
+        is_result = self._keys is not None
+        cut = (scope.cut(orjson.loads(data), is_result=is_result) for data in told)
+        return (orjson.dumps(fields) for fields in cut if fields is not None)
+
+    def _seen(self, scope: Scope | None) -> Iterator[_Row]:
+        """The rows of which something may be seen: those of a stream are found by their device."""
+        if scope is None or self._keys is not None:
+            return iter(self._rows.values())
+        return (row for device, row in self._rows.items() if scope.sees(device))
 
     def _told(self, row: _Row) -> bytes:
         """A row is told when it changes, and not once more when its window becomes final."""

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from edgewake.cloud.access.latest_stores import LatestStores, Missing
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.rights.guard import ReaderAsks
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 
@@ -24,9 +25,9 @@ class LatestView(BaseModel):
     complete: bool
     """Are these all rows there are?"""
     missing: list[Missing]
-    """Why they are not: reading (older records are still being read: ask again), records (so far
-    back is not read), retention (what came before is no longer kept), bytes (`left_out` rows were
-    dropped)."""
+    """Why rows are missing: reading (older records are still being read: ask again), records
+    (records as old as that are not read), retention (what came before is no longer kept), bytes
+    (`left_out` rows were dropped)."""
     left_out: int
     """Rows that were dropped because there are too many; those that were heard of least lately go
     first."""
@@ -42,14 +43,16 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/v1/latest/{name}", response_model=LatestView, responses=problems(404))
-    async def latest(http: Request, name: str) -> Response:
+    async def latest(http: Request, name: str, reader: ReaderAsks) -> Response:
         """The last reading of each device, or the newest window of each group; its cursor goes on
         as a stream.
         """
         client = clients.of_request(http)
         try:
             return Response(
-                await stores.answer(name, client), media_type="application/json", headers=NO_STORE
+                await stores.answer(name, client, reader),
+                media_type="application/json",
+                headers=NO_STORE,
             )
         except UnknownStream as error:
             raise Problem(404, "unknown_stream", str(error), near=error.near) from error

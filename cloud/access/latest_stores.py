@@ -25,28 +25,29 @@ from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import Bounds, LogEnd, OnGap, Plan, Positions, Request
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
+from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease import Subscription
-from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.access")
 
 NEAR_S: Final = 3600.0
-"""How far back the first question waits for."""
+"""The age of the records that the first question waits for, in seconds."""
 OLDER_RECORDS_MAX: Final = 50_000
 """Records of a partition that are read before those, after the first answer."""
 RECORDS_MAX: Final = 20_000
 """Records of a partition that a store begins before the live end at most: some seconds of
 reading."""
 STORES_MAX: Final = 16
-"""Streams and queries at a time: each decodes all that comes of it, and holds up to
+"""The most stores at once: each decodes all records of its stream or query, and holds up to
 latest.BYTES_MAX of rows."""
 IDLE_S: Final = 60.0
 FIRST_S: Final = 12.0
-"""How long the first question waits until the store has read up to the live end."""
+"""Seconds that the first question waits until the store has read up to the live end."""
 FIRST_LOOK_S: Final = 0.05
-"""How often the first question looks whether the store is there."""
+"""How often the first question checks whether the store is there."""
 EVENTS_A_TURN: Final = 200
 """Events taken in before other clients have their turn."""
 _EVENT_BYTES: Final = 1000
@@ -58,7 +59,7 @@ class Missing(StrEnum):
     READING = "reading"
     """Older records are still being read: ask again."""
     RECORDS = "records"
-    """Of each partition only its last RECORDS_MAX and OLDER_RECORDS_MAX records are looked at."""
+    """Only the last RECORDS_MAX and OLDER_RECORDS_MAX records of each partition are read."""
     RETENTION = "retention"
     """Records before those that are kept may have had rows that nothing was heard of since."""
     BYTES = "bytes"
@@ -91,7 +92,7 @@ class LatestStores:
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.Future()
 
-    async def answer(self, name: str, client: str, reader: Reader = ANYBODY) -> bytes:
+    async def answer(self, name: str, client: str, reader: Principal = ANYBODY) -> bytes:
         """JSON of a `latest_routes.LatestView`. Raises UnknownStream and Unavailable."""
         await self._hub.check((name,), reader)
         store = self._stores.get(name)
@@ -103,7 +104,7 @@ class LatestStores:
                 await store.ready.wait()
         except TimeoutError:
             raise Unavailable(f"{name}: its last hour is still being read") from None
-        return store.answer()
+        return store.answer(reader.scope(Action.READ, name))
 
     async def _started(self, name: str, client: str) -> _Store:
         (topic,) = await self._hub.catalogue.find((name,))
@@ -122,8 +123,8 @@ class LatestStores:
         return store
 
     async def _follow(self, store: _Store) -> None:
-        """What ends a store, a stream made anew or Kafka away, is met by a new one at the next
-        question.
+        """A store ends when its stream is recreated or Kafka is away; the next question starts
+        another one.
         """
         try:
             await store.run()
@@ -170,8 +171,8 @@ class _Store:
         finally:
             self._hub.close(plan)
 
-    def answer(self) -> bytes:
-        """Raises Unavailable where it has ended."""
+    def answer(self, scope: Scope | None) -> bytes:
+        """What is seen through a scope. Raises Unavailable where it has ended."""
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
         missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
@@ -182,7 +183,7 @@ class _Store:
             "left_out": self._latest.left_out,
             "cursor": self._hub.codec.encode(self._plan.cursor(self._taken)),
         }
-        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(self._latest.rows()))
+        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(self._latest.rows(scope)))
 
     def end(self) -> None:
         """Whoever waits for it waits no longer."""

@@ -38,6 +38,9 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.clients = Gauge("edgewake_access_clients", "Streams open now", registry=self.registry)
+        self.sockets = Gauge(
+            "edgewake_access_sockets", "WebSockets open now", registry=self.registry
+        )
         self.behind = Gauge(
             "edgewake_access_clients_behind", "Open streams that catch up", registry=self.registry
         )

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from edgewake.cloud.access import sse
+from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
 from edgewake.cloud.access.bounded import read
 from edgewake.cloud.access.config import AccessConfig
@@ -26,18 +27,43 @@ from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.subscription import Sight
 from edgewake.cloud.log.turns import IsTimeUp
+from edgewake.cloud.rights.principal import Principal, holder
+from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.lease import Subscription
 
 WATCH_S: Final = 1.0
-"""How often heartbeats and stalled clients are looked for; heartbeats are late by so much at
-most."""
-ENCODINGS: Final = (sse.Encoder.name, read.NAME)
+"""How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
+ENCODINGS: Final = (sse.Encoder.name, read.NAME, socket_wire.NAME)
 """What views of clients are encoded as."""
 RETRY_AFTER_S: Final = 2.0
 """Shortest wait asked of a program that is refused; the longest is three times as long, so that
 they do not all come back at once."""
+
+
+class Member(Protocol):
+    """What counts as an open stream: it is watched once a second, and ends at the drain."""
+
+    client: str
+    reader: Principal
+    streams: int
+    """How many it is of those that its reader may have; 0: of its client's address alone."""
+    sight: Sight | None
+    """What it reads, once that is claimed."""
+
+    @property
+    def place(self) -> object:
+        """Where it catches up; None where it does not."""
+
+    def watch(self, now: float, *, stall_s: float) -> None:
+        """Look after it; `now` in monotonic seconds."""
+
+    def end(self) -> None:
+        """End when what waits is written."""
+
+    def abort(self) -> None:
+        """End at once."""
 
 
 class OpenStream:
@@ -45,18 +71,24 @@ class OpenStream:
     stream is opened. `close` it.
     """
 
+    streams = 1
+
     def __init__(
         self,
         streams: OpenStreams,
         connection: Connection,
         *,
         client: str,
+        reader: Principal,
         heartbeat_s: float,
         now: float,
     ) -> None:
         self.connection = connection
         self.client = client
-        self.subscription: Subscription | None = None
+        self.reader = reader
+        self.why_ended: End | None = None
+        """Why its reader's right holds no longer."""
+        self.sight: Sight | None = None
         """What it reads, once that is admitted."""
         self.session: Session | None = None
         self.heartbeat_s = heartbeat_s
@@ -70,13 +102,14 @@ class OpenStream:
         self.is_waiting = False
         """Is it open and has nothing to read yet?"""
         self.on_end: Callable[[], None] | None = None
-        """What ends an answer that is no stream."""
+        """Called to end an answer that is not a stream."""
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is lost."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when all is written and the answer should end, or nobody reads it."""
         self._streams = streams
         self._has_turn = False
+        self._right = streams.rights.watch(reader, self.end_of_right)
         connection.on_lost = self._on_lost
         connection.on_writable = self.write
         if connection.is_lost():
@@ -94,12 +127,16 @@ class OpenStream:
         self.session = session
         session.wake = self.write
         session.start(retry_ms=retry_ms)
+        if self.why_ended is not None:  # while it was being opened
+            self.end_of_right(self.why_ended)
         self.write()
 
     def wait(self, *, retry_ms: int) -> None:
         """Write signs of life until there is something to read, and `start`."""
         self.is_waiting = True
         self._write(http_chunk(sse.HEARTBEAT + sse.retry(retry_ms)))
+        if self.why_ended is not None:
+            self.end_of_right(self.why_ended)
 
     def write(self) -> None:
         """Write what there is.
@@ -144,6 +181,19 @@ class OpenStream:
             self.is_stalled = True
             self.connection.abort()
 
+    def end_of_right(self, why: End) -> None:
+        """Its reader may read no longer: say so and end. What waits for a client that does not read
+        is cut off.
+        """
+        self.why_ended = why
+        if self.session is not None:
+            self.session.say(sse.end(why))
+        elif self.is_waiting:
+            self._write(http_chunk(sse.end(why)))
+        if self.connection.is_paused:
+            self.connection.abort()
+        self.end()
+
     def end(self) -> None:
         """End at the next chunk's border; one that is being opened is given up."""
         if self.on_end is not None:
@@ -153,11 +203,16 @@ class OpenStream:
         elif self.is_waiting:
             self._end()
 
+    def abort(self) -> None:
+        """End at once."""
+        self.connection.abort()
+
     def close(self) -> None:
         """Leave."""
         if not self.is_closed:
             self.is_closed = True
             self.connection.on_lost = self.connection.on_writable = None
+            self._right.close()
             if self.session is not None:
                 self.session.close()
             self._streams.remove(self)
@@ -191,9 +246,17 @@ class OpenStreams:
     """The streams of one server."""
 
     def __init__(
-        self, config: AccessConfig, metrics: Metrics, hub: Hub, *, clock: Clock, rng: random.Random
+        self,
+        config: AccessConfig,
+        metrics: Metrics,
+        hub: Hub,
+        *,
+        rights: Rights,
+        clock: Clock,
+        rng: random.Random,
     ) -> None:
         self.config = config
+        self.rights = rights
         self.metrics = metrics
         self.hub = hub
         self.clock = clock
@@ -202,8 +265,9 @@ class OpenStreams:
         """Streams that catch up."""
         self._admission = Admission(config)
         self._rng = rng
-        self._streams: set[OpenStream] = set()
-        self._of_client: dict[str, set[OpenStream]] = {}
+        self._streams: set[Member] = set()
+        self._of_client: dict[str, set[Member]] = {}
+        self._of_reader: Counter[str] = Counter()
         self._holdings: dict[str, Holding] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -211,57 +275,83 @@ class OpenStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def add(self, connection: Connection, *, client: str, heartbeat_s: float | None) -> OpenStream:
+    def add(
+        self,
+        connection: Connection,
+        *,
+        client: str,
+        reader: Principal,
+        heartbeat_s: float | None,
+    ) -> OpenStream:
         """A place for one more, which counts from now on, while it is being opened too.
 
         Raises Full.
 
         `heartbeat_s` is what its client asks for; None: the server's own.
         """
-        self._refuse_while_draining()
-        self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
-        heartbeat_s = heartbeat_s or self.config.heartbeat_s
+        self._let_in(client, reader, streams=OpenStream.streams)
         stream = OpenStream(
-            self, connection, client=client, heartbeat_s=heartbeat_s, now=self.clock.monotonic_s()
+            self,
+            connection,
+            client=client,
+            reader=reader,
+            heartbeat_s=heartbeat_s or self.config.heartbeat_s,
+            now=self.clock.monotonic_s(),
         )
-        self._streams.add(stream)
-        self._of_client.setdefault(client, set()).add(stream)
-        self._holdings.setdefault(client, Holding())
-        self._empty.clear()
+        self._count(stream)
         return stream
 
-    def claim(self, stream: OpenStream, subscription: Subscription) -> None:
-        """May its client have this subscription? Then it counts from now on, while it is being
+    def enter(self, member: Member) -> None:
+        """One more that is no stream with a connection of its own. Raises Full."""
+        self._let_in(member.client, member.reader, streams=member.streams)
+        self._count(member)
+
+    def _let_in(self, client: str, reader: Principal, *, streams: int) -> None:
+        self._refuse_while_draining()
+        self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
+        most = reader.limits.streams
+        if streams and most is not None and self._of_reader[holder(reader, client)] >= most:
+            raise Full(f"{reader.name} has {most} streams open already, as many as it may")
+
+    def _count(self, member: Member) -> None:
+        self._of_reader[holder(member.reader, member.client)] += member.streams
+        self._streams.add(member)
+        self._of_client.setdefault(member.client, set()).add(member)
+        self._holdings.setdefault(member.client, Holding())
+        self._empty.clear()
+
+    def claim(self, stream: Member, sight: Sight) -> None:
+        """May its client have this? Then it counts from now on, while it is being
         opened too. Raises Full.
         """
         holding = self._holdings[stream.client]
         self._admission.names(
-            subscription.streams, followed=self.hub.streams, held=lambda: holding.names
+            sight.subscription.streams, followed=self.hub.streams, held=lambda: holding.names
         )
         self._admission.view(
-            subscription,
-            is_served=self._serves(subscription),
+            sight,
+            is_served=self._serves(sight),
             total=self.hub.own_views,
             held=lambda: holding.filters,
         )
-        stream.subscription = subscription
-        holding.add(subscription)
+        stream.sight = sight
+        holding.add(sight)
 
-    def admit(self, stream: OpenStream, *, replays: bool) -> None:
+    def admit(self, stream: Member, *, replays: bool) -> None:
         """Is there work left over for what was claimed, now that it is open? Raises Full."""
         self._refuse_while_draining()
-        if stream.subscription is not None:
-            is_served = self._serves(stream.subscription)
+        if stream.sight is not None:
+            is_served = self._serves(stream.sight)
             self._admission.view(
-                stream.subscription, is_served=is_served, total=self.hub.own_views, held=lambda: 0
+                stream.sight, is_served=is_served, total=self.hub.own_views, held=lambda: 0
             )
         if replays:
             self._admission.replay(
                 total=self.hub.cohorts_reading, held=lambda: self._places(stream.client)
             )
 
-    def _serves(self, subscription: Subscription) -> bool:
-        return any((subscription, encoding) in self.hub.views for encoding in ENCODINGS)
+    def _serves(self, sight: Sight) -> bool:
+        return any((sight, encoding) in self.hub.views for encoding in ENCODINGS)
 
     def _places(self, client: str) -> int:
         return len({stream.place for stream in self._of_client[client]} - {None})
@@ -270,14 +360,22 @@ class OpenStreams:
         if self.draining:
             raise Full("this server is about to stop")
 
-    def remove(self, stream: OpenStream) -> None:
+    def release(self, stream: Member) -> None:
+        """What it claimed counts no more."""
+        if stream.sight is not None and stream.client in self._holdings:
+            self._holdings[stream.client].drop(stream.sight)
+        stream.sight = None
+
+    def remove(self, stream: Member) -> None:
         """One is gone."""
         self._streams.discard(stream)
+        who = holder(stream.reader, stream.client)
+        self._of_reader[who] -= stream.streams
+        if self._of_reader[who] <= 0:
+            del self._of_reader[who]
         own = self._of_client.get(stream.client, set())
         own.discard(stream)
-        if stream.subscription is not None and stream.client in self._holdings:
-            self._holdings[stream.client].drop(stream.subscription)
-            stream.subscription = None
+        self.release(stream)
         if not own:
             self._of_client.pop(stream.client, None)
             self._holdings.pop(stream.client, None)
@@ -318,5 +416,5 @@ class OpenStreams:
                 await self._empty.wait()
         left = list(self._streams)
         for stream in left:
-            stream.connection.abort()
+            stream.abort()
         return len(left)

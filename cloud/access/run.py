@@ -25,9 +25,12 @@ from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.sockets.protocol import SocketProtocol
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.rights.config import checked
+from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web_connections import Connections
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config
@@ -90,7 +93,16 @@ async def run(settings: AccessConfig) -> None:
         clock=clock,
         on_tick=metrics.tick.observe,
     )
-    streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random())
+    rights = Rights(
+        checked(
+            settings.rights,
+            host=settings.host,
+            public_names=settings.public_names,
+            trusted_proxies=settings.trusted_proxies,
+        ),
+        clock,
+    )
+    streams = OpenStreams(settings, metrics, hub, rights=rights, clock=clock, rng=random.Random())
     latest = LatestStores(hub, clock, address_share=settings.address_share)
     leases = LeaseReports(settings.kafka, settings.name, clock)
     app = application.build(
@@ -100,6 +112,7 @@ async def run(settings: AccessConfig) -> None:
         latest=latest,
         leases=leases,
         metrics=metrics,
+        rights=rights,
         clock=clock,
     )
     async with asyncio.TaskGroup() as tasks:
@@ -108,6 +121,7 @@ async def run(settings: AccessConfig) -> None:
             "streams": streams.run(),
             "latest": latest.run(),
             "leases": leases.run(),
+            "rights": rights.run(),
             "cursor-keys": keys.run(clock),
             "ready": _report_ready(hub, is_listening, listener),
         }
@@ -122,6 +136,7 @@ async def run(settings: AccessConfig) -> None:
             on_ready=is_listening.set,
             before_close=lambda: _drain(streams),
             protocol=Protocol,
+            sockets=SocketProtocol,
             grace_s=HTTP_GRACE_S,
             connections=_connections(settings),
         )

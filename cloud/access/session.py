@@ -30,7 +30,7 @@ from edgewake.protocol.errors import Unavailable
 AGAIN_S: Final = 0.5
 """Pause after Kafka could not say what is kept of a range that is gone."""
 JOIN_BYTES: Final = 64 * 1024
-"""Chunks that are at hand are joined up to so many bytes for one write."""
+"""Chunks that are at hand are joined up to this size for one write."""
 FAILED_RETRY_MS: Final = 30_000
 """After its subscription failed a client would fail at the same event again: it should not try each
 second."""
@@ -104,7 +104,9 @@ class Session:
             self.end()
 
     def next(self) -> bytes | None:
-        """The next bytes to write, framed; None when there are none now, or no more (`state`)."""
+        """The next bytes to write, framed; None when there are none now, or none any more
+        (`state`).
+        """
         if self._waiting:
             return self._waiting.popleft()
         if self.state not in (State.BEHIND, State.LIVE):
@@ -120,6 +122,10 @@ class Session:
         """A heartbeat is due: the next bytes, whatever they are, or a comment."""
         self._heartbeat_is_due = True
         self._woken()
+
+    def say(self, words: bytes) -> None:
+        """Write an event of our own before whatever comes next."""
+        self._put(words)
 
     def end(self) -> None:
         """End when what waits is written."""

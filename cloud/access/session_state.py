@@ -15,7 +15,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """Of a client's stream."""
+    """The states of a client's stream."""
 
     STARTING = "starting"
     """Its first words are not written yet."""

@@ -88,6 +88,13 @@ def problem(code: str, detail: str) -> bytes:
     )
 
 
+def end(why: str) -> bytes:
+    """The reader may read no longer: `expired`, or `revoked`. It has no id: the client keeps its
+    cursor and goes on with it once it has proved who it is anew.
+    """
+    return b'event: end\ndata: {"reason":"%b"}\n\n' % why.encode()
+
+
 def block(event: Event, cursor: bytes) -> bytes:
     """One event. Its data is JSON in one line: neither CR nor LF can be in it."""
     if event.kind:
@@ -101,5 +108,5 @@ def heartbeat_event(at_ms: int) -> bytes:
 
 
 def retry(ms: int) -> bytes:
-    """How long a client that loses the connection should wait."""
+    """The wait of a client that loses the connection."""
     return b"retry: %d\n" % ms

@@ -29,8 +29,8 @@ HEADERS = (
 )
 
 ABSENT_LOOK_S: Final = 0.5
-"""How often it is looked whether a stream that is waited for is there; the catalogue knows it a
-second after it was made."""
+"""How often an awaited stream is looked up; the catalogue knows it a second after it was
+created."""
 CURSOR_HEADER_MAX: Final = 4096
 """Characters of a cursor that is also told in a header: clients bound an answer's head, Node's at
 16 KB. The first block has it anyway."""

@@ -26,7 +26,8 @@ from edgewake.cloud import metrics, metrics_port, process_metrics
 from edgewake.cloud.analysis import analysis_metrics
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.configured_session import start_session_of
-from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of, lane_place, sources_of
+from edgewake.cloud.analysis.jobs.job import Job, lane_place
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes import isolation, start_record
 from edgewake.cloud.analysis.lanes.batch_range import as_text, records
 from edgewake.cloud.analysis.lanes.checkpoint import offsets_of, remove_unused
@@ -354,9 +355,7 @@ class Analysis:
         were there any?
         """
         before = len(self._failed)
-        records = source(
-            self._session, self._config, *map(topics.stream_topic, sources_of(job)), records_max=1
-        )
+        records = source(self._session, self._config, *job.source_topics.topics, records_max=1)
         for registered in job.queries:
             (alone,) = jobs_of([registered], self._types()).values()
             try:

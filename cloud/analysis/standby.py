@@ -13,8 +13,8 @@ from typing import Final
 
 from edgewake.cloud.analysis import data_dir_lock
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.leadership import Leadership, Role
 from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.leadership import Leadership, Role
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
@@ -46,6 +46,9 @@ class Standby:
         leadership = Leadership(
             self.config.kafka,
             data_dir_lock.name_of(self.config.data_dir),
+            what="analysis",
+            topic=topics.LANES,
+            group=topics.ANALYSIS_GROUP,
             session_s=self.config.session_s,
         )
         while not self.stop.is_set():

@@ -26,7 +26,7 @@ class Delivery:
 
     __slots__ = (
         "bytes", "correlation_data", "detail", "fingerprint", "is_left_out", "later", "packet_id",
-        "rejected", "response_topic",
+        "parts", "rejected", "response_topic",
         "since_s", "stored_at",
     )  # fmt: skip
 
@@ -59,11 +59,22 @@ class Delivery:
         """Kafka never gets it: the device is asked to send it again later."""
         self.is_left_out = False
         """A status that says nothing new: nobody needs it."""
+        self.parts: list[Delivery] | None = None
+        """Of a message that maps took apart: what is not settled of it yet."""
 
     @property
     def is_settled(self) -> bool:
         """May the broker forget it?"""
+        if self.parts is not None:
+            return self._are_parts_settled(self.parts)
         return self.stored_at is not None or self.later is not None or self.is_left_out
+
+    @staticmethod
+    def _are_parts_settled(parts: list[Delivery]) -> bool:
+        """Each part is asked until it is settled, and then no more."""
+        while parts and parts[-1].is_settled:
+            parts.pop()
+        return not parts
 
     def answer(self) -> Answer | None:
         """What its device is owed now; None where it asked for nothing or Kafka has not
@@ -98,8 +109,8 @@ class AckLedger:
         """On this connection, in the broker's order, not acknowledged to it. Bounded by the broker:
         the session's receive maximum."""
         self._carried: dict[int, Delivery] = {}
-        """Of earlier connections, by packet id; the broker sends each of them again. Bounded as
-        above, for they were in flight there."""
+        """Deliveries of earlier connections, by packet id; the broker sends each of them again.
+        Bounded as above, for they were in flight there."""
 
     def __len__(self) -> int:
         return len(self._in_order)
@@ -139,7 +150,7 @@ class AckLedger:
 
 
 class InFlight:
-    """How much is between the broker and Kafka, over all sessions, against its bounds."""
+    """Bounds what is between the broker and Kafka, over all sessions."""
 
     def __init__(self, *, messages_max: int, bytes_max: int) -> None:
         self.messages = 0
@@ -160,7 +171,7 @@ class InFlight:
         return self.messages * 2 <= self._messages_max and self.bytes * 2 <= self._bytes_max
 
     def add(self, size: int) -> None:
-        """A message of so many bytes came."""
+        """A message of `size` bytes came."""
         self.messages += 1
         self.bytes += size
 

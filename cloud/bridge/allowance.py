@@ -34,7 +34,7 @@ and copied."""
 MEASURED_BYTES: Final = 8192
 """Bytes of a message from which its processor time is measured, which costs a microsecond."""
 REFUSED_S: Final = 100e-6
-"""What the refusal of a smaller one counts; one that passes is never dear."""
+"""The cost of refusing a smaller message, in seconds; a message that passes is never expensive."""
 ASK_S: Final = 0.001
 """Seconds that a question for a feed counts: it is a request to an access server."""
 LETTER_HEAD_BYTES: Final = 512
@@ -50,7 +50,7 @@ DAY_S: Final = 86_400.0
 class DeviceConfig(Config):
     """What one device may cost one bridge.
 
-    With several bridges it may cost so many times as much.
+    With n bridges it may cost n times as much.
     """
 
     messages_per_s: float = Field(default=10_000, gt=0)
@@ -75,7 +75,7 @@ class DeviceConfig(Config):
 
 
 class Room(Enum):
-    """How much of a dead letter is kept."""
+    """What is kept of a dead letter."""
 
     WHOLE = "whole"
     HEAD = "head"
@@ -134,7 +134,7 @@ class Account:
         return 0.0 if longest < 0 else max(WAIT_S_MIN, longest)
 
     def pay(self, size: int, busy_s: float) -> None:
-        """A message of so many bytes passed, and took so much processor time."""
+        """A message of `size` bytes passed, and took `busy_s` of processor time."""
         self.messages -= 1
         self.bytes -= size
         if busy_s:
@@ -143,7 +143,7 @@ class Account:
                 self.busy_s -= dear_s
 
     def pay_refused(self, size: int, busy_s: float) -> None:
-        """A message of so many bytes was refused, which took so much processor time."""
+        """A message of `size` bytes was refused, which took `busy_s` of processor time."""
         self.messages -= 1
         self.bytes -= size
         self.busy_s -= busy_s
@@ -158,7 +158,7 @@ class Account:
         return True
 
     def letter_room(self, size: int, now_s: float) -> Room:
-        """How much of a dead letter of so many bytes is kept? It counts."""
+        """What is kept of a dead letter of `size` bytes? It counts."""
         if self.letters <= 0 or self.letter_bytes < size:
             self._fill(now_s)
         if self.letters <= 0:

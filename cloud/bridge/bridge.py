@@ -43,6 +43,7 @@ from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.feeds import Feeds
 from edgewake.cloud.bridge.in_full import in_full
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
+from edgewake.cloud.bridge.mapped import Mapper, Part, is_mapped
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.outbox import Outbox
@@ -69,6 +70,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink import FEED
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.feed import FeedChunk
+from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.mqtt import Unreadable
 
 log = logging.getLogger("edgewake.bridge")
@@ -110,9 +112,12 @@ class Bridge:
         outbox: Outbox,
         clock: Clock,
         rng: random.Random,
+        mapper: Mapper | None = None,
     ) -> None:
+        """`mapper`: of messages on other topics than ours; None: they are refused."""
         self._config = config
         self._subscriptions = subscriptions
+        self._mapper = mapper
         self._register = register
         self._outbox = outbox
         self._catalogue = catalogue
@@ -167,7 +172,7 @@ class Bridge:
         adoption = Adoption(
             self._config.mqtt,
             client_id=client_id(self._config.kafka.installation, session),
-            filters=(*self._subscriptions.wanted, *self._subscriptions.given_up),
+            filters=self._subscriptions.all,
             receive_max=self._config.inflight_messages_max,
             on_publish=self._on_publish,
             clock=self._clock,
@@ -202,6 +207,8 @@ class Bridge:
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
             self.metrics.readopted += 1
             self._answer_device(known)
+        elif self._mapper is not None and is_mapped(packet.topic):
+            self._accept_mapped(self._mapper, ledger, packet, fingerprint)
         else:
             self._accept(ledger, packet, fingerprint)
         self._work.set()
@@ -241,11 +248,79 @@ class Bridge:
         )  # fmt: skip
         if delivery.packet_id is not None:
             ledger.add(delivery)
+        self._admit_or_park(packet, delivery, received_at)
+        if not self._is_paused:
+            self._pause_where_full()
+
+    def _admit_or_park(
+        self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
+    ) -> None:
         if packet.topic in self._parked or not self._admitted(packet, delivery, received_at):
             self._parked.add(packet.topic, ParkedMessage(packet, delivery, received_at))
             self._in_flight.add(delivery.bytes)
+
+    def _accept_mapped(
+        self,
+        mapper: Mapper,
+        ledger: AckLedger,
+        packet: mqtt5.PublishPacket | Unreadable,
+        fingerprint: int,
+    ) -> None:
+        """A message in a device's own words: each of its readings goes its own way, and the broker
+        is answered when all have arrived.
+        """
+        received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
+        whole = Delivery(packet.packet_id, None, None, 0, now_s, fingerprint)
+        whole.parts = []
+        if whole.packet_id is not None:
+            ledger.add(whole)
+        account = self._allowance.account(mapper.device_of(packet.topic), now_s)
+        size = _size(packet)
+        if account.device and (wait_s := account.wait_s(now_s)) > 0:
+            parts = [Part(packet, _too_much(account.device, wait_s).refusal)]
+        else:
+            began_s = time.thread_time() if size >= MEASURED_BYTES else None
+            parts = mapper.parts(packet)
+            if began_s is not None:
+                account.pay(size, time.thread_time() - began_s)
+        self.metrics.mapped["ignored" if not parts else "mapped"] += 1
+        for part in parts:
+            delivery = Delivery(None, None, None, _size(part.packet), now_s)
+            whole.parts.append(delivery)
+            if part.refusal is None:
+                self._admit_or_park(part.packet, delivery, received_at)
+            else:
+                self._refuse_part(part.packet, delivery, part.refusal, account, received_at)
         if not self._is_paused:
             self._pause_where_full()
+
+    def _refuse_part(
+        self,
+        packet: mqtt5.PublishPacket | Unreadable,
+        delivery: Delivery,
+        why: Rejected,
+        account: Account,
+        received_at: int,
+    ) -> None:
+        """At the expense of the device that the topic names; of all together where it names
+        none.
+        """
+        account.pay_refused(_size(packet), REFUSED_S)
+        record = self._refused(packet, delivery, why, account, received_at)
+        if record is None:
+            return
+        record = record._replace(key=account.device)
+        delivery.bytes = len(record.value or b"")
+        self._in_flight.add(delivery.bytes)
+        self._writer.write(record, delivery)
+
+    def set_maps(self, maps: Maps, subscriptions: Subscriptions) -> None:
+        """Map by these from now on."""
+        if self._mapper is not None:
+            self._mapper.maps = maps
+        if subscriptions != self._subscriptions:
+            self._subscriptions = subscriptions
+            self.source.resubscribe(subscriptions)
 
     def _admitted(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int

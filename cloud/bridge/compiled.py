@@ -59,7 +59,7 @@ class PlainReading(NamedTuple):
 
 class _Decoders(NamedTuple):
     entry: Stream
-    """The catalogue's row that they were made from; another one makes them anew."""
+    """The catalogue's row that the decoders were made from; they are made again for another one."""
     frame: msgspec.json.Decoder[Any]
     plain: msgspec.json.Decoder[Any]
     names: tuple[str, ...]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.cloud.bridge.allowance import DeviceConfig
 from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
+from edgewake.protocol.event_time import zone_of
 from edgewake.protocol.frame import FRAME_BYTES_MAX
 from edgewake.protocol.plain import key
+
+
+def _zone(name: str) -> str:
+    zone_of(name)
+    return name
 
 
 class MqttConfig(BrokerConfig):
@@ -50,6 +56,26 @@ class MqttConfig(BrokerConfig):
         return self.site or f"{self.host}:{self.port}"
 
 
+class MapsConfig(Config):
+    """Devices that publish to topics of their own (docs/maps.md)."""
+
+    file: Path | None = None
+    """Map file; read again when it changes. None: `presets` alone, or no maps."""
+    presets: tuple[str, ...] = ()
+    """Maps that come with Edgewake, by name, where there is no file; a file names its own."""
+    prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
+    """Begins the name of every device that comes by a map. Needed where the broker knows devices by
+    certificate or password: with a prefix that none of these has, who may write a mapped topic can
+    write in the name of no other device."""
+    zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    """Zone of times that do not say theirs, e.g. `Europe/Berlin`."""
+
+    @property
+    def are_wanted(self) -> bool:
+        """Are there any?"""
+        return self.file is not None or bool(self.presets)
+
+
 class BridgeConfig(Config):
     """One bridge; any number run side by side under different names."""
 
@@ -65,6 +91,8 @@ class BridgeConfig(Config):
     """[feed]"""
     device: DeviceConfig = DeviceConfig()
     """[device]"""
+    maps: MapsConfig = MapsConfig()
+    """[maps]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"
@@ -76,10 +104,25 @@ class BridgeConfig(Config):
     inflight_bytes_max: int = Field(default=64 << 20, ge=2 * FRAME_BYTES_MAX)
     """Bytes taken and not yet in Kafka; at the bound the bridge stops reading its connection."""
     compression: Literal["none", "lz4", "zstd"] = "none"
-    """How the records of `ew.up` are packed. They are kept for a day; packed they need half of the
-    disk, and Kafka a quarter more processor time, because it unpacks each batch to check it, and
-    under little load a batch holds one record. Streams are always packed."""
+    """The compression of the records of `ew.up`. They are kept for a day; compressed they need half
+    of the disk, and Kafka a quarter more processor time, because it unpacks each batch to check it,
+    and under little load a batch holds one record. Streams are always compressed."""
     compiled_decoders: bool = True
     """Parse and check messages of known streams in one pass of C code, by decoders made from the
     catalogue. False: every message by the decoder that also explains; for comparison, or should the
     two ever disagree."""
+
+    @model_validator(mode="after")
+    def _check_maps(self) -> Self:
+        if self.maps.file is not None and self.maps.presets:
+            raise ValueError(
+                "maps: expected `file` or `presets`; a file names its own: presets = [...]"
+            )
+        knows_devices = self.mqtt.ca_file is not None or self.mqtt.username is not None
+        if self.maps.are_wanted and knows_devices and not self.maps.prefix:
+            raise ValueError(
+                "maps.prefix is missing: where the broker knows devices by certificate or "
+                "password, names of mapped devices begin with a prefix that no other device has, "
+                'e.g. "zb-"'
+            )
+        return self

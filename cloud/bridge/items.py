@@ -3,8 +3,8 @@ ones pass. No I/O.
 
 Such a value becomes null in its reading, and the reading as it came is kept as a dead letter. A
 frame in which a field has the wrong type throughout is a matter of the stream: its device is asked
-to wait until somebody decides. Of streams whose fields are given (requests, answers) a value that
-is none of theirs is wrong in any case; the request that had it says so, and its asker is told.
+to wait until somebody decides. In a stream whose fields are given (requests, answers) any other
+value is wrong in any case; the request that had it says so, and its sender is told.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ class BridgeMetrics:
     """By RejectReason."""
     later: Counter[str] = field(default_factory=Counter)
     """Messages not accepted now, by LaterReason."""
+    mapped: Counter[str] = field(default_factory=Counter)
+    """Messages on topics of maps: mapped, with what was refused of them; or ignored, as a map
+    says."""
     waits: Counter[str] = field(default_factory=Counter)
     """Times that reading stopped: full (in flight at its bound), queue (Kafka's client took no
     more) or behind (the sequencer is)."""
@@ -55,6 +58,7 @@ class BridgeMetrics:
         yield counter(
             "edgewake_bridge_later", "Messages answered 'later', by reason", "reason", self.later
         )
+        yield counter("edgewake_bridge_mapped", "Messages given to maps", "outcome", self.mapped)
         yield counter(
             "edgewake_bridge_waits", "Times that reading stopped, by cause", "cause", self.waits
         )

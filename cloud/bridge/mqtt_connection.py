@@ -5,6 +5,7 @@ a handler. It decides nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, cast
@@ -16,8 +17,12 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
 
+log = logging.getLogger("edgewake.bridge.mqtt")
+
 _SUBSCRIBE_ID: Final = 1
 _UNSUBSCRIBE_ID: Final = 2
+_REFUSED: Final = 0x80
+"""Reason codes from here on say no (MQTT 5, section 3.9.3)."""
 _PUBLISHES: Final = (mqtt5.PublishPacket, Unreadable)
 
 OnPublish: TypeAlias = Callable[[mqtt5.PublishPacket | Unreadable], None]
@@ -62,6 +67,8 @@ class Connection(asyncio.Protocol):
         self._clock = clock
         self._reader = PacketReader(keep_unreadable=True)
         self._transport: asyncio.Transport | None = None
+        self._needed = 0
+        self._others: Sequence[str] = ()
 
     # asyncio.Protocol
 
@@ -99,8 +106,10 @@ class Connection(asyncio.Protocol):
                 self._on_connected(packet)
                 self.connected.set_result(packet)
             case mqtt5.SubAckPacket():
-                if refused := [str(code) for code in packet.reason_codes if int(code) >= 0x80]:
+                needed = packet.reason_codes[: self._needed]
+                if refused := [str(code) for code in needed if int(code) >= _REFUSED]:
                     raise RemoteError(f"the broker refuses our subscriptions: {refused}")
+                self._say_refused(packet.reason_codes[self._needed :])
                 self.subscribed.set_result(None)
             case mqtt5.UnsubAckPacket():
                 self.unsubscribed.set_result(None)
@@ -113,6 +122,17 @@ class Connection(asyncio.Protocol):
                     f"the broker disconnects: {packet.reason_code!s} {packet.reason_str or ''}"
                 )
 
+    def _say_refused(self, codes: Sequence[mqtt5.SubAckReasonCode]) -> None:
+        for pattern, code in zip(self._others, codes, strict=False):
+            if int(code) >= _REFUSED:
+                log.error(
+                    "the broker refuses %s (%s): its devices are not heard; its rules must let "
+                    "bridges read the topics of the maps",
+                    pattern,
+                    code,
+                    extra={"event": "mqtt.subscription_refused", "filter": pattern},
+                )
+
     async def open(self, config: MqttConfig, tls: ssl.SSLContext | None) -> mqtt5.ConnAckPacket:
         """Connect, and wait for the broker's CONNACK. Raises OSError, TimeoutError, RemoteError."""
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -121,10 +141,15 @@ class Connection(asyncio.Protocol):
             )
             return await self.connected
 
-    def subscribe(self, filters: Sequence[str]) -> None:
-        """Ask for these; `subscribed` is done when the broker agreed."""
+    def subscribe(self, filters: Sequence[str], others: Sequence[str] = ()) -> None:
+        """Ask for these; `subscribed` is done when the broker agreed.
+
+        `others`: which it may refuse, and that is said.
+        """
+        self._needed, self._others = len(filters), others
         wanted = [
-            mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for pattern in filters
+            mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)
+            for pattern in (*filters, *others)
         ]
         self.write(mqtt5.SubscribePacket(_SUBSCRIBE_ID, wanted).write())
 

@@ -2,7 +2,7 @@
 acknowledges only what Kafka has.
 
 The broker keeps the session under a stable client id, so what was not acknowledged comes again
-after a reconnection, with its old packet id. A lost connection is made anew with jittered back-off,
+after a reconnection, with its old packet id. A lost connection is restored with jittered back-off,
 for ever. Raises nothing but what the handler raises: that is a bug and takes the process down.
 """
 
@@ -114,7 +114,7 @@ class MqttSource:
         keepalive_s = connack.server_keep_alive or self._config.keepalive_s
         if connack.session_present:
             connection.unsubscribe(self._subscriptions.given_up)
-        connection.subscribe(self._subscriptions.wanted)
+        connection.subscribe(self._subscriptions.wanted, self._subscriptions.mapped)
         # From here on we may stop reading ourselves: the SUBACK then comes late, behind what the
         # broker sends again, and that is no failure of the connection. A broker that is silent
         # while we do read is noticed by the pings.
@@ -165,8 +165,8 @@ class MqttSource:
     def publish(self, topic: str, payload: bytes, *, expires_s: int) -> bool:
         """Send with QoS 1.
 
-        False, and nothing is sent, where there is no connection or the broker takes no more now.
-        What it did not confirm when the connection ends is not sent again from here.
+        Returns False, and sends nothing, without a connection or where the broker takes no more
+        now. What it did not confirm when the connection ends is not sent again from here.
         """
         if not self.subscribed.is_set() or not self._ids.free:
             return False
@@ -178,6 +178,12 @@ class MqttSource:
             ).write()
         )
         return True
+
+    def resubscribe(self, subscriptions: Subscriptions) -> None:
+        """Ask for these from now on. The connection is made anew, and what is on its way stays."""
+        self._subscriptions = subscriptions
+        if self._connection is not None:
+            self._connection.give_up(RemoteError("other topics are wanted: connecting anew"))
 
     def write(self, data: bytes) -> None:
         """Send on the connection that there is; without one the bytes mean nothing to anybody and

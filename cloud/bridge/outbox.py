@@ -27,7 +27,7 @@ class _Device:
     rows: dict[str, DownRow] = field(default_factory=dict)
     """By key, those that wait."""
     connected_at: object = None
-    """Of the last status."""
+    """When the device connected, by its last status."""
     sent_s: float = float("-inf")
 
 

@@ -52,7 +52,7 @@ class Beat:
 
     @classmethod
     def decode(cls, payload: bytes) -> Beat | None:
-        """Read a payload; None for one that is no beat."""
+        """Read a payload; None for a payload that is not a beat."""
         if len(payload) > BEAT_BYTES_MAX:
             return None
         try:
@@ -106,7 +106,7 @@ class Presence:
         )
 
     def orphan(self, registered: Iterable[str]) -> str | None:
-        """A registered session that it is our turn to adopt; None where there is none now."""
+        """A registered session that it is our turn to adopt; None while there is not any."""
         turn = sum(name < self._own for name in self.others()) * TURN_BEATS
         for name in sorted(registered):
             if name != self._own and len(self._last) < SESSIONS_MAX:

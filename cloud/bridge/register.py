@@ -2,8 +2,8 @@
 session is forgotten when all bridges die.
 
 Key `<site>|<bridge>`, value `{"instance":"…"}`: the process that last started under this name. A
-bridge writes its row before it connects, and whoever ended a session deletes it. A process that
-finds another one in its row has a twin that started later, and ends; one that finds none was
+bridge writes its row before it connects, and the process that ended a session deletes it. A process
+that finds another one in its row has a twin that started later, and ends; one that finds no row was
 adopted while it was frozen, and writes it again. No I/O.
 """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -17,8 +17,9 @@ from edgewake.cloud import metrics_port
 from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.catalogue import Catalogue
-from edgewake.cloud.bridge.config import BridgeConfig
+from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
+from edgewake.cloud.bridge.mapped import Mapper
 from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.register import Register
@@ -31,6 +32,7 @@ from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
+from edgewake.protocol.maps.map_file import LOOK_S, MapFile
 
 log = logging.getLogger("edgewake.bridge")
 
@@ -63,6 +65,8 @@ async def run(
     Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError.
     """
     keys = () if config.mqtt.share_key_file is None else read_keys(config.mqtt.share_key_file)
+    map_file = _map_file(config.maps)
+    filters = () if map_file is None else map_file.maps.filters
     catalogue = Catalogue(clock.monotonic_s)
     register = Register(
         site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}"
@@ -77,7 +81,7 @@ async def run(
     packed = {"compression.type": config.compression}
     bridge = Bridge(
         config,
-        subscriptions=subscriptions(config.kafka.installation, keys),
+        subscriptions=subscriptions(config.kafka.installation, keys, filters),
         producer=clients.producer(config.kafka, config.name, **PRODUCER | packed),
         alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE | packed),
         catalogue=catalogue,
@@ -85,6 +89,7 @@ async def run(
         outbox=outbox,
         clock=clock,
         rng=rng,
+        mapper=None if map_file is None else Mapper(map_file.maps, config.maps.prefix),
     )
     metrics_port.serve(
         config.metrics_port,
@@ -107,6 +112,7 @@ async def run(
                 ),
                 tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
+                tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
             ]
             await stop.wait()
             pump.cancel()
@@ -116,6 +122,36 @@ async def run(
     finally:
         backlog.close()
         tables.close()
+
+
+def _map_file(config: MapsConfig) -> MapFile | None:
+    """Raises ConfigError."""
+    if not config.are_wanted:
+        return None
+    return MapFile(config.file, config.presets, zone=config.zone, needs_names=True)
+
+
+async def _follow_maps(
+    config: BridgeConfig,
+    keys: Sequence[bytes],
+    map_file: MapFile | None,
+    bridge: Bridge,
+    clock: Clock,
+) -> None:
+    """Other maps are in use as soon as their file is right."""
+    if map_file is None:
+        return
+    former: set[str] = set()
+    while True:
+        await clock.sleep(LOOK_S)
+        before = map_file.maps
+        if await asyncio.to_thread(map_file.look):
+            former |= {*before.filters} - {*map_file.maps.filters}
+            former -= {*map_file.maps.filters}
+            wanted = subscriptions(
+                config.kafka.installation, keys, map_file.maps.filters, sorted(former)
+            )
+            bridge.set_maps(map_file.maps, wanted)
 
 
 async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> None:

@@ -1,10 +1,10 @@
 """What a bridge subscribes to, and the name of the group in which the bridges share it.
 
 A broker deals each message of a shared subscription to one member of the group. Mosquitto 2.0
-grants a subscription to whoever asks and looks at its rules when it delivers; a member that may not
-have the message has then used it up. So whoever knows the group's name can swallow what all devices
-send, and keeping him out is a matter of the name: it holds a code that only who has the bridges'
-key can compute.
+grants a subscription to anybody and applies its rules when it delivers; a member that may not have
+the message has then used it up. So anybody who knows the group's name can swallow what all devices
+send, and keeping them out is a matter of the name: it holds a code that only a holder of the
+bridges' key can compute.
 
     $share/bridge-<installation>-<HMAC-SHA256(key, installation), 32 hexadecimal
     digits>/ew/v1/+/up/#
@@ -42,6 +42,13 @@ class Subscriptions:
     wanted: Sequence[str]
     given_up: Sequence[str]
     """What a session of before may still have."""
+    mapped: Sequence[str] = ()
+    """Topics of the maps, which a broker may refuse without harm to the others."""
+
+    @property
+    def all(self) -> Sequence[str]:
+        """Whatever a session may have."""
+        return (*self.wanted, *self.mapped, *self.given_up)
 
 
 def read_keys(path: Path) -> tuple[bytes, ...]:
@@ -83,12 +90,17 @@ def group(installation: str, key: bytes | None) -> str:
     return f"{name}-{hmac.new(key, installation.encode(), sha256).hexdigest()[:_CODE_DIGITS]}"
 
 
-def subscriptions(installation: str, keys: Sequence[bytes]) -> Subscriptions:
-    """Of a bridge that knows these keys, the present one first; none: the group has the name that
-    everybody knows.
+def subscriptions(
+    installation: str,
+    keys: Sequence[bytes],
+    mapped: Sequence[str] = (),
+    former: Sequence[str] = (),
+) -> Subscriptions:
+    """The subscriptions of a bridge that knows these keys, the present one first; without keys the
+    group has the name that everybody knows.
 
     The bridges of an installation share the messages among them; those of another one get each of
-    them, too.
+    them, too. `mapped`: filters of the maps, `former`: those of maps before.
     """
     present = group(installation, keys[0] if keys else None)
     known = [group(installation, key) for key in keys]
@@ -96,4 +108,10 @@ def subscriptions(installation: str, keys: Sequence[bytes]) -> Subscriptions:
     given_up = [f"$share/{name}/{pattern}" for name in before for pattern in topics.BRIDGE_FILTERS]
     given_up += [f"$share/{group(installation, None)}/{pattern}" for pattern in _FORMER_FILTERS]
     shared = [f"$share/{present}/{pattern}" for pattern in topics.BRIDGE_FILTERS]
-    return Subscriptions((*shared, topics.bridge(installation, "+")), tuple(given_up))
+    given_up += [f"$share/{present}/{pattern}" for pattern in former if pattern not in mapped]
+    given_up += [f"$share/{name}/{pattern}" for name in before for pattern in mapped]
+    return Subscriptions(
+        (*shared, topics.bridge(installation, "+")),
+        tuple(given_up),
+        tuple(f"$share/{present}/{pattern}" for pattern in mapped),
+    )

@@ -30,7 +30,9 @@ def last_will(installation: str, bridge: str) -> mqtt5.Will:
 
 
 class Watch:
-    """One adoption at a time, so that a bridge holds at most its own window and one more."""
+    """Watches the other bridges, and adopts one session at a time, so that a bridge holds at most
+    its own window and one more.
+    """
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Watch:
 
     @property
     def others(self) -> int:
-        """How many other bridges live."""
+        """The number of other bridges that live."""
         return len(self._presence.others())
 
     async def run(self) -> None:

@@ -35,7 +35,7 @@ _limit = click.option(
     type=click.IntRange(1, 1_000_000),
     default=ROWS_DEFAULT,
     show_default=True,
-    help="Show at most so many.",
+    help="Show at most N.",
 )
 
 

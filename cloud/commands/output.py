@@ -28,6 +28,10 @@ TIMES: Final = frozenset(
         "done_to",
         "kept_from",
         "asked_at",
+        "since",
+        "at",
+        "made_at",
+        "changed_at",
     }
 )
 """Values in ms since 1970 UTC."""

@@ -42,7 +42,7 @@ FIGURES: Final = ("readings", "count", "sum", "min", "max", "mean", "variance")
     help="The value at this rank, e.g. 0.99; several times.",
 )
 @click.option("--between", type=(float, float), help="Readings from LOW to before HIGH.")
-@click.option("--frequent", type=click.IntRange(1, 100), help="The so many most frequent values.")
+@click.option("--frequent", type=click.IntRange(1, 100), help="The N most frequent values.")
 @click.option("--count-of", multiple=True, help="How often this value occurred; several times.")
 @click.option("--contains", multiple=True, help="Whether this value occurred; several times.")
 @click.option(
@@ -144,4 +144,6 @@ def _estimate(one: Mapping[str, Any] | None) -> str:
 
 
 def _presence(one: Mapping[str, Any]) -> str:
+    if one["value"] is None:
+        return f"cannot say: {one['reason']}"
     return f"yes ({100 * one['false_positive']:.2g} % wrong)" if one["value"] else "no"

@@ -1,4 +1,4 @@
-"""Kafka read by cursor, for whoever serves it: knows no HTTP.
+"""Kafka read by cursor, for any server; it knows no HTTP.
 
 Access, push and operations stand on it and never on each other.
 """

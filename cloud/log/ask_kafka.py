@@ -27,14 +27,14 @@ LOST_S: Final = 2 * ADMIN_TIMEOUT_S
 """Seconds after which a question counts as lost that librdkafka has not ended: all who ask the same
 share one answer, and would wait for ever."""
 BOUNDS_KEPT_S: Final = 0.5
-"""How long known bounds serve those who ask; before a gap is announced they are asked anew."""
+"""How long known bounds are answered; before a gap is announced Kafka is asked again."""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """One asking at a time for each key; who asks meanwhile shares an answer.
+    """Runs one question at a time for each key; callers meanwhile share its answer.
 
     Who is cancelled does not take the answer from others.
     """
@@ -104,12 +104,12 @@ class AskKafka:
 
     async def offsets_at(self, sources: Sequence[Source], ms: int) -> dict[tuple[str, int], int]:
         """By topic and partition: the first record that entered the cloud at `ms` or later; -1
-        where there is none yet.
+        where there is no such record yet.
         """
         return await self._offsets(_all_partitions(sources), OffsetSpec.for_timestamp(ms))
 
     async def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
-        """Kafka's ids of topics: a topic that was made anew has another one."""
+        """Kafka's ids of topics: a recreated topic has another one."""
         try:
             asked = self._admin.describe_topics(
                 TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""How many blocks of older records are in memory while chunks are made from them. Pure.
+"""Slots for the blocks of older records that are in memory while chunks are made from them. Pure.
 
 A chunk over n partitions that are all old needs n blocks at the same time. Whoever makes one gets
 room for all of them at once or waits in line, so that no two wait for each other; one that needs
@@ -19,7 +19,7 @@ class Claim:
     on_granted: Callable[[], None]
     has: int = 0
     wants: int = 0
-    """Waits in line for so many; 0: does not wait."""
+    """The blocks that it waits in line for; 0: it does not wait."""
 
 
 class BlockSlots:

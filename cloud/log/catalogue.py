@@ -27,11 +27,11 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError, Unavailable
 from edgewake.protocol.names import is_stream
-from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.hub")
 
@@ -44,7 +44,7 @@ CHANGED_S: Final = 15.0
 """Seconds after a change of the streams or queries in which topics are listed with each look:
 theirs are made by others, later."""
 ASK_TIMEOUT_S: Final = 3.0
-"""How long a request for an unknown name waits for a fresh look."""
+"""How long a request for an unknown name waits for a fresh answer."""
 STALE_S: Final = 15.0
 """Without a successful look for so long Kafka counts as away."""
 CLOSE_S: Final = 1.0
@@ -99,7 +99,7 @@ class Catalogue:
         self._asked = asyncio.Event()
         self._looked = asyncio.Condition()
         self._partitions: Mapping[str, int] = {}
-        """Of each topic, when they were listed last."""
+        """The partitions of each topic when they were listed last."""
         self._listed_s = self._changed_s = float("-inf")
         self._is_asked = False
         self._failed_by = ""
@@ -138,30 +138,32 @@ class Catalogue:
             away, delay, self._failed_by = False, 0.2, ""
             await self._pause()
 
-    def seen_by(self, reader: Reader) -> Mapping[str, Topic]:
-        """What there is for a reader: the one place where its rights count."""
-        return {name: topic for name, topic in self.topics.items() if reader.may_read(name)}
+    def seen_by(self, reader: Principal, action: Action = Action.READ) -> Mapping[str, Topic]:
+        """What there is for a reader: the one place where its rights to names count."""
+        return {name: topic for name, topic in self.topics.items() if reader.may(action, name)}
 
-    async def find(self, names: tuple[str, ...], reader: Reader = ANYBODY) -> list[Topic]:
+    async def find(
+        self, names: tuple[str, ...], reader: Principal = ANYBODY, action: Action = Action.READ
+    ) -> list[Topic]:
         """The topics of names, after a fresh look if one is unknown; raises UnknownStream or
         Unavailable.
         """
-        if any(name not in self.seen_by(reader) for name in names):
+        if any(name not in self.seen_by(reader, action) for name in names):
             await self._ask()
-        seen = self.seen_by(reader)
+        seen = self.seen_by(reader, action)
         return [_found(seen, name) for name in names]
 
-    async def present(self, names: tuple[str, ...], reader: Reader = ANYBODY) -> tuple[str, ...]:
+    async def present(self, names: tuple[str, ...], reader: Principal = ANYBODY) -> tuple[str, ...]:
         """Which of these are there, after a fresh look if one is unknown; raises Unavailable."""
         if any(name not in self.seen_by(reader) for name in names):
             await self._ask()
         seen = self.seen_by(reader)
         return tuple(name for name in names if name in seen)
 
-    def describe(self, reader: Reader = ANYBODY) -> list[dict[str, Any]]:
+    def describe(self, reader: Principal = ANYBODY) -> list[dict[str, Any]]:
         """Streams and queries for people: name, kind, description, fields, state."""
         return [
-            self._described(topic)
+            self._described(topic, reader)
             for topic in sorted(self.seen_by(reader).values(), key=lambda t: (t.is_query, t.name))
         ]
 
@@ -277,7 +279,7 @@ class Catalogue:
         else:
             self._rows[table][key] = orjson.loads(value)
 
-    def _described(self, topic: Topic) -> dict[str, Any]:
+    def _described(self, topic: Topic, reader: Principal) -> dict[str, Any]:
         shown: dict[str, Any] = {
             "name": topic.name,
             "kind": "query" if topic.is_query else "stream",
@@ -285,16 +287,26 @@ class Catalogue:
         }
         if not topic.is_query:
             row = self._rows[topics.STREAMS].get(topic.name, {})
+            scope = reader.scope(Action.READ, topic.name)
+            fields = row.get("fields", {})
             return shown | {
                 "description": row.get("description", ""),
-                "fields": row.get("fields", {}),
+                "fields": {
+                    name: told
+                    for name, told in fields.items()
+                    if scope is None or scope.shows_field(name)
+                },
             }
         progress = self._rows[topics.PROGRESS].get(topic.name, {})
         registered = topic.name in self._rows[topics.QUERIES]
+        source, keys = progress.get("stream"), progress.get("keys")
+        scope = reader.scope(Action.READ, topic.name)
+        if keys is not None and scope is not None:
+            keys = [key for key in keys if scope.shows_field(key)]
         return shown | {
             "registered": registered,
-            "of": progress.get("stream"),
-            "keys": progress.get("keys"),
+            "of": source if source and reader.may(Action.READ, source) else None,
+            "keys": keys,
             "state": progress.get("state"),
             "watermark": progress.get("watermark"),
         }

@@ -7,8 +7,8 @@ One reading, one filtering and one encoding serve them all:
        │                                                   └──────▶ lost
        └──▶ parked: nothing is left; goes on with the next records
 
-With its chunk the cohort is over: everybody has it. So it is when its range is lost, which is no
-longer kept: everybody gets a gap.
+With its chunk the cohort is over: everybody has it. It is over as well when its range is lost,
+because retention took it: everybody gets a gap.
 
 A partition whose older records cannot be read is left out, so that it holds up none of the others,
 and is tried again. Blocks are held by as many cohorts as there is room for
@@ -34,7 +34,7 @@ AGAIN_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What comes next in partition `at` is no longer kept."""
+    """The next records of partition `at` are not kept any more."""
 
     at: At
 
@@ -69,7 +69,7 @@ class Owner(Protocol):
         """The cohort's chunk is ready."""
 
     def lose(self, cohort: Cohort, lost: Lost) -> None:
-        """The cohort's range is no longer kept."""
+        """Tell that the cohort's range is not kept any more."""
 
     def fail(self, error: Exception) -> None:
         """The subscription cannot be served."""

@@ -57,7 +57,7 @@ class Record:
     """Its rank among the records of all partitions, ms: `timestamp`, made to grow with each tick of
     the hub. Readers merge by it."""
     name: str = ""
-    """Of its stream or query."""
+    """The name of its stream or query."""
     partition: int = 0
     decoded: Sequence[Event] | None = field(default=None, repr=False)
 
@@ -98,7 +98,7 @@ class Decoder:
                     "error": repr(error)[:200],
                     "unreadable": self.unreadable,
                 }
-                log.warning("a record cannot be read; its readers are told of a gap", extra=facts)
+                log.warning("a record cannot be read; its readers get a gap", extra=facts)
             return (_unreadable(record),)
 
     def _remember(self, record: Record) -> None:

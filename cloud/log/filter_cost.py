@@ -25,9 +25,9 @@ COST_MAX: Final = 10_000
 STEPS_PER_LOOK: Final = 10_000
 """Steps after which a reader should look at the clock."""
 _STEPS_PER_TEXT: Final = 100
-"""Of one pass over a text."""
+"""The steps of one pass over a text."""
 _STEPS_PER_DECIMAL: Final = 30
-"""Of rounding, which counts in decimals."""
+"""The steps of rounding, which counts in decimals."""
 _CHARS_PER_STEP: Final = 50
 """Characters compared in a step by a search with `_`."""
 _TEXTUAL: Final = frozenset({"lower", "upper"})
@@ -67,7 +67,7 @@ def nodes_of(columns: Sequence[Column]) -> list[Node]:
 
 
 def events_per_look(steps: int) -> int:
-    """Events of so many steps each after which a reader should look at the clock."""
+    """Events of `steps` each after which a reader should check the clock."""
     return max(1, STEPS_PER_LOOK // max(1, steps))
 
 

@@ -2,8 +2,8 @@
 
 The pieces between the `%` are looked for from left to right, each once, so no pattern makes it go
 back. A piece without `_` is found in linear time; one with `_` between two `%` is tried at each
-character of the text, which is what makes a pattern dear (`search_width`). ILIKE compares in lower
-case.
+character of the text, which is what makes a pattern expensive (`search_width`). ILIKE compares in
+lower case.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import TopicPartition
 
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import Record
+from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import Found, RangeLost, ReachedEnd
 from edgewake.cloud.log.subscription import Source
 from edgewake.cloud.log.tail import Tail
@@ -39,7 +39,7 @@ class Followed:
     """Why it can be read no further; None while it can."""
     views: set[View[Any]] = field(default_factory=set)
     bytes: int = 0
-    """Of its tails."""
+    """The bytes of its tails."""
 
     def live(self) -> tuple[Position, ...]:
         """The positions of the live end."""
@@ -62,12 +62,14 @@ OnLost: TypeAlias = Callable[[Followed], None]
 
 
 class FollowedStreams:
-    """See the module. `on_lost` is called for a stream whose next records are no longer kept."""
+    """The streams that are followed. `on_lost` is called for a stream whose next records are not
+    kept any more.
+    """
 
-    def __init__(self, config: HubConfig, *, on_lost: OnLost) -> None:
+    def __init__(self, config: HubBounds, *, on_lost: OnLost) -> None:
         self.by_name: dict[str, Followed] = {}
         self.bytes = 0
-        """Of all tails."""
+        """The bytes of all tails."""
         self.records = 0
         """Records that came since the start."""
         self.horizon = 0

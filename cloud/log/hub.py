@@ -10,7 +10,7 @@ Wiring only.
     gap → Gap                go on behind a range that is no longer kept
 
 Everything here runs on one event loop; only Kafka's reader and the replay readers are threads.
-Errors: Unavailable (Kafka is away, a limit is reached, a stream was made anew: come again),
+Errors: Unavailable (Kafka is away, a limit is reached, a stream was recreated: come again),
 UnknownStream, FilterError, CursorError.
 """
 
@@ -25,13 +25,14 @@ from typing import Any, Final, TypeVar, cast
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.ask_kafka import AskKafka, SingleFlight
+from edgewake.cloud.log.behind import Behind, behind
 from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.catalogue import Catalogue, Topic
 from edgewake.cloud.log.chunks import Chunks
 from edgewake.cloud.log.cohort import Lost
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.followed import Followed, FollowedStreams
+from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.replay import Replay
 from edgewake.cloud.log.resume import (
@@ -51,21 +52,21 @@ from edgewake.cloud.log.subscription import (
     Plan,
     Positions,
     Request,
+    Sight,
     Source,
     Start,
     check_filters,
-    is_common,
     normal,
     plan,
 )
 from edgewake.cloud.log.tail import Tail
 from edgewake.cloud.log.turns import Turns
 from edgewake.cloud.log.view import Encoding, Shared, View
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, Unavailable
 from edgewake.protocol.lease import Subscription
-from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.hub")
 
@@ -74,7 +75,7 @@ HOUSEKEEPING_S: Final = 1.0
 TICK_BYTES: Final = 1024 * 1024
 """Bytes that arrive within a tick after which it is not waited for."""
 FIRST_ANSWER_S: Final = 5.0
-"""How long the first reader of a stream waits for Kafka to say where it begins and ends."""
+"""Seconds that the first reader of a stream waits for Kafka to say where it begins and ends."""
 
 C = TypeVar("C")
 
@@ -88,7 +89,7 @@ class Hub:
 
     def __init__(
         self,
-        config: HubConfig,
+        config: HubBounds,
         kafka_config: KafkaConfig,
         *,
         name: str,
@@ -103,7 +104,7 @@ class Hub:
         self.decoder = Decoder(config.decoded_bytes)
         self.streams = FollowedStreams(
             config,
-            on_lost=lambda entry: self._close(entry, "what was to be read next is no longer kept"),
+            on_lost=lambda entry: self._close(entry, "the next records are not kept any more"),
         )
         self.replay = Replay(
             kafka_config,
@@ -117,9 +118,9 @@ class Hub:
         self.turns = Turns(clock, budget_s=config.slice_ms / 1000, on_error=self._fail)
         self.cohorts_reading = 0
         """Different places at which chunks are being made: what catching up costs."""
-        self.views: dict[tuple[Subscription, str], View[Any]] = {}
+        self.views: dict[tuple[Sight, str], View[Any]] = {}
         self.own_views = 0
-        """Of these, what not everybody uses: with a filter, or of several streams."""
+        """Those of them that are not shared by all: with a filter, or of several streams."""
         self._config = config
         self._clock = clock
         self._reader = KafkaReader(kafka_config, name, deliver=self._deliver, failed=self._fail)
@@ -162,19 +163,32 @@ class Hub:
 
     # Streams: followed while somebody reads them.
 
-    async def check(self, names: tuple[str, ...], reader: Reader) -> None:
-        """Raises UnknownStream, or Unavailable, for what a reader may not see; as slowly as for
-        what is not there.
+    async def check(
+        self, names: tuple[str, ...], reader: Principal, action: Action = Action.READ
+    ) -> None:
+        """Raises UnknownStream, or Unavailable, for what is not there for a reader: what it may not
+        see is answered as slowly as what nobody sees, and neither names what is like it elsewhere.
         """
-        hidden = tuple(name for name in names if not reader.may_read(name))
-        if hidden:
-            await self.catalogue.find(hidden, reader)
+        unseen = tuple(
+            name
+            for name in names
+            if name not in self.catalogue.topics or not reader.may(action, name)
+        )
+        if unseen:
+            await self.catalogue.find(unseen, reader, action)
 
-    async def open(self, subscription: Subscription, reader: Reader = ANYBODY) -> Plan:
-        """Follow the streams of a subscription. `close` the plan when done."""
+    async def open(
+        self,
+        subscription: Subscription,
+        reader: Principal = ANYBODY,
+        action: Action = Action.READ,
+    ) -> Plan:
+        """Follow the streams of a subscription, as far as `reader` may see them. `close` the plan
+        when done.
+        """
         wanted = normal(subscription)
         check_filters(wanted)
-        await self.check(wanted.streams, reader)
+        await self.check(wanted.streams, reader, action)
         while True:
             missing = [name for name in wanted.streams if name not in self.streams.by_name]
             for name in missing:
@@ -184,7 +198,8 @@ class Hub:
             followed = [entry for entry in found if entry is not None]
             if len(followed) == len(found):
                 break
-        opened = plan(wanted, [entry.source for entry in followed])
+        scopes = [reader.scope(action, name) for name in wanted.streams]
+        opened = plan(wanted, [entry.source for entry in followed], scopes)
         for entry in followed:
             entry.readers += 1
         return opened
@@ -328,8 +343,8 @@ class Hub:
         return await self._resume(opened, cursor, request)
 
     def has_stream(self, cursor: str | None, name: str) -> bool:
-        """Was this cursor made when there was such a stream? Then that it is not there now is no
-        mistake of the client's.
+        """Whether there was such a stream when this cursor was made. Then its absence now is not
+        the client's mistake.
         """
         with contextlib.suppress(CursorError):
             if cursor is not None:
@@ -371,6 +386,10 @@ class Hub:
         """The live end of a plan."""
         return tuple(entry.live() for entry in self._entries(opened))
 
+    def behind(self, opened: Plan, positions: Positions) -> Behind:
+        """How far a reader at `positions` is behind. Raises Unavailable."""
+        return behind(self._entries(opened), positions, now_ms=self._clock.now_ms())
+
     def has_caught_up(self, opened: Plan) -> bool:
         """Do the tails of a plan reach to where its streams ended when they were first followed?"""
         return all(entry.has_caught_up() for entry in self._entries(opened))
@@ -390,8 +409,8 @@ class Hub:
         return await self.kafka.bounds(opened.sources, fresh=fresh)
 
     async def _at_time(self, opened: Plan, ms: int) -> Positions:
-        """The first records that entered the cloud at `ms` or later; the end where there are none
-        yet.
+        """The first records that entered the cloud at `ms` or later; the end where there is no such
+        record yet.
         """
         found = await self.kafka.offsets_at(opened.sources, ms)
         live = self.live(opened)
@@ -407,7 +426,7 @@ class Hub:
         found = [self.streams.by_name.get(source.name) for source in opened.sources]
         entries = [entry for entry in found if entry is not None and entry.source in opened.sources]
         if len(entries) != len(found):
-            raise Unavailable("a stream was made anew; come again with your cursor")
+            raise Unavailable("a stream was recreated; come again with your cursor")
         return entries
 
     # Views.
@@ -422,14 +441,14 @@ class Hub:
         `wake` is called when there is something after `next` gave None. Of one plan and
         `encoding.name` all encodings must be the same.
         """
-        key = (opened.subscription, encoding.name)
+        key = (opened.sight, encoding.name)
         view = self.views.get(key)
         if view is None or view.ended is not None or view.plan.sources != opened.sources:
             view = self._new_view(opened, encoding, key)
         return cast("View[C]", view).subscribe(positions, wake)
 
     async def gap(self, subscriber: Subscriber[Any], lost: Lost, on_gap: OnGap) -> Gap:
-        """Move a subscriber behind a range that is no longer kept; the gap to announce.
+        """Move a subscriber behind a range that is not kept any more; returns the gap to announce.
 
         Raises Unavailable.
         """
@@ -443,9 +462,7 @@ class Hub:
         )
         return Gap(event, stop if on_gap is OnGap.STOP else opened.cursor(subscriber.positions))
 
-    def _new_view(
-        self, opened: Plan, encoding: Encoding[C], key: tuple[Subscription, str]
-    ) -> View[C]:
+    def _new_view(self, opened: Plan, encoding: Encoding[C], key: tuple[Sight, str]) -> View[C]:
         if len(self.views) >= self._config.views_max:
             raise Full(f"this server already serves {len(self.views)} different subscriptions")
         entries = self._entries(opened)
@@ -462,14 +479,14 @@ class Hub:
         if key in self.views:
             self._forget_view(key)
         self.views[key] = view
-        self.own_views += not is_common(opened.subscription)
+        self.own_views += not opened.sight.is_common
         for entry in entries:
             entry.views.add(view)
         return view
 
-    def _forget_view(self, key: tuple[Subscription, str]) -> None:
+    def _forget_view(self, key: tuple[Sight, str]) -> None:
         del self.views[key]
-        self.own_views -= not is_common(key[0])
+        self.own_views -= not key[0].is_common
 
     # Housekeeping.
 
@@ -490,13 +507,13 @@ class Hub:
                 self._drop(entry)
 
     async def _check_identity(self) -> None:
-        """Close streams whose topic was deleted, made anew or given more partitions."""
+        """Close streams whose topic was deleted, recreated or given more partitions."""
         entries = list(self.streams.by_name.values())
         known = self.catalogue.topics
         for entry in entries:
             topic = known.get(entry.source.name)
             if topic is None or topic.topic != entry.source.topic:
-                self._close(entry, "its topic is no longer there")
+                self._close(entry, "its topic was deleted")
             elif topic.partitions != entry.source.partitions:
                 self._close(entry, f"its topic has {topic.partitions} partitions now")
         left = [entry for entry in entries if entry.closed is None]
@@ -506,7 +523,7 @@ class Hub:
             return
         for entry in left:
             if ids[entry.source.topic] != entry.source.topic_id:
-                self._close(entry, "its topic was made anew")
+                self._close(entry, "its topic was recreated")
 
 
 async def _raised(failed: asyncio.Future[None]) -> None:

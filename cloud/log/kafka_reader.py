@@ -44,7 +44,7 @@ class ReachedEnd:
 
 @dataclass(frozen=True, slots=True)
 class RangeLost:
-    """What was to be read next is no longer kept."""
+    """The next records are not kept any more."""
 
 
 Found: TypeAlias = tuple[str, int, Record | ReachedEnd | RangeLost]
@@ -55,8 +55,8 @@ and a batch."""
 
 FETCH_WAIT_MS: Final = 100
 """How long Kafka holds back a fetch that finds nothing; a new record ends the wait at once. The
-first client of a stream waits so long at most while a fetch of the other streams is under way, and
-an idle server asks so often (with 20 ms for 0.01 of a core)."""
+first client of a stream waits that long at most while a fetch of the other streams is under way,
+and an idle server asks that often (with 20 ms for 0.01 of a core)."""
 CONSUMER: Final[dict[str, Any]] = {
     "enable.partition.eof": True,  # tells how far nothing is left, transaction markers included
     "queued.max.messages.kbytes": 4096,

@@ -31,7 +31,7 @@ slow client holds back at most."""
 BORDER_BYTES: Final = 16 * 1024
 """Bytes of stored records between two borders, on average."""
 EVENTS_PER_LOOK: Final = 8
-"""Events between two looks at the clock; fewer where the filters are dear."""
+"""Events between two looks at the clock; fewer where the filters are expensive."""
 
 At: TypeAlias = tuple[int, int]
 """Which stream of the plan, which partition."""
@@ -196,7 +196,7 @@ class Reader:
                 return Stop.COMPLETE
             if (i + 1) % self._events_per_look == 0 and is_time_up():
                 return Stop.TIME
-            shown = self._plan.show(events[i])
+            shown = self._plan.show(events[i], stream)
             after = (record.offset, i + 1) if i + 1 < len(events) else (record.offset + 1, 0)
             positions[partition] = after
             self._has_moved = True

@@ -6,9 +6,9 @@ at BLOCK_RECORDS, BLOCK_BYTES), so readers that began at different places soon a
 blocks. The latest blocks are kept within `kept_bytes`; a block that is being read is waited for and
 not read twice. Nothing is kept for a reader between two blocks.
 
-A partition is read by one thread at a time, and after a failure not before FAILURE_PAUSE_S, in
-which it is `Unavailable` at once: one that cannot be reached occupies one thread for at most
-SILENCE_S and leaves the others to the rest.
+Only one thread reads a partition, and after a failure not before FAILURE_PAUSE_S, in which it is
+`Unavailable` at once: one that cannot be reached occupies one thread for at most SILENCE_S and
+leaves the others to the rest.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CONSUMER: Final[dict[str, Any]] = {
 
 
 class Gone(Exception):
-    """The range is no longer kept; it is a gap for its readers."""
+    """The range is not kept any more; its readers get a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ OnAnswer: TypeAlias = Callable[[Answer], None]
 class TurnsOfPartitions:
     """Which block is read next: pure.
 
-    Partitions take turns, each is read by one thread at a time.
+    Partitions take turns; only one thread reads each.
     """
 
     def __init__(self) -> None:

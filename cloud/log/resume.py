@@ -8,7 +8,7 @@ event of scope `cursor` before all others:
 | reason | what happened | goes on at |
 |---|---|---|
 | `retention` | the records at the cursor are no longer kept | `on_gap` |
-| `epoch` | the stream's topic was made anew; only this stream is concerned | `on_gap` |
+| `epoch` | the stream's topic was recreated; only this stream is concerned | `on_gap` |
 | `unverifiable` | no key here verifies it, or a later version wrote it | `on_gap`, all streams |
 | `truncated` | it points past the end: the log lost records that the client had seen | the end |
 | `stream_added` | the cursor is older than the subscription's wish for this stream | `from` |
@@ -16,7 +16,7 @@ event of scope `cursor` before all others:
 
 `lost` counts Kafka records, at most: transaction markers take numbers too, and a record of a stream
 holds one or many readings; null where it cannot be known. `on_gap=stop` stops at the first four. A
-stream that is no longer asked for is dropped from the cursor without a word.
+stream that is not asked for any more is dropped from the cursor without a word.
 
 Each gap has a cursor of its own, in which only what was announced so far has moved: a client that
 is cut off between two gaps and comes back gets the second one.

@@ -20,7 +20,9 @@ C = TypeVar("C")
 
 
 class ViewEnded(Exception):
-    """No more comes from this view: a stream was made anew or lost. Open again with the cursor."""
+    """Nothing more comes from this view: a stream was recreated or lost. Open again with the
+    cursor.
+    """
 
 
 class ViewFailed(ViewEnded):

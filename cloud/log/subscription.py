@@ -21,6 +21,9 @@ from edgewake.cloud.log.filter import Select, Where, compile_select, compile_whe
 from edgewake.cloud.log.filter_check import FilterWarning, Kinds, warnings_of
 from edgewake.cloud.log.filter_cost import events_per_look
 from edgewake.cloud.log.filter_partial import rules_out
+from edgewake.cloud.rights.principal import Action, Principal
+from edgewake.cloud.rights.scope import Scope, Scopes
+from edgewake.cloud.rights.scope import normal as normal_scopes
 from edgewake.protocol.cursor import (
     PARTITIONS_MAX,
     Cursor,
@@ -69,7 +72,7 @@ class SubscriptionTooLarge(RequestError):
 
 
 class OnGap(StrEnum):
-    """How to go on after a gap."""
+    """The ways to go on after a gap."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -121,6 +124,26 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """A subscription as it is seen through its reader's rights: what is the same for all is made
+    once for all who have equal ones.
+    """
+
+    subscription: Subscription
+    scopes: Scopes = ()
+
+    @property
+    def is_common(self) -> bool:
+        """Is it what everybody uses: one stream without a filter, and all of it?"""
+        return (
+            len(self.subscription.streams) == 1
+            and self.subscription.where is None
+            and self.subscription.select is None
+            and not self.scopes
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A subscription ready to be read. `sources` are in the sorted order that cursors use."""
 
@@ -130,13 +153,38 @@ class Plan:
     select: Select | None
     filters: bytes
     """filters_hash of the subscription."""
+    scopes: Scopes = ()
+    """What of each source its reader may see: cut before a filter sees it, so that no filter can
+    tell anything of what is hidden."""
 
-    def show(self, event: Event) -> Event | None:
-        """The event as this subscription sees it; None when filtered out.
+    @property
+    def sight(self) -> Sight:
+        """What is seen through it."""
+        return Sight(self.subscription, self.scopes)
 
-        Watermarks are always shown, and gaps unless the condition rules out that it concerns what
-        was lost: those of other devices.
+    def show(self, event: Event, stream: int = 0) -> Event | None:
+        """The event of the n-th source as this subscription sees it; None when filtered out, or not
+        to be seen.
+
+        Watermarks are always shown, and gaps unless it is ruled out that they concern what is seen:
+        those of other devices.
         """
+        seen = self._seen(event, stream) if self.scopes else event
+        return None if seen is None else self._filtered(seen)
+
+    def _seen(self, event: Event, stream: int) -> Event | None:
+        scope = self.scopes[stream]
+        if scope is None:
+            return event
+        if event.kind == DATA:
+            fields = scope.cut(event.fields, is_result=self.sources[stream].is_query)
+            if fields is None:
+                return None
+            return event if fields is event.fields else project(event, fields)
+        device = event.fields.get("device")
+        return event if device is None or scope.sees(device) else None
+
+    def _filtered(self, event: Event) -> Event | None:
         if event.kind == DATA:
             if self.where is not None and not self.where.passes(event.fields):
                 return None
@@ -156,13 +204,23 @@ class Plan:
             *([self.where.tree] if self.where else []),
             *(self.select.trees if self.select else []),
         ]
-        streams = [fields_of(source.name) for source in self.sources]
+        streams = [self._kinds(i, fields_of) for i in range(len(self.sources))]
         known = [fields for fields in streams if fields is not None]
         return warnings_of(trees, known) if trees and len(known) == len(streams) else []
 
+    def _kinds(self, stream: int, fields_of: Callable[[str], Kinds | None]) -> Kinds | None:
+        """The fields of the n-th source that are seen."""
+        kinds = fields_of(self.sources[stream].name)
+        scope = self.scopes[stream] if self.scopes else None
+        if kinds is None or scope is None:
+            return kinds
+        return {name: kind for name, kind in kinds.items() if scope.shows_field(name)} or None
+
     @property
     def events_per_look(self) -> int:
-        """Events after which a reader should look at the clock, so dear are this plan's filters."""
+        """Events after which a reader should check the clock, because this plan's filters are
+        expensive.
+        """
         return events_per_look(
             sum(part.cost for part in (self.where, self.select) if part is not None)
         )
@@ -179,20 +237,17 @@ class Plan:
 
 
 def normal(subscription: Subscription) -> Subscription:
-    """Streams sorted and each once; an empty filter is none."""
+    """Streams sorted and each once; None for an empty filter."""
     streams = tuple(sorted(set(subscription.streams)))
     return Subscription(
         streams=streams, where=subscription.where or None, select=subscription.select or None
     )
 
 
-def is_common(subscription: Subscription) -> bool:
-    """Is it what everybody uses: one stream without a filter?"""
-    return (
-        len(subscription.streams) == 1
-        and subscription.where is None
-        and subscription.select is None
-    )
+def sight(subscription: Subscription, reader: Principal) -> Sight:
+    """What `reader` sees of a normal subscription."""
+    scopes = [reader.scope(Action.READ, name) for name in subscription.streams]
+    return Sight(subscription, normal_scopes(scopes))
 
 
 def check_filters(subscription: Subscription) -> tuple[Where | None, Select | None]:
@@ -203,8 +258,13 @@ def check_filters(subscription: Subscription) -> tuple[Where | None, Select | No
     ), None if select is None else compile_select(select)
 
 
-def plan(subscription: Subscription, sources: Sequence[Source]) -> Plan:
-    """A plan of a normal subscription; raises FilterError and SubscriptionTooLarge."""
+def plan(
+    subscription: Subscription, sources: Sequence[Source], scopes: Sequence[Scope | None] = ()
+) -> Plan:
+    """A plan of a normal subscription; raises FilterError and SubscriptionTooLarge.
+
+    `scopes`: what may be seen of each source.
+    """
     partitions = sum(source.partitions for source in sources)
     if partitions > PARTITIONS_MAX:
         raise SubscriptionTooLarge(
@@ -217,6 +277,7 @@ def plan(subscription: Subscription, sources: Sequence[Source]) -> Plan:
         tuple(sources),
         *check_filters(subscription),
         filters_hash(subscription.where, subscription.select),
+        normal_scopes(scopes),
     )
 
 

@@ -86,7 +86,7 @@ class Tail:
         return (self._offsets[at - 1] + 1, 0) if at > self._head else (self.start, 0)
 
     def end_of(self, position: Position) -> Position:
-        """The end, where no record is left after `position`, so that retention of markers is no
+        """The end, where no record is left after `position`, so that retention of markers is not a
         gap; else the position itself.
         """
         if position[1] or position[0] < self.start or self._index(position[0]) < len(self._records):

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from edgewake.protocol.clock import Clock
 
 BEHIND_SHARE: Final = 0.2
-"""Of a slice that `live` used up, what one turn of `behind` may take besides."""
+"""The share of a slice that one turn of `behind` may take after `live` used the slice up."""
 
 IsTimeUp: TypeAlias = Callable[[], bool]
 Job: TypeAlias = Callable[[IsTimeUp], bool]
@@ -37,7 +37,7 @@ class Turns:
         """Both: at most one job of each cohort and each view, and one for all open streams."""
         self._handle: asyncio.Handle | None = None
         self.longest_s = 0.0
-        """Of all slices, since it was last set to 0."""
+        """The longest slice since it was last set to 0."""
 
     def add(self, job: Job, *, live: bool) -> None:
         """Ask a job in its turn."""

@@ -33,7 +33,7 @@ _numbers: Final = count()
 
 
 class Encoding(Protocol[C_co]):
-    """How what is shown becomes what subscribers are given.
+    """Turns the events of a view into the bytes that its subscribers get.
 
     Of one `name` and plan all must make the same.
     """
@@ -205,7 +205,7 @@ class View(Generic[C]):
             self._deliver(cohort, chunk)
 
     def lose(self, cohort: Cohort, lost: Lost) -> None:
-        """A cohort's range is no longer kept."""
+        """Tell that a cohort's range is not kept any more."""
         self._deliver(cohort, lost)
 
     def fail(self, error: Exception) -> None:

@@ -14,7 +14,9 @@ from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.routes import (
     acks,
+    alerts,
     dead_letters,
+    destinations,
     device_commands,
     devices,
     overview,
@@ -49,6 +51,8 @@ def make_app(services: Services) -> FastAPI:
     pages.add(app, services.access)
     for routes in (
         overview,
+        alerts,
+        destinations,
         devices,
         device_commands,
         requests,

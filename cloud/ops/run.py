@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import random
 import secrets
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,9 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from edgewake.cloud import process_metrics, web
+from edgewake.cloud.alerts.judging import Judging
+from edgewake.cloud.alerts.sender import Sender
+from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake.asking import Asking
@@ -23,6 +27,8 @@ from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
 from edgewake.cloud.ops.routes.shared import Services
+from edgewake.cloud.ops.services.alert_desk import AlertDesk
+from edgewake.cloud.ops.services.alert_levels import look_again_and_again
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
@@ -34,6 +40,7 @@ from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import RequestDesk
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
+from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.metrics import TablesCollector
@@ -76,6 +83,12 @@ class OpsConfig(config.Config):
     None: every request waits for its answer."""
     data_dir: Path = Path("ops")
     """The store of summaries, which is made anew from Kafka where it is lost."""
+    seal_key_file: Path | None = None
+    """Key that addresses of alerts' destinations are encrypted with in Kafka, the same on all
+    operations servers; without it none can be kept. The form is push's `lease_key_file`."""
+    alert_hosts: tuple[str, ...] = ()
+    """Hosts of our own network that alerts may be told to, e.g. a mail server; all others must have
+    public addresses."""
     lake_dir: Folder = Path("lake")
     """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
     there, SQL is answered from Kafka alone."""
@@ -144,6 +157,23 @@ async def run(settings: OpsConfig) -> None:
     )
     down = DownDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
     requests = RequestDesk(writer, tables, clock=clock)
+    sealer = (
+        None if settings.seal_key_file is None else sealing.load(settings.seal_key_file, os.urandom)
+    )
+    caller = webhook.Caller(clock, allow_hosts=settings.alert_hosts)
+    sender = Sender(lambda: tables.alerts.destinations, sealer, caller, settings.alert_hosts)
+    alerts = AlertDesk(
+        writer,
+        tables,
+        clock=clock,
+        new_id=_alert_id,
+        random_bytes=os.urandom,
+        sealer=sealer,
+        sender=sender,
+        allow_hosts=settings.alert_hosts,
+    )
+    system = SystemLook(tables, registry, letters, lookup, clock, reader.ready)
+    judging = Judging(settings.kafka, tables, sender, clock, _alert_id, reader.ready)
     access = Access(
         keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S)
     )
@@ -154,6 +184,8 @@ async def run(settings: OpsConfig) -> None:
     )
     services = Services(
         tables=tables,
+        alerts=alerts,
+        system=system,
         registry=registry,
         previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         repairs=RepairDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
@@ -183,6 +215,10 @@ async def run(settings: OpsConfig) -> None:
                 tasks.create_task(requests.run(reader.ready), name="requests"),
                 tasks.create_task(_settle_when(reader.ready), name="settle"),
                 tasks.create_task(_clean_up(registry, reader, clock), name="clean-up"),
+                tasks.create_task(judging.run(), name="alerts"),
+                tasks.create_task(
+                    look_again_and_again(judging.judge, tables, system, clock), name="levels"
+                ),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
             await web.serve(
@@ -209,6 +245,10 @@ def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
         return described(check_query_file(text, streams))
     except UnknownStream as error:
         raise NotThereYet(described(parse(text)), error) from error
+
+
+def _alert_id() -> str:
+    return f"msg_{secrets.token_hex(12)}"
 
 
 def _secret() -> str:

@@ -41,7 +41,7 @@ _FIRST_OF_EACH: Final = (
     f"each group: max_by(y, x); {STORED}"
 )
 _GAPS: Final = (
-    "a window without readings has no row; who fell silent: absence_window(event_time, '5 "
+    "a window without readings has no row; for silent devices: absence_window(event_time, '5 "
     f"minutes'); {STORED}"
 )
 _NOW: Final = (
@@ -116,10 +116,10 @@ FUNCTIONS: Final[Mapping[str, str]] = {
         f"it keeps every value; approx_top_k(x, k) keeps the most frequent; {STORED}",
     ),
     "collect_set": (
-        "it keeps every value for ever more; use approx_top_k(x, k) or approx_count_distinct(x)"
+        "it keeps every value for ever; use approx_top_k(x, k) or approx_count_distinct(x)"
     ),
     "collect_list": (
-        "it keeps every value for ever more; the readings themselves are in the stream, or use "
+        "it keeps every value for ever; the readings themselves are in the stream, or use "
         "approx_top_k(x, k)"
     ),
     **dict.fromkeys(("current_timestamp", "now", "current_date", "localtimestamp"), _NOW),
@@ -184,7 +184,7 @@ SYNTAX: Final[Mapping[str, str]] = {
     r"\bWINDOW\s+(TUMBLING|HOPPING|SLIDING)\b": f"windows are written {_WINDOWS},"
     " sliding ones window(event_time, '1 minute', '10 seconds')",
     r"\bEMIT\s+(CHANGES|FINAL|AFTER|ON|STREAM|WITHOUT)\b": (
-        "a row is told again whenever a reading changes it; with the header `-- emit: final` "
+        "a row is emitted again whenever a reading changes it; with the header `-- emit: final` "
         "once, when its window is final"
     ),
     r"\bSAMPLE\s+BY\b": f"windows are written {_WINDOWS}, device",
@@ -207,7 +207,7 @@ SYNTAX: Final[Mapping[str, str]] = {
     " a.event_time AND a.event_time + INTERVAL 5 MINUTES",
     r"\bPARTITION\s+BY\b": f"groups are written GROUP BY; {STORED}",
 }
-"""What others write and is no Spark SQL (a pattern) → what to write here."""
+"""Syntax of others that is not Spark SQL (a pattern) → what to write here."""
 _BEGINS: Final = ("SELECT", "WITH")
 
 

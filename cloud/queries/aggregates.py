@@ -362,7 +362,7 @@ def _called(node: exp.Expr) -> str:
 
 
 def _sample(of_population: Expression, count: Expression) -> Expression:
-    """Of a sample: times n / (n - 1); null for one reading."""
+    """The variance of a sample: times n / (n - 1); null for one reading."""
     return call(
         "/",
         [(Call("*", (of_population, count)), NUMBER), (Call("-", (count, Literal(1.0))), NUMBER)],
@@ -375,7 +375,7 @@ def _where_both(x: Expression, y: Expression) -> Expression:
 
 
 def _countable(expression: Expression, kind: Kind) -> Expression:
-    """What can be counted in a slot of numbers: 1 for what is there and is no number itself."""
+    """What can be counted in a slot of numbers: 1 for any value that is not a number itself."""
     if kind in (None, NUMBER, TIME):
         return expression
     return Call("case", (Call("is_null", (expression,)), Literal(None), Literal(1.0)))

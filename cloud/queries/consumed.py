@@ -172,7 +172,7 @@ _KEYWORDS: Final = frozenset(
         "system_time", "of",
     }
 )  # fmt: skip
-"""Words that are no names, which the parser turns into parts of nodes; `check_parts` knows
+"""Words that are not names, which the parser turns into parts of nodes; `check_parts` knows
 those."""
 
 

@@ -169,7 +169,7 @@ def number_text(value: float) -> str:
 
 
 def text_number(text: str) -> float | None:
-    """A text as a number, None where it is none."""
+    """A text as a number, None for any other text."""
     stripped = text.strip()
     return (
         float(stripped)

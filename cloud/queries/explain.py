@@ -9,9 +9,9 @@ rows, one reading after the other
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query
@@ -20,40 +20,78 @@ from edgewake.protocol import topics
 
 SHARED: Final = "shared"
 DEDICATED: Final = "dedicated"
-_WHY: Final = {
-    LaneKind.PLAIN: (
-        "counts, sums, minima and maxima merge, so Spark computes it with all such queries of its "
-        "streams at once"
+_SUMS: Final = (
+    "counts, sums, minima and maxima merge, so Spark computes it with all such queries of its "
+    "streams at once"
+)
+_SKETCHES: Final = (
+    "its aggregates merge, so Spark computes it at once with all queries of its streams that "
+    "need sketches too"
+)
+_SHEDS: Final = "; it may leave readings out, so it is computed separately from those that may not"
+
+
+class _Kind(NamedTuple):
+    """A kind of lane, which queries belong to it, and what is said of them."""
+
+    kind: LaneKind
+    fits: Callable[[Query], bool]
+    execution: str
+    why: str
+
+
+_KINDS: Final = (
+    _Kind(
+        LaneKind.PAIR,
+        lambda query: query.is_paired,
+        DEDICATED,
+        "readings of two streams find one another, so the driver pairs them one after the other",
     ),
-    LaneKind.SKETCH: (
-        "its aggregates merge, so Spark computes it at once with all queries of its streams that "
-        "need sketches too"
+    _Kind(
+        LaneKind.TABLE,
+        lambda query: query.is_table,
+        DEDICATED,
+        "of tables only the latest rows count, so the driver keeps them and emits what changes",
     ),
-    LaneKind.DISTINCT: (
-        "counts of different values merge, so Spark computes it at once with all queries that ask "
-        "for nothing else"
-    ),
-    LaneKind.ROWS: (
-        "each reading is a row, so Spark computes it with all such queries of its streams at "
-        "once, without state"
-    ),
-    LaneKind.SEQUENCE: (
-        "readings decide where its windows begin and end, so the driver folds them one after the "
-        "other"
-    ),
-    LaneKind.JOIN: (
+    _Kind(
+        LaneKind.JOIN,
+        lambda query: query.is_completed,
+        DEDICATED,
         "a reading needs a table's row, or those before it, so the driver completes one after the "
-        "other"
+        "other",
     ),
-    LaneKind.PAIR: (
-        "readings of two streams find one another, so the driver pairs them one after the other"
+    _Kind(
+        LaneKind.ROWS,
+        lambda query: query.is_rows,
+        SHARED,
+        "each reading is a row, so Spark computes it with all such queries of its streams at "
+        "once, without state",
     ),
-    LaneKind.TABLE: (
-        "of tables only the latest rows count, so the driver keeps them and tells what changes"
+    _Kind(
+        LaneKind.SEQUENCE,
+        lambda query: query.window.is_sequence,
+        DEDICATED,
+        "readings decide where its windows begin and end, so the driver folds them one after the "
+        "other",
     ),
-}
-_SHARED: Final = (LaneKind.PLAIN, LaneKind.SKETCH, LaneKind.DISTINCT, LaneKind.ROWS)
-_WHY_SHED: Final = "; it may leave readings out, so it is computed apart from those that may not"
+    _Kind(
+        LaneKind.SKETCH_SHED,
+        lambda query: query.shed is not None and query.has_sketches,
+        SHARED,
+        _SKETCHES + _SHEDS,
+    ),
+    _Kind(LaneKind.PLAIN_SHED, lambda query: query.shed is not None, SHARED, _SUMS + _SHEDS),
+    _Kind(
+        LaneKind.DISTINCT,
+        lambda query: bool(query.keys) and query.only_counts_distinct,
+        SHARED,
+        "counts of different values merge, so Spark computes it at once with all queries that ask "
+        "for nothing else",
+    ),
+    _Kind(LaneKind.SKETCH, lambda query: query.has_sketches, SHARED, _SKETCHES),
+    _Kind(LaneKind.PLAIN, lambda query: True, SHARED, _SUMS),  # noqa: ARG005
+)
+"""A query is of the first kind that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +109,7 @@ class Described:
 
     @property
     def stream(self) -> str:
-        """Of FROM."""
+        """The stream of FROM."""
         return self.streams[0]
 
 
@@ -84,34 +122,19 @@ def streams_of(query: Query) -> tuple[str, ...]:
 
 
 def kind_of(query: Query) -> LaneKind:
-    """Of the lane that computes it."""
-    if query.is_paired:
-        return LaneKind.PAIR
-    if query.is_table:
-        return LaneKind.TABLE
-    if query.is_completed:
-        return LaneKind.JOIN
-    if query.is_rows:
-        return LaneKind.ROWS
-    if query.window.is_sequence:
-        return LaneKind.SEQUENCE
-    if query.shed is not None:
-        return LaneKind.SKETCH_SHED if query.has_sketches else LaneKind.PLAIN_SHED
-    if query.keys and query.only_counts_distinct:
-        return LaneKind.DISTINCT
-    return LaneKind.SKETCH if query.has_sketches else LaneKind.PLAIN
+    """The kind of the lane that computes it."""
+    return _kind_of(query).kind
+
+
+def _kind_of(query: Query) -> _Kind:
+    return next(one for one in _KINDS if one.fits(query))
 
 
 def described(query: Query) -> Described:
     """What is said of it."""
-    kind = kind_of(query)
-    plain = {LaneKind.PLAIN_SHED: LaneKind.PLAIN, LaneKind.SKETCH_SHED: LaneKind.SKETCH}.get(
-        kind, kind
-    )
-    execution = SHARED if plain in _SHARED else DEDICATED
-    why = _WHY[plain] + (_WHY_SHED if kind.sheds else "")
+    kind = _kind_of(query)
     return Described(
-        query.name, streams_of(query), query.columns, execution, why, tuple(_plan(query))
+        query.name, streams_of(query), query.columns, kind.execution, kind.why, tuple(_plan(query))
     )
 
 
@@ -132,11 +155,11 @@ def _plan(query: Query) -> Iterator[str]:
     rows = query.window.hops * len(query.unpivot.fields if query.unpivot is not None else "1")
     if query.is_table:
         yield (
-            f"keep the latest reading of each {', '.join(query.key_names)}; tell rows that come, "
-            "change, and are withdrawn"
+            f"keep the latest reading of each {', '.join(query.key_names)}; emit rows that are "
+            "new, changed or withdrawn"
         )
     elif query.is_rows:
-        yield "tell each as a row at once, final"
+        yield "emit each as a row at once, final"
     else:
         by = ", ".join(key.name for key in query.keys)
         yield f"put each into {_windows(query.window)}{f' of its group ({by})' if by else ''}" + (
@@ -148,10 +171,10 @@ def _plan(query: Query) -> Iterator[str]:
         )
         yield from _telling(query)
     if query.having is not None:
-        yield "tell rows that pass HAVING; withdraw those that pass no more"
+        yield "emit rows that pass HAVING; withdraw those that stop passing"
     if query.limit is not None:
         yield (
-            f"tell the first {query.limit} rows of each window; withdraw those that are no longer "
+            f"emit the first {query.limit} rows of each window; withdraw those that are not "
             "among them"
         )
 
@@ -165,7 +188,7 @@ def _completing(query: Query) -> Iterator[str]:
         )
     if join is not None:
         on = ", ".join(f"{ours} = {join.table}.{theirs}" for ours, theirs in join.keys)
-        nulls = "nulls where there is none" if join.is_left else "drop those without one"
+        nulls = "nulls without one" if join.is_left else "drop those without one"
         if join.within is not None:
             yield (
                 f"pair with all readings of {join.table} where {on}, "
@@ -186,23 +209,23 @@ def _telling(query: Query) -> Iterator[str]:
     window = query.window
     if window.is_all:
         yield (
-            "tell a row again with each batch that changes it; it is never final, and its state "
+            "emit a row again with each batch that changes it; it is never final, and its state "
             "is kept for ever"
         )
     elif window.count:
         when = (
-            "tell a row once, when it is full"
+            "emit a row once, when it is full"
             if query.emits_final
-            else "tell a row again with each batch that changes it"
+            else "emit a row again with each batch that changes it"
         )
         yield f"{when}; it is final when it is full"
     elif window.ends:
         reopen = f", open it again for {_span(query.reopen_ms)}" if query.reopen_ms else ""
         over = f"final {_span(query.lateness_ms)} after its window's end{reopen}"
         when = (
-            "keep a row back until it is final, and tell it once"
+            "keep a row back until it is final, and emit it once"
             if query.emits_final
-            else "tell a row again when a reading changes it"
+            else "emit a row again when a reading changes it"
         )
         yield f"{when}; {over}; then drop its state"
 

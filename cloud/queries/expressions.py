@@ -129,7 +129,7 @@ class Scope:
     faults: Faults
     """Takes what is refused."""
     zone: str = "UTC"
-    """Of the functions of time."""
+    """The zone of the functions of time."""
     special: Callable[[exp.Expr], Typed | None] | None = None
     """Reads a node before anybody else does, or gives None: over results, aggregates and GROUP BY's
     expressions."""

@@ -109,9 +109,9 @@ COPIES: Final[Mapping[str, tuple[int, ...]]] = {
     "split_part": (1, 1, 2),
     "number_text": (9,),
 }
-"""How often a function's column holds each argument, where not once (columns.py; a test counts
-them). What is held twice by one that is held twice grows as the power of its depth, so `Call.size`
-counts every copy."""
+"""The number of times that a function's column holds each argument, where not once (columns.py; a
+test counts them). What is held twice by one that is held twice grows as the power of its depth, so
+`Call.size` counts every copy."""
 
 READ_AS: Final[Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     **{
@@ -199,7 +199,7 @@ def like_pieces(pattern: str) -> list[str]:
     """What a checked pattern of LIKE has between its `%`, as regular expressions of a fixed length
     that Java and Python read alike.
 
-    A `%` that follows another is none.
+    A `%` that follows another adds nothing.
     """
     pieces, last = [""], ""
     for part in re.findall(r"\\.|[^\\]", pattern, re.DOTALL):

@@ -1,4 +1,4 @@
-"""HAVING that no row passes: of a window and group without readings there is no row. Pure."""
+"""HAVING that no row passes: a window and group without readings has no row. Pure."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _EXPECTED: Final = (
     "latest at the reading's time"
 )
 _SIDES: Final = {
-    "RIGHT": "RIGHT JOIN: a row without a reading is no result; write FROM stream LEFT JOIN table",
+    "RIGHT": "RIGHT JOIN: a row without a reading has no result; write FROM stream LEFT JOIN table",
     "FULL": (
         "FULL JOIN: a row without a reading has no result; write FROM stream LEFT JOIN table; "
         f"{STORED}"
@@ -290,7 +290,7 @@ def _paired(query: Query) -> Query:
     if query.window.is_sequence:
         raise QueryError(
             f"JOIN {query.join.table}: pairs of readings have no order: expected windows of time, "
-            "or none"
+            "or no window"
         )
     return replace(query, lateness_ms=query.lateness_ms + max(0, query.join.within.latest_ms))
 

@@ -22,7 +22,7 @@ from edgewake.cloud.queries.window_syntax import length_ms
 from edgewake.protocol.errors import QueryError
 
 WITHIN_MS_MAX: Final = 86_400_000
-"""How far apart the two may be, a day: so long their readings are kept."""
+"""The longest time between the two readings, a day: their readings are kept as long."""
 EXPECTED_TIME: Final = (
     "AND other.event_time BETWEEN stream.event_time - INTERVAL 10 SECONDS AND stream.event_time + "
     "INTERVAL 1 MINUTE"
@@ -108,7 +108,7 @@ def _bound(
 
 
 class _Sum(NamedTuple):
-    """How often the two times are in an expression, and the ms beside them."""
+    """How many times an expression contains each of the two times, and the ms beside them."""
 
     ours: int
     theirs: int

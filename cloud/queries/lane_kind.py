@@ -26,8 +26,8 @@ class LaneKind(StrEnum):
     PLAIN = "plain"
     SKETCH = "sketch"
     DISTINCT = "distinct"
-    """Of queries with groups that only count different values: of so many groups nobody keeps
-    sketches that he has no use for."""
+    """For queries with groups that only count different values: sketches for every group would be
+    kept in vain."""
     PLAIN_SHED = "plain-shed"
     SKETCH_SHED = "sketch-shed"
     """The same two of queries that may leave readings out when they lag: those that may not never

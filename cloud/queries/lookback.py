@@ -3,7 +3,7 @@ z-score. Pure: no Kafka, no Spark.
 
 Each function is a step (state, time, value) → (state, result): the state is a small JSON value, of
 one device and one expression. Readings count in the order of the log, which is a device's own. A
-value that is null is none, and its result is null.
+null is not counted as a value, and its result is null.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEASON_WEIGHT_MAX: Final = 1_000
 MAD_TO_DEVIATION: Final = 1.4826
 """Median absolute deviation to standard deviation, of a normal distribution."""
 NUMBER_MAX: Final = 1e140
-"""Beyond it a value is none: squares of smaller ones stay finite."""
+"""A larger number is taken for null: squares of smaller ones stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Past:
 
 
 def _robust_zscore(past: Past, state: Sequence[float] | None, _: int, value: float) -> Stepped:
-    """Of the values before this one; null while there are fewer than half of them, and where most
-    of them are equal and this one is not.
+    """The robust score against the values before this one; null while there are fewer than half of
+    them, and where most of them are equal and this one is not.
     """
     before = list(state or ())
     return [*before, value][-past.size :], _score(before, value) if 2 * len(

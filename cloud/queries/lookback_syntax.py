@@ -48,7 +48,7 @@ class HistoryReader:
         self.calls: list[History] = []
 
     def read(self, node: exp.Expr, scope: Scope) -> Typed | None:
-        """What stands for the call; None where it is none. Raises QueryError."""
+        """The expression that stands for the call; None for any other call. Raises QueryError."""
         name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
         if name not in FUNCTIONS:
             return None

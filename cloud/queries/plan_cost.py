@@ -18,19 +18,20 @@ from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Query
 from edgewake.protocol.errors import QueryError
 
 PLAN_MAX: Final = 20_000
-"""Of one query. Measured on two cores: Spark plans and compiles some 5,000 a second."""
+"""The most expressions of one query's plan. Measured on two cores: Spark plans and compiles some
+5,000 a second."""
 STREAM_PLAN_MAX: Final = 60_000
-"""Of all queries of a stream, so that a lane starts within a minute, which is a third of what the
-analysis may be silent."""
+"""The most expressions of all queries of a stream, so that a lane starts within a minute, which is
+a third of what the analysis may be silent."""
 
 TAG: Final = 40
 """What a tag has beside the query's own expressions: its window, its place, when it is forgotten
 (tags.py)."""
 NUMBER: Final = 5
-"""How often a tag has the expression of a number: with the sums of frames once for each of count,
-sum, least and most, and in a test."""
+"""The number of times that a tag holds the expression of a number: with the sums of frames once for
+each of count, sum, least and most, and in a test."""
 OTHERS: Final = {"moment": 1, "order": 2, "value": 2, "distinct": 2, "quantile": 1, "top": 9}
-"""How often a tag has the expressions of what is no number."""
+"""The number of times that a tag holds other expressions."""
 
 
 def plan_cost(query: Query) -> int:

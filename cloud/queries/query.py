@@ -41,7 +41,7 @@ class Unpivot:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """How much later than a reading its partner may be, in ms; less than 0 is earlier."""
+    """The bounds of a partner's time relative to a reading's, in ms; less than 0 is earlier."""
 
     earliest_ms: int
     latest_ms: int
@@ -59,7 +59,7 @@ class Join:
     table: str
     """The other stream, or `devices`."""
     keys: tuple[tuple[str, str], ...]
-    """Of the reading → of the table; all are equal."""
+    """Keys of the reading → keys of the table; all are equal."""
     is_left: bool
     """Does a reading without a row stay, with nulls? Otherwise it is dropped."""
     columns: tuple[tuple[str, Kind], ...] = ()
@@ -90,7 +90,8 @@ class Shed:
     """When a query leaves readings out, and which it never does (header `shed`)."""
 
     above_ms: int
-    """How long ago what is read next was received."""
+    """The age at which readings are left out: the time since the next reading to process was
+    received, in ms."""
     unless: Expression | None = None
     """Readings for which it is true are always taken."""
 
@@ -153,10 +154,10 @@ class Query:
     name: str
     description: str
     lateness_ms: int
-    """How long after a window's end it is final: the header's, and of two joined streams as long as
-    a partner may be later."""
+    """The time from a window's end until it is final: the header's, and for two joined streams as
+    long as a partner may be later."""
     stream: str
-    """Of FROM; the first one of a UNION ALL."""
+    """The stream of FROM; the first one of a UNION ALL."""
     window: Window
     others: tuple[str, ...] = ()
     """Streams whose readings count as if they were the first one's: of a UNION ALL."""
@@ -231,8 +232,8 @@ class Query:
 
     @property
     def waits_ms(self) -> int:
-        """How long after its own time a reading of two joined streams may come; later ones are
-        late.
+        """The delay after its own time within which a reading of two joined streams may come; later
+        ones are late.
         """
         partner_ms = (
             0
@@ -314,8 +315,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A query with its identity: registered anew under the same name it is another one, and its old
-    state is not its own.
+    """A query with its identity: one that is registered again under the same name is another query,
+    and does not take over the old state.
     """
 
     query: Query

@@ -51,12 +51,12 @@ __all__ = ["QueryError", "UnknownStream", "check_query_file", "parse", "stream_o
 
 LATENESS_DEFAULT: Final = "30 seconds"
 LATENESS_MS_MAX: Final = 86_400_000
-"""How long after a window's end (in event time) its readings are still counted before it is final;
-the state is kept as long."""
+"""The longest `lateness`: the time after a window's end (in event time) until it is final; the
+state is kept as long."""
 REOPEN_DEFAULT: Final = "0 seconds"
 REOPEN_MS_MAX: Final = 8 * 86_400_000
-"""How long a final window may be opened again; the state of all its groups is kept as long. Streams
-are kept for a week by default."""
+"""The longest `reopen`: the time for which a final window may be opened again; the state of all its
+groups is kept as long. Streams are kept for a week by default."""
 
 _HEADER_KEYS: Final = (
     "name",
@@ -76,7 +76,7 @@ final."""
 
 
 class _Dialect(Spark):
-    """Spark's SQL, in which WINDOW is no key word: `GROUP BY window(…)` is what query files are
+    """Spark's SQL, in which WINDOW is not a key word: `GROUP BY window(…)` is what query files are
     about. "speed" is a name and 'speed' a text, as in SQL over past and present and in `where=`.
     """
 
@@ -182,7 +182,7 @@ def _emits_final(header: Mapping[str, str], query: Query, faults: Faults) -> boo
             raise QueryError(f"header emit {header['emit'][:40]!r}: expected {' or '.join(EMITS)}")
         if emit == "final" and not faults and not query.is_rows and query.window.is_all:
             raise QueryError(
-                "header emit: final tells each window once, when it is final, and without a "
+                "header emit: final emits each window once, when it is final, and without a "
                 "window a row never is:"
                 " GROUP BY window(event_time, '1 hour'), or leave the header out"
             )
@@ -221,7 +221,7 @@ def _header_ms(text: str, key: str, ms_max: int, faults: Faults) -> int:
 
 
 def _split(text: str, faults: Faults) -> tuple[Mapping[str, str], exp.Select | None]:
-    """Header and SELECT; None, and a fault, where there is no SELECT."""
+    """Header and SELECT; without a SELECT None and a fault."""
     if len(text) > QUERY_CHARS_MAX:
         raise QueryError(
             f"query file of {len(text)} characters: expected at most {QUERY_CHARS_MAX}"
@@ -266,8 +266,8 @@ def _select(text: str) -> exp.Select:
 
 
 def _syntax_fault(error: SqlglotError, text: str) -> QueryFault:
-    """The first thing that is no SQL. sqlglot names the last character of a word, and of a quote
-    that has no end its line and offset.
+    """The first syntax error. sqlglot names the last character of a word, and for a quote without
+    an end its line and offset.
     """
     details = (getattr(error, "errors", None) or [{}])[0]
     if "description" in details:

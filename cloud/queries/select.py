@@ -114,7 +114,7 @@ def table_of(select: exp.Expr) -> exp.Expr:
 
 
 class SelectReader:
-    """Reads one SELECT; `read` gives the query, which is of use only where `faults` are none."""
+    """Reads one SELECT; `read` gives the query, which may be used only where `faults` is empty."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class SelectReader:
         )
 
     def _kind_of(self, column: exp.Expr) -> Kind:
-        """Type of a field of the stream; None where there is none, which is a fault."""
+        """Type of a field of the stream; None for an unknown field, which is a fault."""
         with self._faults.within(column):
             return Scope(self._types, {}, self._faults).kind(column.name)
         return None
@@ -354,14 +354,14 @@ class SelectReader:
             with self._faults.within():
                 if self._scope.kind(name) is TIME:
                     raise QueryError(
-                        f"header table: {name} differs from reading to reading; expected what "
-                        "tells rows apart"
+                        f"header table: {name} differs from reading to reading; expected a name "
+                        "that distinguishes rows"
                     )
                 _name(name, "header table")
         with self._faults.within(self._select):
             if not self._is_rows():
                 raise QueryError(
-                    "header table: a table's rows are told as they are, without GROUP BY, "
+                    "header table: a table's rows are emitted as they are, without GROUP BY, "
                     "aggregates, ORDER BY and LIMIT; a query"
                     " without the header has them"
                 )
@@ -431,8 +431,8 @@ class SelectReader:
         with self._faults.within(having):
             if is_never(condition, counts):
                 raise QueryError(
-                    "HAVING: no row passes: where no reading is there is no row, so count(*) is 1 "
-                    "or more; who fell silent is told by"
+                    "HAVING: no row passes: without a reading there is no row, so count(*) is 1 "
+                    "or more; for silent devices write"
                     " GROUP BY absence_window(event_time, '5 minutes'), device"
                 )
         return condition

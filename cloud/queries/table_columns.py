@@ -27,7 +27,7 @@ _COMMON: Final[Mapping[str, Kind]] = {"device": STRING, "event_time": TIME}
 
 
 def columns_of(table: str, streams: Mapping[str, Stream]) -> Mapping[str, Kind] | None:
-    """Column → type of a table; None where there is no such stream.
+    """Column → type of a table; None for an unknown stream.
 
     `event_time` is since when a row holds.
     """

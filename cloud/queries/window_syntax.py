@@ -51,7 +51,7 @@ GAP_MS_MAX: Final = 7 * 86_400_000
 _SEQUENCES: Final = ("session_window", "count_window")
 _OTHERS: Final = {
     "cumulate": (
-        f"expected {EXPECTED}: a row is told again with each reading, so windows grow by themselves"
+        f"expected {EXPECTED}: a row is emitted again with each reading, so windows grow anyway"
     ),
 }
 

@@ -39,7 +39,7 @@ class Window:
     """
 
     size_ms: int
-    """Of a calendar window: its longest."""
+    """The window's size; of a calendar window its longest."""
     slide_ms: int
     offset_ms: int = 0
     unit: str | None = None
@@ -49,18 +49,19 @@ class Window:
     """Which time of a reading counts: t (event time, corrected) or received_at."""
 
     gap_ms: int = 0
-    """Of sessions: a reading that comes so long after the one before begins a new one. 0 of other
-    windows."""
+    """The gap of sessions: a reading that comes that long after the one before begins a new one. 0
+    for other windows."""
     count: int = 0
     """Readings of a window by count. 0 of other windows."""
     step: int = 0
-    """With every so many readings a window by count begins."""
+    """A window by count begins each time that many readings have come."""
     rule: Rule | None = None
-    """Of a window that conditions decide."""
+    """The rule of a window that conditions decide."""
     for_ms: float = 0
     """How long a threshold's condition must hold."""
     within_ms: int = 0
-    """How long a succession may take, and after how long of nothing an absence is one."""
+    """The longest time from a succession's first reading to its last, and the silence that makes an
+    absence."""
 
     @property
     def is_sequence(self) -> bool:

@@ -39,7 +39,7 @@ class Arrival:
 
     @property
     def stream(self) -> str:
-        """Of its placement."""
+        """The stream of its placement."""
         return self.placement.stream
 
 

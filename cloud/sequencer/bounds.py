@@ -1,4 +1,4 @@
-"""How long and how much the sequencer waits, and how much it remembers.
+"""Bounds of the sequencer's waits and memory.
 
 Every bound with its unit, its reason and what happens at it.
 """
@@ -15,15 +15,15 @@ seconds, put this many messages of one device out of order."""
 EPOCHS_MAX: Final = 4
 """Epochs remembered per line. At the bound the one that was quiet longest is forgotten, never the
 one with the highest number: a device that invents epochs forgets its own. Frames of a forgotten
-epoch open it anew (`unknown_before`)."""
+epoch open it again (`unknown_before`)."""
 RESTART_S: Final = 60
-"""Seconds after which number 0 or 1 of a plain device is no repeat but a counter that began
-anew."""
+"""Seconds after which number 0 or 1 of a plain device is not a repeat but a counter that started
+again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Of one partition of `ew.up`."""
+    """The bounds of one partition of `ew.up`."""
 
     hold_s: float = 5.0
     """Seconds that later frames wait for an earlier one; then they pass, and the hole is stated

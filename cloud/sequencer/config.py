@@ -50,7 +50,7 @@ class SequencerConfig(Config):
     """Records read and committed at once at most."""
 
     def bounds(self) -> Bounds:
-        """Of one partition."""
+        """The bounds of one partition."""
         return Bounds(
             hold_s=self.hold_s,
             unknown_s=self.unknown_s,

@@ -1,5 +1,5 @@
 """What came under the last 64 numbers of a NUMBERED line, as checksums: other bytes under the same
-number are no repeat. No I/O.
+number are not a repeat. No I/O.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ RING_BYTES: Final = KEPT * _ONE.size
 
 
 class Contents:
-    """Of one line: a ring of checksums, where 0 is unknown, and the ring of the run before its
-    counter began anew.
+    """The contents of one line: a ring of checksums, where 0 is unknown, and the ring of the run
+    before its counter started again.
     """
 
     __slots__ = ("before", "ring")
@@ -44,7 +44,7 @@ class Contents:
         )
 
     def begin_anew(self) -> None:
-        """The device counts anew."""
+        """The device's counter starts again."""
         self.before = bytes(self.ring)
         self.ring = bytearray(RING_BYTES)
 

@@ -134,8 +134,8 @@ class FrameOrder:
         return self._ordered.holes_count
 
     def read_from(self, position: int) -> int:
-        """From where the partition is read after a restart, when all before `position` was accepted
-        and no row is due.
+        """The offset to read the partition from after a restart, when all before `position` was
+        accepted and no row is due.
         """
         return min(self._ordered.holding.first_offset(position), self.changes.read_from(position))
 
@@ -159,7 +159,7 @@ class FrameOrder:
         )
 
     def reserve(self, states: int) -> None:
-        """Make room for so many states, which blocks are about to bring."""
+        """Make room for this many more states, which blocks are about to bring."""
         self.table.reserve(states)
 
     def load_block(self, block: int, value: bytes) -> None:

@@ -25,7 +25,7 @@ SPAN_S: Final = 1.0
 
 
 class Wait(NamedTuple):
-    """For at most so many more records, and no longer than so many seconds."""
+    """The most records to wait for, and the most seconds."""
 
     records: int
     seconds: float
@@ -50,5 +50,5 @@ class Gathering:
         return FOR_ONE if self._rate.per_s * LONG_S >= 1 else AT_ONCE
 
     def note(self, records: int) -> None:
-        """So many came."""
+        """Count `records` that came."""
         self._rate.note(records)

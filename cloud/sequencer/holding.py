@@ -1,7 +1,7 @@
 """Frames that wait for an earlier one, with the bounds on them. No I/O.
 
 The largest holder is found in O(log n): sizes are pushed on a heap as they grow, and entries that
-are no longer true are dropped when they come to its top.
+are outdated are dropped when they come to its top.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from edgewake.cloud.sequencer.arrival import Arrival
 
 _HEAP_SLACK: Final = 8
-"""Entries of the heap per holder before it is made anew."""
+"""Entries of the heap per holder before it is rebuilt."""
 
 
 class HeldFrames:

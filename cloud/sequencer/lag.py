@@ -1,4 +1,4 @@
-"""How far the sequencer is behind, per partition and in all. No I/O."""
+"""The sequencer's lag, per partition and in all. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READY_LAG_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Of one partition."""
+    """The lag of one partition."""
 
     records: int
     """Records of `ew.up` that are not passed on yet."""

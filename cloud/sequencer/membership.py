@@ -137,8 +137,8 @@ def is_name_in_use(
     clock: Clock,
     pause: Callable[[float], object],
 ) -> bool:
-    """Does a member of our name live? Call it when we are none: the group forgets one that does not
-    live after `session_s`.
+    """Whether a member with our name lives. Call it while we are not a member: the group forgets a
+    dead one after `session_s`.
 
     A Kafka that was killed just after we joined may know us only as we were before, and fences us
     although nobody took our name.

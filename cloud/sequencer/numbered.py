@@ -6,10 +6,10 @@ A state knows which of the last WINDOW numbers came: 64 of them in the slot, whe
 come or never will; the full window (an integer of 1024 bits) only while one of the older ones is
 open.
 
-A number below the window, received no earlier than the last one, is no repeat: the device began to
-count anew (it restarted, or it once sent a huge number). So is one of the last 64 numbers with
-other contents than came under it, and number 0 or 1 again after RESTART_S. What follows is stated
-as RESTARTED and passes; nothing silences a device.
+A number below the window, received no earlier than the last one, is not a repeat: the device's
+counter started again (it restarted, or it once sent a huge number). The same holds for one of the
+last 64 numbers with other contents than came under it, and for number 0 or 1 after RESTART_S. What
+follows is stated as RESTARTED and passes; nothing silences a device.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class OrderedFrames:
         self.holes: dict[bytes, Holes] = {}
         self.holes_count = 0
         self.is_replaying = False
-        """Records are read again that were passed on before: no bound may decide anything anew."""
+        """Records are read again that were passed on before: no bound may decide about them a
+        second time."""
 
     # In
 

@@ -42,7 +42,7 @@ LOGGED_MAX: Final = (
 
 
 class StreamTopics:
-    """How many partitions the streams' topics have. Makes the missing ones. For several threads."""
+    """The partitions of the streams' topics; makes the missing topics. For several threads."""
 
     def __init__(self, config: KafkaConfig, client: Admin) -> None:
         self._config, self._client = config, client

@@ -69,8 +69,8 @@ class Partition:
 
         The number of records that were deleted unread.
 
-        A topic made anew begins below our position: then nothing of it was passed on yet. What was
-        deleted waits no longer: who looks at the position would wait for it until another record
+        A recreated topic begins below our position: then nothing of it was passed on yet. What was
+        deleted waits no longer: a reader of the position would wait for it until another record
         comes, and bridges that wait let none come.
         """
         read_from, emitted_before, waits_from, received_at = self.position
@@ -98,7 +98,7 @@ class Partition:
 
     @property
     def next_offset(self) -> int:
-        """From where records are read that were never passed on."""
+        """The offset of the first record that was never passed on."""
         return max(self.position.read_from, self.position.emitted_before)
 
     def step(

@@ -140,7 +140,7 @@ class Sequencer:
                 if self._is_name_in_use():
                     raise
                 log.warning(
-                    "fenced, but nobody has our name: %s",
+                    "fenced, but no member has our name: %s",
                     error,
                     extra={"event": "sequencer.session_lost"},
                 )
@@ -344,7 +344,7 @@ class Session:
         elif wanted.read_from >= 0 and not low <= wanted.emitted_before <= high:
             log.error(
                 "partition %d of %s: offset %d is next, but Kafka has %d to %d: was the topic "
-                "made anew?",
+                "recreated?",
                 partition.number, topics.UP, wanted.emitted_before, low, high,
                 extra={"event": "sequencer.topic_changed"},
             )  # fmt: skip

@@ -33,7 +33,7 @@ class Turn(NamedTuple):
     """What a turn gives of a shard, for its transaction."""
 
     steps: Mapping[int, Step]
-    """Of each partition."""
+    """The step of each partition."""
     foreign: Sequence[Message]
     """Records that no bridge wrote."""
     outcomes: Counter[str]
@@ -41,12 +41,12 @@ class Turn(NamedTuple):
 
     @property
     def streams(self) -> set[str]:
-        """Whose topics must be there."""
+        """The streams whose topics must exist."""
         return {output.stream for step in self.steps.values() for output in step.outputs}
 
 
 class Shard:
-    """A shard that this process serves; `serve` makes one. One thread at a time."""
+    """A shard that this process serves; `serve` makes one. For one thread only."""
 
     def __init__(self, number: int, *, ended: Sequence[str] = ()) -> None:
         """`ended`: sessions that were shut out, whose claims are still to be removed."""
@@ -219,7 +219,7 @@ class _Rows:
 
 
 def _arrival(message: Message, foreign: list[Message]) -> Arrival | None:
-    """A record of a bridge; what is none goes to `foreign`."""
+    """A bridge's record; any other goes to `foreign`."""
     key, value = message.key(), message.value()
     for name, header in message.headers() or ():
         if name == PLACEMENT_HEADER and key is not None:

@@ -90,7 +90,7 @@ def _tail(
 
 
 def states_in(value: bytes) -> int:
-    """How many states a row holds; raises ValueError."""
+    """The number of states in a row; raises ValueError."""
     if len(value) < _HEAD.size:
         raise ValueError(f"not a block row: {value[:80]!r}")
     return min(int(_HEAD.unpack_from(value)[2]), len(value) // SLOT_BYTES)

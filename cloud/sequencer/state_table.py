@@ -200,7 +200,7 @@ class StateTable:
         return found
 
     def reserve(self, count: int) -> None:
-        """Make room for so many more states at once, so that loading them moves none."""
+        """Make room for `count` more states at once, so that loading them moves none."""
         capacity = (self._count + count) * 100 // _FULL_PERCENT + 1
         if capacity > self._capacity:
             self._rebuild(capacity, self._used())

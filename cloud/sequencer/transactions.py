@@ -1,4 +1,4 @@
-"""The Kafka transactions of one session of a process, and how it shuts out whoever served its
+"""The Kafka transactions of one session of a process, which also fence the process that served its
 shards before.
 
 A process that dies leaves either all or nothing of a turn. Each session has a transactional id that
@@ -9,8 +9,8 @@ What it reads afterwards, to the end of the partition as it is then, is all that
 of those before it. Who gives a shard away takes its claim back, so that nobody has to fence a
 process that goes on with other shards.
 
-Claims are written outside of transactions: one that is open hides what comes after it, and nobody
-knows whom to fence for one that hides its own claim.
+Claims are written outside of transactions: an open transaction hides what comes after it, and
+nobody could tell which producer to fence if it hid its own claim.
 
 Of two sessions that claim the same shard at the same time each finds the other's claim or is found
 by it: claims are in the order of the partition, and who claims second reads all that is before its
@@ -56,7 +56,7 @@ def claimed_by(key: str) -> str | None:
 
 
 class Transactions:
-    """Of a session, one after the other; `shut_out` is for several threads."""
+    """The transactions of a session, one after the other; `shut_out` is for several threads."""
 
     def __init__(self, config: KafkaConfig, transactional_id: str) -> None:
         """Raises KafkaException."""

@@ -35,7 +35,7 @@ _CONSUMER: Final[dict[str, Any]] = {
 class UpReader:
     """A consumer with partitions that come and go.
 
-    Where a partition's offset is no longer there it raises (never begins elsewhere).
+    Where a partition's offset is not kept any more it raises (never begins elsewhere).
     """
 
     def __init__(self, config: KafkaConfig, name: str, *, clock: Clock) -> None:

@@ -83,7 +83,7 @@ class Follower:
                 wait = min(wait * 2, RETRY_S[1])
             except sqlite3.DatabaseError as error:
                 log.error(
-                    "%s is damaged and made anew: %s",
+                    "%s is damaged and rebuilt: %s",
                     self._path,
                     error,
                     extra={"event": "summaries.damaged"},
@@ -220,7 +220,8 @@ class Follower:
 
 
 def _places(consumer: Consumer, store: Store) -> list[TopicPartition]:
-    """Where to go on: behind what the store has, or where retention or a topic made anew begins.
+    """The offsets to go on at: behind what the store has, or where retention or a recreated topic
+    begins.
 
     Raises Unavailable.
     """

@@ -42,7 +42,7 @@ WRONG, NOT_ASKED = 1, 3
     show_default=True,
 )
 @click.option(
-    "--offline", is_flag=True, help="Ask nobody about advisories, and do not call that a failure."
+    "--offline", is_flag=True, help="Do not look advisories up, and do not call that a failure."
 )
 def main(root: Path, file: Path, offline: bool) -> None:
     """Look at all that is locked."""

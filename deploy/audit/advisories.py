@@ -79,7 +79,7 @@ def judge(told: Told, accepted: Accepted, today: date) -> Iterator[str]:
             )
     for (name, component), _ in named.items():
         if component not in told.not_asked:
-            yield f"accepted.toml: {name} is not told of {component} any more: remove it"
+            yield f"accepted.toml: {name} is not reported for {component} any more: remove it"
 
 
 # --- pip-audit ------------------------------------------------------------------------------------

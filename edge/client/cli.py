@@ -56,7 +56,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
     default=None,
     help="Default: a table on a terminal, JSON lines when piped.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="End after so many events.")
+@click.option("--count", type=click.IntRange(min=1), help="End after N events.")
 @click.option(
     "--token-file",
     type=FILE,

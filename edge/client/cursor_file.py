@@ -15,7 +15,7 @@ from edgewake.protocol.errors import ConfigError
 
 SPACE_CHARS: Final = 64
 """Characters beside a cursor: a line end, and what an editor may have added. The rest of a larger
-file is not read: it is none."""
+file is not read: it cannot be a cursor."""
 
 
 class CursorFile:
@@ -53,7 +53,7 @@ class CursorFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._path}: cannot be read: {error}") from error
         if len(text) > TEXT_MAX or not text.isprintable() or " " in text:
-            raise ConfigError(f"{self._path}: is not a cursor; remove it to begin anew")
+            raise ConfigError(f"{self._path}: is not a cursor; remove it to start again")
         return text
 
     def _check(self, text: str, streams: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ import click
 
 from edgewake.edge.commands.config_file import CONFIG, exits, given, load_config
 from edgewake.edge.commands.log import log_group
+from edgewake.edge.commands.maps import map_group
 from edgewake.edge.commands.requests import requests
 
 
@@ -27,6 +28,7 @@ def agent(context: click.Context, config_file: Path | None, verbose: bool) -> No
 
 
 agent.add_command(log_group)
+agent.add_command(map_group)
 agent.add_command(requests)
 
 

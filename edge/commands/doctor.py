@@ -103,7 +103,7 @@ def _log(config: AgentConfig) -> str:
     verdict = verify(config.data_dir)
     if verdict.fault_count:
         raise LocalError(
-            f"{verdict.fault_count} faults, the first: {verdict.faults[0]}. The agent mends what "
+            f"{verdict.fault_count} faults, the first: {verdict.faults[0]}. The agent repairs what "
             "it can when it starts"
         )
     return f"sound: {verdict.readings} readings wait or are kept for consumers"

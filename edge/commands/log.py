@@ -74,7 +74,7 @@ def verify(of_group: Path | None, config_file: Path | None) -> None:
     for fault in verdict.faults:
         click.echo(f"  {fault}")
     if verdict.fault_count:
-        click.echo("the agent mends what it can when it starts, and says the rest by a gap")
+        click.echo("the agent repairs what it can when it starts, and reports the rest as a gap")
         sys.exit(_FAULTY)
 
 

@@ -55,7 +55,7 @@ def requests(
             break
         time.sleep(LOOK_EVERY_S)
     if found is None:
-        click.echo(f"no request {request_id!r} is known here", err=True)
+        click.echo(f"unknown request {request_id!r}", err=True)
         sys.exit(_UNKNOWN)
     click.echo(orjson.dumps(found))
     if found.state == "waiting":

@@ -103,7 +103,7 @@ def _verify_rest(db: sqlite3.Connection, verdict: Verdict) -> None:
             f"SELECT count(*) FROM {table} WHERE stream NOT IN (SELECT id FROM streams)"  # noqa: S608
         ).fetchone()
         if orphans:
-            verdict.fault(f"{table}: {orphans} rows are of no stream that is known")
+            verdict.fault(f"{table}: {orphans} rows are of an unknown stream")
     for name, value in db.execute(
         "SELECT name, value FROM counters WHERE typeof(value) <> 'integer'"
     ):

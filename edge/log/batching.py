@@ -32,7 +32,7 @@ class Batching:
         self._last_s: float | None = None
 
     def committed(self, readings: int, now_s: float) -> None:
-        """A commit took so many readings."""
+        """A commit took this many readings."""
         if self._last_s is not None:
             seconds = max(1e-3, now_s - self._last_s)
             weight = 1 - math.exp(-seconds / RATE_S)

@@ -1,4 +1,5 @@
-"""Readings with the same fields, in columns: how a source that has many at a time hands them on.
+"""Readings with the same fields, in columns: the form in which a source with many readings hands
+them on.
 
 Values, no I/O.
 
@@ -60,7 +61,7 @@ class Bundle(Sequence[Reading]):
             yield t, dict(zip(self.names, row, strict=True))
 
     def body(self) -> bytes:
-        """Of the batch that holds all of it."""
+        """The body of the batch that holds all of it."""
         return orjson.dumps(
             {"t": self.t, "fields": dict(zip(self.names, self.columns, strict=True))}
         )

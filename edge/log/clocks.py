@@ -88,8 +88,8 @@ class Clocks:
 
     def ran_ms(self, commit: int, accepted_at: int, boot: str, monotonic_ms: int) -> int | None:
         """How long this start had run when a batch was accepted; None where that is not known or
-        cannot be: the batch was repaired, or what says so is damaged. Steps that are too small to
-        be written may lead a little before the start, or ahead of the run.
+        cannot be: the batch was repaired, or the row of the clock is damaged. Steps that are too
+        small to be written may lead a little before the start, or ahead of the run.
         """
         span = self.at(commit)
         if span is None or not boot or span.boot != boot:
@@ -100,7 +100,7 @@ class Clocks:
     def age_ms(
         self, commit: int, accepted_at: int, boot: str, now_ms: int, monotonic_ms: int
     ) -> int:
-        """How long ago a batch was accepted: by the machine's run within one start, else by the
+        """The time since a batch was accepted: by the machine's run within one start, else by the
         wall clock; 0 where that was not set.
         """
         ran_ms = self.ran_ms(commit, accepted_at, boot, monotonic_ms)

@@ -53,9 +53,9 @@ class LogConfig(ConfigTable):
     """When a reading is logged. hml: soon after it came, many in one write, while processing goes
     on; rbml: before its source goes on; sbml: when it is sent; rbml+sbml: both; none: never."""
     linger_ms: float = key(default=200.0, ge=0, le=1000)
-    """How long a commit waits for more readings while they come quickly, in the lane `normal`. Each
-    commit costs an fsync, 20 KB of flash and a frame, however many readings are in it. A reading
-    that is alone does not wait."""
+    """Milliseconds that a commit waits for more readings while they come quickly, in the lane
+    `normal`. Each commit costs an fsync, 20 KB of flash and a frame, however many readings are in
+    it. A reading that is alone does not wait."""
     linger_urgent_ms: float = key(default=2.0, ge=0, le=1000)
     """The same in the lane `urgent`."""
     linger_bulk_ms: float = key(default=1000.0, ge=0, le=10_000)

@@ -36,7 +36,7 @@ Contract:
 * **Damage.** When the log was damaged and begun anew, `read`, `poll`, `submit` and `commit` raise
   LogRenewedError once: begin again from `state`, which is None where it could not be saved.
 
-One task or thread uses a consumer at a time.
+For one task or thread only.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class Consumer:
                 streams = tuple(self._tails)
                 self._writer.ask(lambda store: store.register(self.name, streams, at_end=False))
             self._begin(replace(found, cursor=dict.fromkeys(self._tails, 0) | dict(found.cursor)))
-            raise LogRenewedError(f"{self.name}: the event log was damaged and begun anew")
+            raise LogRenewedError(f"{self.name}: the event log was damaged and replaced")
 
     def _has_more(self) -> bool:
         return (

@@ -162,7 +162,7 @@ def outside(ranges: Iterable[tuple[int, int]], first: int, last: int) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """A row as it is read in the writer's thread; whoever asked takes it apart."""
+    """A row as it is read in the writer's thread; the caller decodes it."""
 
     stream: str
     first: int

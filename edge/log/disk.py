@@ -211,7 +211,7 @@ class LogDisk:
     # what it says, and its end
 
     def say(self, state: LogState) -> None:
-        """How the log is from now on."""
+        """Set the log's state from now on."""
         if state is not self.state:
             level = logging.INFO if state is LogState.GOOD else logging.ERROR
             log.log(level, "the event log is %s", state, extra={"event": f"log.{state}"})

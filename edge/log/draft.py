@@ -23,13 +23,13 @@ class Draft:
     outstanding: dict[FrameKey, int]
     unsent: deque[FrameKey]
     stored_bytes: int
-    """Of all rows."""
+    """The bytes of all rows."""
     framed_bytes: int
-    """Of batches that are in frames."""
+    """The bytes of batches that are in frames."""
     retained_bytes: int
-    """Of batches that the cloud has and a consumer has not."""
+    """The bytes of batches that the cloud has and a consumer has not."""
     waiting: dict[str, int]
-    """Of batches that wait for their frame, by stream."""
+    """The bytes of batches that wait for their frame, by stream."""
     counters: dict[str, int]
     consumers: dict[str, ConsumerState]
     frames: list[OutFrame] = field(default_factory=list)
@@ -60,11 +60,11 @@ class Draft:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of all streams."""
+        """The bytes that wait in all streams."""
         return sum(self.waiting.values())
 
     def wait_more(self, stream: str, size: int) -> None:
-        """So many more bytes of a stream wait for their frame."""
+        """`size` more bytes of a stream wait for their frame."""
         self.waiting[stream] = self.waiting.get(stream, 0) + size
 
     def add(self, name: str, count: int) -> None:

@@ -10,8 +10,8 @@ time, by a start of the machine: its boot id, 128 random bits of the kernel, is 
 too.
 
 When in doubt, a new epoch begins. What was accepted before keeps its numbers, so a start costs
-nothing but a number. Only of a copy, whose original may go on under the old epoch, what waits is
-counted anew: it may then arrive twice, under both numbers, and is never lost.
+nothing but a number. Only in a copy, whose original may go on under the old epoch, what waits is
+numbered again: it may then arrive twice, under both numbers, and is never lost.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """How the log is."""
+    """The state of the log and its counters."""
 
     state: LogState
     epoch: int
@@ -143,7 +143,7 @@ class StreamLog:
         return ticket
 
     def bound(self, bytes_max: int) -> None:
-        """From now on at most so many bytes of its readings wait to become durable."""
+        """Let at most `bytes_max` of its readings wait to become durable from now on."""
         self._queue.bytes_max = bytes_max
 
     async def kept(self) -> None:
@@ -205,8 +205,8 @@ class StreamLog:
 class EventLog:
     """The open log.
 
-    Frames come to `on_frames` (in the loop it was opened in, or in the writer's thread where there
-    is none).
+    Frames come to `on_frames`, in the loop it was opened in; without a loop, in the writer's
+    thread.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class EventLog:
         self._owner = _own(directory)
         if (foreign := set_foreign_aside(directory)) is not None:
             log.error(
-                "%s was no event log: it is %s now",
+                "%s was not an event log; it was renamed to %s",
                 directory / LOG_NAME,
                 foreign.name,
                 extra={"event": "log.foreign"},
@@ -314,7 +314,7 @@ class EventLog:
             raise
         self.epoch_began = self._writer.store.epoch_began
         self.status_at_open = self._status_at_open()
-        """How the log was before anything was added."""
+        """The log's status before anything was added."""
         self._writer.start()
 
     def lane(self, stream: str) -> Lane:
@@ -381,7 +381,7 @@ class EventLog:
         return dict(self._latest)
 
     def position(self, source: str) -> str | None:
-        """How far a source had read when its last readings were accepted. Never blocks."""
+        """The position of a source when its last readings were accepted. Never blocks."""
         return self._writer.store.position(source)
 
     def start_sending(self, frame_bytes: int | None = None) -> None:

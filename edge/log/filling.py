@@ -44,7 +44,7 @@ class Filling:
         self._rates: dict[str, _Rate] = {}
 
     def committed(self, stream: str, readings: int, now_s: float, *, since_s: float) -> None:
-        """A commit took so many readings, the first of which came at `since_s`."""
+        """A commit took this many readings, the first of which came at `since_s`."""
         rate = self._rates.pop(stream, None) or _Rate(now_s)
         if now_s > rate.last_s:
             seconds = now_s - rate.last_s

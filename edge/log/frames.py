@@ -30,7 +30,7 @@ UNSET_CLOCK: Final = "unset_clock"
 
 
 class LogFrames:
-    """Of one log."""
+    """The frames of one log."""
 
     def __init__(
         self,

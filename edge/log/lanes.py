@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Final
 
 SHARE: Final = 3
-"""A stream may have so many times in flight what is still free of its lane's part of the window."""
+"""A stream may have this many times the free part of its lane's window in flight."""
 
 
 class Lane(StrEnum):

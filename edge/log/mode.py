@@ -14,7 +14,7 @@ NOT_LOGGED: Final = "not_logged"
 
 
 class LogMode(StrEnum):
-    """How the device logs."""
+    """The modes of logging."""
 
     HML = "hml"
     RBML = "rbml"

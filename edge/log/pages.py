@@ -33,7 +33,7 @@ _INT_BYTES: Final = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 
 class DamagedError(ValueError):
-    """These bytes are no record."""
+    """These bytes are not a record."""
 
 
 class Pages:
@@ -57,7 +57,7 @@ class Pages:
             raise
 
     def numbers(self) -> Iterator[int]:
-        """Of the pages that are there.
+        """The numbers of the pages that are there.
 
         A damaged number in the write-ahead log is one page more, not all that would come before it.
         """
@@ -146,7 +146,9 @@ def _at(file: BinaryIO, offset: int, count: int) -> bytes:
 
 
 def rows(pages: Pages, number: int) -> Iterator[Row]:
-    """The records of one page that can be read; none where it is no page of an index b-tree."""
+    """The records of one page that can be read; none on a page of another kind than an index
+    b-tree.
+    """
     page = pages.read(number)
     if len(page) < pages.page_size or page[0] not in (_INDEX_LEAF, _INDEX_INTERIOR):
         return

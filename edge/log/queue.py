@@ -46,7 +46,7 @@ class Queue:
     size: int = 0
     """Bytes of what is not durable yet."""
     taken_size: int = 0
-    """Of these, what a commit has taken."""
+    """The size of those that a commit has taken."""
     appended: int = 0
     accepted: int = 0
     is_promised: bool = False

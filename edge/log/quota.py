@@ -47,7 +47,7 @@ class LaneQuota:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Of one log.
+    """The quotas of one log.
 
     `waiting` is always bytes without a frame by lane, `total` all bytes that count.
     """
@@ -113,7 +113,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Thinning:
-    """How far a backlog is thinned out.
+    """The progress of thinning out a backlog.
 
     The whole of it is passed through, again and again with longer holes, so it becomes evenly thin.
     """

@@ -23,7 +23,7 @@ REPAIR_BATCHES: Final = 500
 
 
 class Repair:
-    """Of one log.
+    """The repair of one log.
 
     `clock_wait_s`: how long frames wait for the clock, from when somebody would send them.
     """
@@ -68,7 +68,7 @@ class Repair:
         self.at_ms, self._monotonic_ms = self._clock.now_ms(), int(1000 * self._clock.monotonic_s())
 
     def age_ms(self, commit: int, accepted_at: int) -> int:
-        """How long ago a batch was accepted, whatever the wall clock did meanwhile."""
+        """The time since a batch was accepted, whatever the wall clock did meanwhile."""
         return self.clocks.age_ms(commit, accepted_at, self._boot, self.at_ms, self._monotonic_ms)
 
     def note(self, commit: int) -> Clocks:

@@ -15,7 +15,7 @@ class Reserve:
     """The file."""
 
     def __init__(self, directory: Path, size: int) -> None:
-        """Of `size` bytes; 0: none."""
+        """A file of `size` bytes; 0: no file."""
         self._path = directory / RESERVE_NAME
         self._size = size
         self._is_ours = False
@@ -25,7 +25,7 @@ class Reserve:
     def keep(self) -> bool:
         """Have it, all of it: one that a crash left is smaller, or the size is another one now.
 
-        False where there is no space to be had.
+        Returns False where the disk has no space.
         """
         if self._size == 0:
             self.give_up()

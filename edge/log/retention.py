@@ -30,7 +30,7 @@ ALL: Final = 1 << 62
 
 
 class Retention:
-    """Of one log."""
+    """The retention of one log."""
 
     def __init__(self, db: sqlite3.Connection, rows: LogRows, limits: Limits) -> None:
         self._db = db
@@ -38,7 +38,7 @@ class Retention:
         self._limits = limits
         self.quotas = Quotas(limits.quota_bytes, limits.lane_quotas)
         self._thinnings: dict[str, Thinning] = {}
-        """By stream; forgotten at a restart, when it begins anew."""
+        """The thinning of each stream; forgotten at a restart, when it starts again."""
 
     def free_batches(self, draft: Draft, stream: StreamState, first: int, last: int) -> None:
         """The cloud has these positions; what every consumer has passed of them goes."""
@@ -203,7 +203,7 @@ class Retention:
                 self._give_up(draft, stream, row[0], TOO_OLD)
 
     def _drop_oldest(self, draft: Draft, lane: Lane, size: int) -> bool:
-        """So many bytes of the lane, those of the oldest commits; False where there is nothing."""
+        """Drop `size` bytes of the lane, oldest commits first; False where nothing is left."""
         before = draft.waiting_bytes
         while before - draft.waiting_bytes < size:
             found = (
@@ -220,7 +220,7 @@ class Retention:
         return before > draft.waiting_bytes
 
     def _thin_out(self, draft: Draft, lane: Lane, size: int) -> bool:
-        """So many bytes of the stream that has most; False where there is nothing."""
+        """Thin out `size` bytes of the stream that has most; False where nothing is left."""
         stream = max(self._in_lane(draft, lane), key=lambda each: draft.waiting.get(each.name, 0))
         before = draft.waiting_bytes
         last = self._next_batches(stream, stream.framed, 3)

@@ -98,11 +98,11 @@ def set_aside(directory: Path) -> None:
 
 
 def set_foreign_aside(directory: Path) -> Path | None:
-    """Rename a file that stands under the log's name and that no agent wrote; its new path, None
-    where there is none. Raises OSError.
+    """Rename a file that stands under the log's name and that no agent wrote; returns its new path,
+    None without such a file. Raises OSError.
 
-    No sidecar vouches for it, and it is no SQLite database or has tables that are not ours: with a
-    wrong `data_dir` it is somebody's own. It is never read and never deleted.
+    No sidecar vouches for it, and it is not an SQLite database or has tables that are not ours:
+    with a wrong `data_dir` it is somebody's own. It is never read and never deleted.
     """
     path = directory / LOG_NAME
     if (directory / SIDECAR_NAME).exists() or not path.exists() or not _is_foreign(path):
@@ -387,7 +387,7 @@ SET count = excluded.count, commit_number = excluded.commit_number,
     accepted_at = excluded.accepted_at, crc = excluded.crc, body = excluded.body
 WHERE excluded.count < count
 """
-"""Of a batch that was cut, a freed page may still hold the whole: the shorter one holds."""
+"""A freed page may still hold the whole of a batch that was cut: the shorter one holds."""
 
 
 class Salvage:

@@ -9,8 +9,7 @@
     gaps      given up: a counted range of positions in the place of its batches, with CRC, kept as
               long as they would be
     frames    boundaries over the batches, written before the first send, kept until the cloud's
-              acknowledgement; `payload` only where what
-              is sent is logged a second time (see modes)
+              acknowledgement; `payload` only where what is sent is logged a second time (modes)
     consumers how far each has read, and its state, in one row
     clocks    under which start of the machine commits were made, and wall clock less milliseconds
               since it, where that changed (`clocks`)
@@ -45,7 +44,7 @@ CHECKPOINT_BYTES: Final = 4 << 20
 """Bytes of the write-ahead log from which it is copied into the file: few copies of a page that
 changes often, little to recover."""
 BUSY_S: Final = 0.05
-"""How long a checkpoint waits for a reader. It is tried again later; meanwhile readings are
+"""Seconds that a checkpoint waits for a reader. It is tried again later; meanwhile readings are
 accepted."""
 
 
@@ -112,7 +111,7 @@ RETAINED_BYTES: Final = "retained_bytes"
 """Counter: bytes of batches that only consumers still need."""
 SUMS: Final = (BACKLOG_BYTES, RETAINED_BYTES)
 """Counters of what could be summed up over the whole log, kept so that nobody has to. Each start
-counts anew."""
+counts again."""
 
 
 def _gaps_with_checksums(db: sqlite3.Connection) -> None:
@@ -231,7 +230,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 def reading(directory: Path) -> Iterator[sqlite3.Connection]:
     """A directory's log, open for reading until the block ends.
 
-    Raises LocalError: there is none, it cannot be read, or holds what the log never wrote.
+    Raises LocalError where there is no log, it cannot be read, or holds what the log never wrote.
     """
     path = directory / LOG_NAME
     try:

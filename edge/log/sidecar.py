@@ -7,9 +7,9 @@ the positions of the sources and the frames that are kept. It tells
 * when the log is damaged, which readings and frames there must be: what cannot be found any more is
   then said exactly.
 
-A line survives the death of the process; that of the machine only what was synced (with every
-checkpoint). So a line that is missing makes no harm: what the log itself says is newer then. Each
-line carries its CRC; reading ends at the first that is torn. The file is written anew when it has
+A line survives the death of the process; the death of the machine only survives what was synced
+(with every checkpoint). So a missing line does no harm: what the log itself says is newer then.
+Each line carries its CRC; reading ends at the first torn one. The file is rewritten when it has
 grown by `REWRITE_BYTES`.
 """
 
@@ -35,7 +35,7 @@ log = logging.getLogger("edgewake.log")
 
 SIDECAR_NAME: Final = "epoch"
 REWRITE_BYTES: Final = 256 << 10
-"""Growth after which the file is written anew: some thousand commits, so that the two fsyncs of it
+"""Growth after which the file is rewritten: some thousand commits, so that the two fsyncs of it
 cost nothing."""
 
 FrameId: TypeAlias = tuple[int, int, int]
@@ -79,7 +79,7 @@ class Known:
     epoch: int
     commit: int
     version: int = 0
-    """Of the tables; 0: not known."""
+    """The version of the tables; 0: not known."""
     page_size: int = 0
     streams: dict[int, StreamState] = field(default_factory=dict)
     frames: dict[FrameId, Boundary] = field(default_factory=dict)
@@ -175,10 +175,10 @@ class Sidecar:
         self._fd: int | None = None
         self._grown = 0
         self.is_due = False
-        """Is it time to write it anew: because it has grown, or a line could not be added?"""
+        """Whether it is time to rewrite it, because it has grown or a line could not be added."""
 
     def read(self) -> Known | None:
-        """None where there is none, or none of ours."""
+        """None where there is no sidecar, or it is not ours."""
         return decode(self._path.read_bytes()) if self._path.exists() else None
 
     def rewrite(self, known: Known) -> None:

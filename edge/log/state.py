@@ -1,4 +1,4 @@
-"""How the log is, and how it refuses."""
+"""The states of the log, and its refusals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LogBusyError(EdgewakeError):
 
 
 class LogState(StrEnum):
-    """How the log is."""
+    """The states of the log."""
 
     GOOD = "good"
     FULL = "disk_full"

@@ -3,7 +3,7 @@
 A *position* numbers the readings of a stream from 1 for as long as the log lives; an epoch covers a
 range of positions, and a reading keeps for ever the (epoch, seq) that it was accepted under: `seq =
 position - base`. So when an old image of the disk is put back, what waits in it gets the numbers
-that it had, or will have, in the other life, and whoever sees both lives can tell that they are the
+that it had, or will have, in the other life, and a reader of both lives can tell that they are the
 same.
 
 That holds because frames are cut by the readings and the bounds alone, never by time. Where the
@@ -21,8 +21,9 @@ from typing import Any, Final
 import orjson
 
 RANGES_MAX: Final = 64
-"""Epochs that wait in one stream. Each is a start of the machine while nobody took the readings of
-the one before; with more, those of the newest two are counted as one: numbered anew."""
+"""The most epochs that wait in one stream. Each is a start of the machine while nobody took the
+readings of the one before; with more, the newest two become one epoch, and their readings are
+numbered again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class StreamState:
     """Earlier epochs whose readings still wait for their frame."""
 
     def next_epoch(self, epoch: int) -> int:
-        """Of `next_range`."""
+        """The epoch of `next_range`."""
         return self.older[0].epoch if self.older else epoch
 
     def next_range(self, epoch: int) -> EpochRange:
@@ -84,7 +85,7 @@ class StreamState:
     def in_new_epoch(self, ended: int, *, keep_numbers: bool) -> StreamState:
         """The epoch `ended` is over.
 
-        What waits keeps its numbers, or is counted anew from the first that does not belong to
+        What waits keeps its numbers, or is numbered again from the first that does not belong to
         older ones.
         """
         begins = max([self.framed, self.base, *(one.last for one in self.older)])

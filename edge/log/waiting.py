@@ -62,7 +62,7 @@ class Waiting:
         self.stopping = False
         """Nothing more is taken, and what is here waits for nothing."""
         self.answers: list[Future[None]] = []
-        """To whom it is said when what they left is durable."""
+        """The callers to answer when what they left is durable."""
         self._positions: dict[str, str] = {}
         self._passed: dict[str, Passed] = {}
         self._passed_since = 0.0
@@ -160,7 +160,7 @@ class Waiting:
         return self._freed_is_due(store, now_s)
 
     def sleep_s(self, store: LogStore, now_s: float, until_s: float) -> float:
-        """How long nothing can become due by itself, FREE_LINGER_S at most."""
+        """The time in which nothing can become due by itself, FREE_LINGER_S at most."""
         return self.framing.due_s(store, now_s, until_s) - now_s if self.sending else FREE_LINGER_S
 
     def intake_is_due(self, store: LogStore, now_s: float) -> bool:
@@ -174,7 +174,7 @@ class Waiting:
         return has_come and self._may_log(store)
 
     def linger_s(self, store: LogStore, waiting_since: dict[Lane, float], now_s: float) -> float:
-        """How long what has come waits for company yet.
+        """How much longer the readings that have come wait for more.
 
         `waiting_since`: since when each lane has, kept by the caller for one turn.
         """

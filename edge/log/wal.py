@@ -37,7 +37,7 @@ class WriteAheadLog:
             return 0
 
     def reaches(self, size: int) -> bool:
-        """Are at least so many bytes in use, give or take a page?"""
+        """Whether at least `size` bytes are in use, give or take a page."""
         if self.file_bytes < size:
             return False
         fd = os.open(self._path, os.O_RDONLY)

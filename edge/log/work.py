@@ -74,15 +74,15 @@ class Limits:
     window_frames: int
     window_bytes: int
     lanes: Mapping[str, Lane] = field(default_factory=dict)
-    """Of the streams that are not `normal`."""
+    """The lanes of the streams that are not `normal`."""
     lane_quotas: Mapping[Lane, LaneQuota] = field(default_factory=dict)
-    """Of the lanes that have bounds of their own."""
+    """The quotas of the lanes that have bounds of their own."""
     consumer_bytes: int = 1 << 62
-    """Of batches that only consumers still need."""
+    """The most bytes of batches that only consumers still need."""
     local: frozenset[str] = frozenset()
     """Streams that are not sent: only consumers read them."""
     clock_wait_s: float = 60.0
-    """How long frames wait for the machine's clock to be set."""
+    """Seconds that frames wait for the machine's clock to be set."""
     missing: str = CORRUPT
     """Reason of readings that were accepted and are not here."""
     copies_sent: bool = False
@@ -148,7 +148,7 @@ class Commit:
     readings: Mapping[str, Sequence[Reading]] = field(default_factory=dict)
     """Checked, by stream."""
     positions: Mapping[str, str] = field(default_factory=dict)
-    """How far sources have read, by name."""
+    """The positions of sources, by name."""
     consumer: str | None = None
     passed: Passed | None = None
     """What a consumer commits."""

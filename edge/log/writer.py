@@ -97,7 +97,7 @@ class LogWriter:
 
     @property
     def state(self) -> LogState:
-        """How the log is."""
+        """The state of the log."""
         return self._disk.state
 
     # from any thread
@@ -226,9 +226,9 @@ class LogWriter:
         return answer
 
     def consumer(self, name: str) -> ConsumerState | None:
-        """A consumer as it will be when all that it has committed is durable; None where the log
-        does not know it. What was left here is done in any case, also in a log that had to be begun
-        anew.
+        """A consumer as it will be when all that it has committed is durable; None for a name that
+        the log does not know. What was left here is done in any case, also in a log that had to be
+        replaced.
         """
         with self._lock:
             found = self.store.consumer(name)

@@ -43,7 +43,7 @@ def _families(status: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[S
     yield (
         "oldest_unacked_seconds",
         "gauge",
-        "Age of the oldest of them; 0 where there is none.",
+        "Age of the oldest of them; 0 without any.",
         [({}, log["oldest_unacked_s"] or 0)],
     )
     yield (

@@ -204,7 +204,7 @@ class DownsampleConfig(StatefulConfig):
     def __post_init__(self) -> None:
         if self.by in self.fields:
             raise ValueError(
-                f"fields: {self.by!r} is what `by` tells apart, and is there in any case: "
+                f"fields: {self.by!r} is the field of `by`, which is there in any case: "
                 "expected without it"
             )
         _check_grace(self.grace_s, self.every_s)

@@ -117,7 +117,7 @@ class ChainTask:
         state = self._chain.resume(kept)
         if kept is not None and state == self._chain.begin():
             log.warning(
-                "chain %s: its configuration changed, it begins anew", self._chain.into,
+                "chain %s: its configuration changed, it starts again", self._chain.into,
                 extra={"event": "chain.begun_anew", "chain": self._chain.into},
             )  # fmt: skip
         return state

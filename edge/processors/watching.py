@@ -47,7 +47,7 @@ class Watcher:
                 await self._watch(consumer)
             except LogRenewedError:
                 log.warning(
-                    "absence %s: the event log was damaged: it listens anew", self._config.name,
+                    "absence %s: the event log was damaged: it starts again", self._config.name,
                     extra={"event": "absence.log_renewed", "absence": self._config.name},
                 )  # fmt: skip
 

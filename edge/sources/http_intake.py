@@ -1,11 +1,12 @@
-"""Takes readings by HTTP from programs that send: `POST /` with one JSON object, a list of them, or
-lines.
+"""Takes readings by HTTP from programs that send them.
 
-What is answered within TAKE_S is true and stays true:
+A program sends `POST /` with one JSON object, a list of objects, or lines. What is answered within
+TAKE_S is true and stays true:
 
-    200  the readings are durable; it says how many were taken, and which were refused and why 202
-    they are taken and not durable yet: with `Prefer: respond-async` (RFC 7240), in mode one_way, or
-    while the disk is slow 422  none was a reading
+    200  the readings are durable; it says how many were taken, and which were refused and why
+    202  they are taken and not durable yet: with `Prefer: respond-async` (RFC 7240), in mode
+         one_way, or while the disk is slow
+    422  none was a reading
     503  none was taken, and none of them will be: send them again
 
 A request with an `Idempotency-Key` is taken once, also when it is sent again after a crash: the

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import mqtt5
@@ -23,11 +24,15 @@ from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
-from edgewake.edge.sources.topic_template import TopicTemplate
 from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
-from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
+from edgewake.protocol.errors import ConfigError, Rejected, RejectReason, Unavailable
 from edgewake.protocol.json_text import is_meant_as_json, parse
+from edgewake.protocol.maps.applying import apply
+from edgewake.protocol.maps.compiling import compile_presets
+from edgewake.protocol.maps.map_file import LOOK_S, MapFile
+from edgewake.protocol.maps.rule import Maps
+from edgewake.protocol.maps.topic import TopicTemplate
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, Length, key
@@ -55,6 +60,8 @@ def _field(name: str) -> str:
     return name
 
 
+THING: Final = "thing"
+"""Field with the device that a map gives: one behind this agent."""
 RETAINED: Final = "retained"
 """Field of readings that the broker had kept."""
 HANDLING: Final = {
@@ -70,10 +77,17 @@ class MqttSubscribeConfig(SourceConfig):
     """Messages of a local MQTT broker."""
 
     type: Literal["mqtt_subscribe"]
-    topic: Annotated[str, Check(_template)]
-    """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a
-    field of each reading; `{field...}` at the end has all levels that follow. Edgewake's own topics
-    (`ew/v1/…`) are passed over unless the template begins with them."""
+    topic: Annotated[str, Check(_template)] | None = None
+    """What is subscribed to, where there are no maps: levels as they are, `+`, `#` at the end, or
+    `{field}`, which becomes a field of each reading; `{field...}` at the end has all levels that
+    follow. Edgewake's own topics (`ew/v1/…`) are passed over unless the template begins with
+    them."""
+    maps: Path | None = None
+    """Map file that makes readings of the messages (docs/maps.md), in place of `topic`; read again
+    when it changes. Readings that it gives to another stream are left to the source of that stream;
+    the device that it gives is the field `thing`."""
+    presets: tuple[str, ...] = ()
+    """Maps that come with Edgewake, by name, where there is no file."""
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
     client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
@@ -86,6 +100,16 @@ class MqttSubscribeConfig(SourceConfig):
     once, as long as it keeps our session (`session_s`); skip: never; all: at every connection. Each
     such reading has the field `retained`, true."""
     broker: BrokerConfig = BrokerConfig()
+
+    def __post_init__(self) -> None:
+        given = [self.topic is not None, self.maps is not None, bool(self.presets)]
+        if sum(given) != 1:
+            raise ValueError("expected one of `topic`, `maps` and `presets`")
+        if self.presets:
+            try:
+                compile_presets(self.presets)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
 
     def source(self, context: SourceContext) -> MqttSubscribe:
         return MqttSubscribe(self, context)
@@ -105,22 +129,30 @@ class MqttSubscribe:
 
     def __init__(self, config: MqttSubscribeConfig, context: SourceContext) -> None:
         self._config = config
-        self._template = TopicTemplate.parse(config.topic)
+        self._maps: MapFile | None = None
+        if config.topic is None:
+            self._maps = MapFile(config.maps, config.presets, zone=config.time.zone)
+        self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = (
             config.client_id or f"edgewake-{context.device}-{config.stream}"[:CLIENT_ID_CHARS_MAX]
         )
-        self._name = f"mqtt_subscribe:{config.broker.host}:{config.broker.port}:{config.topic}"
+        what = config.topic or f"maps of {config.stream}"
+        self._name = f"mqtt_subscribe:{config.broker.host}:{config.broker.port}:{what}"
         self._recent = RecentPackets.decode(context.position(self._name))
+        self._former: Sequence[str] = ()
+        """Topics that maps of before wanted."""
         self._tls = tls_of(config.broker)
 
     async def run(self, intake: Intake) -> None:
         broker = self._config.broker
         async with connected(broker.host, broker.port, tls=self._tls) as (reader, writer):
             link = Link(reader, writer)
-            await link.open(self._client_id, self._config, self._template.filter)
+            await link.open(self._client_id, self._config, self._filters(), self._former)
             waiting: asyncio.Queue[int] = asyncio.Queue()
             acknowledging = asyncio.create_task(self._acknowledge(intake, link, waiting))
-            acknowledging.add_done_callback(lambda _: writer.transport.abort())
+            following = asyncio.create_task(self._follow_maps())
+            for task in (acknowledging, following):
+                task.add_done_callback(lambda _: writer.transport.abort())
             try:
                 while True:
                     publishes = await link.publishes()
@@ -130,7 +162,22 @@ class MqttSubscribe:
                             waiting.put_nowait(packet.packet_id)
             finally:
                 acknowledging.cancel()
-                await asyncio.wait({acknowledging})
+                following.cancel()
+                await asyncio.wait({acknowledging, following})
+
+    def _filters(self) -> Sequence[str]:
+        return [self._template.filter] if self._maps is None else self._maps.maps.filters
+
+    async def _follow_maps(self) -> None:
+        """Until other topics are wanted than those that were subscribed to."""
+        if self._maps is None:
+            await asyncio.Event().wait()
+            return
+        before = self._maps.maps.filters
+        while self._maps.maps.filters == before:
+            await asyncio.sleep(LOOK_S)
+            await asyncio.to_thread(self._maps.look)
+        self._former = [one for one in before if one not in self._maps.maps.filters]
 
     async def _acknowledge(self, intake: Intake, link: Link, waiting: asyncio.Queue[int]) -> None:
         """What is durable, in order."""
@@ -189,11 +236,14 @@ class MqttSubscribe:
         if not payload:
             return []  # how retained messages are cleared
         # The uplink's broker: its frames would feed themselves.
-        if packet.topic.startswith(OWN) and not self._config.topic.startswith(OWN):
+        own = self._config.topic or ""
+        if packet.topic.startswith(OWN) and not own.startswith(OWN):
             intake.remark(f"messages of {OWN}… passed over")
             return []
         if packet.retain and self._config.retained == "skip":
             return []  # a broker that does not know how they are left out
+        if self._maps is not None:
+            return await self._mapped(intake, self._maps.maps, packet)
         try:
             items = bodies(payload, self._config.field)
         except Rejected as error:
@@ -205,6 +255,29 @@ class MqttSubscribe:
         return await checked(
             intake, [{**item, **named} if isinstance(item, dict) else item for item in items]
         )
+
+    async def _mapped(
+        self, intake: Intake, maps: Maps, packet: mqtt5.PublishPacket
+    ) -> Sequence[Reading]:
+        """The readings of this source's stream that the maps make of a message."""
+        if not maps.route(packet.topic):  # a subscription of before, which the broker kept
+            intake.remark("messages of topics without a map passed over")
+            return []
+        outcome = apply(maps, packet.topic, bytes(packet.payload))
+        for one in outcome.refused:
+            intake.refuse(one.why.reason, one.why.detail, one.readings)
+        for what in outcome.remarks:
+            intake.remark(what)
+        items: list[dict[str, Any]] = []
+        for reading in outcome.readings:
+            if reading.stream not in ("", self._config.stream):
+                continue
+            if reading.device:
+                reading.body[THING] = reading.device
+            if packet.retain:
+                reading.body[RETAINED] = True
+            items.append(reading.body)
+        return await checked(intake, items)
 
 
 def bodies(payload: bytes, field: str) -> list[Any]:
@@ -256,8 +329,14 @@ class Link:
         except TimeoutError as error:
             raise Unavailable("the broker takes nothing") from error
 
-    async def open(self, client_id: str, config: MqttSubscribeConfig, topic: str) -> None:
-        """Say CONNECT and SUBSCRIBE. Raises Unavailable."""
+    async def open(
+        self,
+        client_id: str,
+        config: MqttSubscribeConfig,
+        filters: Sequence[str],
+        former: Sequence[str] = (),
+    ) -> None:
+        """Say CONNECT and SUBSCRIBE, and UNSUBSCRIBE of `former`. Raises Unavailable."""
         broker, session_s = config.broker, config.session_s
         self.send(
             mqtt5.ConnectPacket(
@@ -275,13 +354,18 @@ class Link:
                 connack = await self._connack()
                 if connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
                     raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()}")
-                wanted = mqtt5.TopicFilter(
-                    topic,
-                    max_qos=mqtt5.QoS.AT_LEAST_ONCE,
-                    retain_as_published=False,  # the flag says then that the broker had kept it
-                    retain_handling=HANDLING[config.retained],
-                )
-                self.send(mqtt5.SubscribePacket(1, [wanted]))
+                if former:
+                    self.send(mqtt5.UnsubscribePacket(2, list(former)))
+                wanted = [
+                    mqtt5.TopicFilter(
+                        topic,
+                        max_qos=mqtt5.QoS.AT_LEAST_ONCE,
+                        retain_as_published=False,  # the flag says then that the broker had kept it
+                        retain_handling=HANDLING[config.retained],
+                    )
+                    for topic in filters
+                ]
+                self.send(mqtt5.SubscribePacket(1, wanted))
         except TimeoutError as error:
             raise Unavailable(f"no answer of the broker within {ANSWER_S:.0f} s") from error
 

@@ -20,7 +20,7 @@ def _hours(hours: dict[Lane, tuple[str, ...]]) -> dict[Lane, tuple[str, ...]]:
 
 
 class UplinkConfig(ConfigTable):
-    """How readings travel."""
+    """The way of readings to the broker."""
 
     inflight_frames_max: int = key(default=64, ge=1, le=10_000)
     """Frames sent and not yet acknowledged by the cloud. 64 frames and a way of 50 ms are 1280
@@ -49,10 +49,10 @@ class UplinkConfig(ConfigTable):
     """Silence after which the broker is asked for a sign of life; a dead line is noticed within
     twice that."""
     status_interval_s: float = key(default=10.0, gt=0)
-    """How often the device says how it is."""
+    """Seconds between two statuses of the device."""
     drain_s: float = key(default=2.0, ge=0, le=60)
-    """How long a stopping agent waits for acknowledgements. What is not acknowledged then is sent
-    after the next start."""
+    """Seconds that a stopping agent waits for acknowledgements. What is not acknowledged then is
+    sent after the next start."""
     bytes_per_s_max: int | None = key(default=None, ge=128)
     """Bytes a second that the readings of all lanes take of the link on average, MQTT included;
     beyond, they wait. None: all there is."""
@@ -93,4 +93,4 @@ class Sending(Protocol):
 
     @property
     def uplink(self) -> UplinkConfig:
-        """How readings travel."""
+        """The way of readings to the broker."""

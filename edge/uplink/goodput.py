@@ -1,4 +1,4 @@
-"""How fast the link is, and what follows for frames and keepalive. Pure.
+"""The measured speed of the link, and what follows for frames and keepalive. Pure.
 
 A frame is one write: what is more urgent waits until it is through. So a frame holds at most what
 the link carries in FRAME_S. The speed is measured while bytes wait the whole time; bytes that did
@@ -41,7 +41,7 @@ class Goodput:
         self._last: tuple[float, Outgoing] | None = None
 
     def connected(self) -> None:
-        """A new connection: its counters begin anew.
+        """A new connection: its counters start again.
 
         It may be another network: what was proven holds no more; that it is slow does.
         """

@@ -16,8 +16,8 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.mqtt_link import TooLarge
 
 QUEUE_FULL: Final = "one_way_queue"
-"""Reason of a loss: newer ones took its place in the queue while there was no connection, or a slow
-one."""
+"""The reason of a loss: newer readings took its place in the queue while there was no connection,
+or a slow one."""
 TOO_LARGE: Final = "oversize"
 """Reason of a loss: the broker takes no packet as large."""
 STOPPED: Final = "stopped"

@@ -49,7 +49,7 @@ class Quarantine:
         durable_file.replace(self._directory / f"{key.stream}.{key.epoch}.{key.frame}", data)
 
     def _make_room(self, size: int) -> None:
-        """Of files alone: a folder or a link there is somebody else's.
+        """Removes files alone: a folder or a link there is somebody else's.
 
         One that goes meanwhile was taken away by hand.
         """

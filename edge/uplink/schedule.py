@@ -21,7 +21,7 @@ _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)
 
 
 class Cap:
-    """At most so many bytes a second on average; None: no bound.
+    """A bound of bytes a second on average; None: no bound.
 
     A packet goes when nothing is owed, and may then owe: it is never cut.
     """
@@ -32,7 +32,7 @@ class Cap:
         """Up to when the bytes that were sent take the link at the cap's speed."""
 
     def spent(self, size: int, now_s: float) -> None:
-        """So many bytes went out."""
+        """`size` bytes went out."""
         if self._bytes_per_s is not None:
             self._free_s = max(self._free_s, now_s - BURST_S) + size / self._bytes_per_s
 
@@ -106,9 +106,9 @@ class Brokers:
     def choose(self, now_s: float) -> tuple[int, float]:
         """The address to try next, and the seconds until then.
 
-        Of those that need wait no longer than the shortest wait the one that failed least, then the
-        first in order; one failure is none, so home is tried twice before the next has its turn.
-        Where all wait longer, the one whose wait is over first.
+        Among those that need wait no longer than the shortest wait the one that failed least is
+        chosen, then the first in order; one failure does not count, so home is tried twice before
+        the next has its turn. Where all wait longer, the one whose wait is over first is chosen.
         """
         ready = [
             index

@@ -365,7 +365,7 @@ class Uplink:
     # frames
 
     def _room(self) -> int:
-        """How many frames the connection takes now."""
+        """The number of frames that the connection takes now."""
         link = self._link
         if link is None or self._cap.due_s(self._clock.monotonic_s()) is not None:
             return 0
@@ -438,7 +438,7 @@ class Uplink:
         self._pump()
 
     def _pauses_changed(self, before: frozenset[str]) -> None:
-        """Tell the log which streams wait; whoever waits for a time asks again."""
+        """Tell the log which streams wait; waiting callers ask again."""
         if self.session.paused_streams != before:
             self._events.pause(self.session.paused_streams, self.session.closed_lanes)
             self._wake.set()
@@ -464,7 +464,7 @@ class Uplink:
             self._wake.set()
 
     def _ask_feed(self, payload: bytes) -> bool:
-        """A question that may be lost; False where there is no connection for it now."""
+        """Send a question that may be lost; returns False without a connection for it."""
         link = self._link
         if link is None or not link.is_writable:
             return False

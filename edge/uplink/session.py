@@ -6,10 +6,10 @@ again. Time is an argument.
        ▲──────────────── lost ──┴──────────── lost ─┴──────── lost ───────┴── lost ─▶ STOPPED
 
 Only the cloud's end-to-end acknowledgement frees a frame. A PUBACK proves that the broker has it,
-no more: it starts the time-out after which the frame is sent again; sent with QoS 0 there is none,
-and the time-out starts at once. A frame that three later ones have overtaken is sent again sooner.
-Frames of a stream are sent, and sent again after a reconnect, in their order; streams take turns,
-and the more urgent lanes go first.
+no more: it starts the time-out after which the frame is sent again; sent with QoS 0 there is no
+PUBACK, and the time-out starts at once. A frame that three later ones have overtaken is sent again
+sooner. Frames of a stream are sent, and sent again after a reconnect, in their order; streams take
+turns, and the more urgent lanes go first.
 
 The cloud's answer `later` frees nothing: the stream waits for as long as the cloud asks, then its
 oldest frame alone is tried, and the rest follows when the cloud has accepted or refused that one,
@@ -55,7 +55,7 @@ REFUSED_WAIT_S: Final = 1.0
 """Seconds that a stream waits whose publish the broker refused for now; doubled each time, up to
 the bound of patience."""
 BULK_TURN: Final = 4
-"""Each so many turns the lane `bulk` comes before `normal`."""
+"""In one of this many turns the lane `bulk` comes before `normal`."""
 TIMERS_SPARE: Final = 64
 """Timers that hold no more and are kept beside as many as there are frames, before they are cleared
 away."""
@@ -117,16 +117,16 @@ class _InFlight:
 
     frame: OutFrame
     order: int
-    """Of the hand-over, counted over all frames."""
+    """The order of the hand-over, counted over all frames."""
     attempts: int = 0
     packet_id: int | None = None
-    """Of the attempt whose PUBACK is awaited."""
+    """The packet id of the attempt whose PUBACK is awaited."""
     due_s: float | None = None
     """When to send it again; None while it is queued, and while the broker has not answered."""
     queued: bool = True
     """Waits to be sent."""
     sent_number: int = 0
-    """Of the latest attempt, counted over all frames."""
+    """The number of the latest attempt, counted over all frames."""
     sent_s: float = 0.0
     overtaken: int = 0
     """Frames sent after the latest attempt that are acknowledged already."""
@@ -227,8 +227,8 @@ class UplinkSession:
         self._handed_over = 0
         self._attempts = 0
         self.is_hurried = False
-        """A frame is to be sent again earlier than was known; whoever waits for `next_due_s` clears
-        it and asks again."""
+        """A frame is to be sent again earlier than was known; a caller that waits for `next_due_s`
+        clears it and asks again."""
         self.state = UplinkState.OFFLINE
         self.resent = 0
         """Attempts after the first, since the start."""
@@ -333,8 +333,8 @@ class UplinkSession:
         return None
 
     def _next_of(self, names: deque[str], now_s: float) -> _InFlight | None:
-        """Of the streams of one lane: what is live before a backlog, and in turns; each
-        BULK_TURN-th turn whosever it is.
+        """The next frame of one lane: live before backlog, and streams in turns; each BULK_TURN-th
+        turn any stream's.
         """
         backlog: _InFlight | None = None
         for _ in range(len(names)):

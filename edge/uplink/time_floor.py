@@ -3,10 +3,10 @@ checked, and these when it is set. Pure.
 
 With a clock in 1970 every certificate is not valid yet, so a device could never connect to be told
 the time. OpenSSL takes no other time to check with through `ssl`; it can leave the dates out
-(X509_V_FLAG_NO_CHECK_TIME). Who signed and for whom is checked as ever. A broker's certificate that
-ended before this program was there is refused all the same, and once the clock is set a connection
-made before is ended if the certificate's dates do not hold. Dates of authorities between are
-checked with the next connection.
+(X509_V_FLAG_NO_CHECK_TIME). The signer and the name are checked as ever. A broker's certificate
+that expired before this program was built is refused all the same, and once the clock is set a
+connection made before is ended if the certificate's dates do not hold. Dates of authorities between
+are checked with the next connection.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def why_not_valid(certificate: Mapping[str, Any], now_ms: int) -> str | None:
 
 
 class TimeFloor:
-    """Of one connection after the other."""
+    """The check of dates of one connection after the other."""
 
     def __init__(self) -> None:
         self._is_open = False

@@ -244,8 +244,8 @@ class Pace:
         return 0.0 if self._speed is None else max(0.0, (t - self._first_t) / 1000 / self._speed)
 
     def event_time(self, t: int, now_ms: int) -> int:
-        """The time to send: the recorded one, the moved one, or now where there is no speed to
-        scale by.
+        """The time to send: the recorded one, the moved one, or now where `speed` does not scale
+        it.
         """
         if not self._move:
             return t

@@ -27,8 +27,10 @@ from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import HubBounds
+from edgewake.cloud.rights.config import ANYBODY_CONFIG
+from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from tests.access.test_faults import metric
@@ -114,16 +116,17 @@ class Running:
 @asynccontextmanager
 async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
     """As `edgewake access` wires it, with requests that lose their connection."""
-    settings = AccessConfig(kafka=config, hub=HubConfig(idle_s=0, tail_back_records=5))
+    settings = AccessConfig(kafka=config)
     clock, metrics = SystemClock(), Metrics()
     hub = Hub(
-        settings.hub,
+        HubBounds(idle_s=0, tail_back_records=5),
         config,
         name="hang-ups",
         codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)),
         clock=clock,
     )
-    streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random(1))
+    rights = Rights(ANYBODY_CONFIG, clock)
+    streams = OpenStreams(settings, metrics, hub, rights=rights, clock=clock, rng=random.Random(1))
     leases = LeaseReports(config, "hang-ups", clock)
     app = application.build(
         settings,
@@ -132,6 +135,7 @@ async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
         latest=LatestStores(hub, clock),
         leases=leases,
         metrics=metrics,
+        rights=rights,
         clock=clock,
     )
     listener = web.bind("127.0.0.1", 0)

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from edgewake.cloud.access.config import AccessConfig
+import pytest
+
+from edgewake.cloud.access.config import CLIENT_BYTES, AccessConfig
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.config import MIB, HubConfig
+from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
 from tests.access.test_faults import metric
 from tests.access.world import open_stream, server
 from tests.feeds import Feed, eventually
@@ -35,9 +37,7 @@ async def test_a_hundred_subscriptions_keep_within_what_is_stated_and_free_what_
 ) -> None:
     """Half a megabyte for each, 50 MiB, were kept before, however small the bounds."""
     feed = new_feed(partitions=1)
-    bound = AccessConfig(hub=HubConfig(**HUB)).memory_bytes_max(clients=VIEWS, views=VIEWS)
-    # None of them is used here.
-    places = AccessConfig().replays_max * 64 * 1024 + HubConfig().blocks_max * 320 * 1024
+    bound = HubBounds(**HUB, blocks_max=0).memory_bytes_max(views=VIEWS) + VIEWS * CLIENT_BYTES
     with server(access_directory, kafka_config, cursor_key, hub=HUB) as small:
         before = small.rss_mib()
         async with AsyncExitStack() as stack:
@@ -52,10 +52,23 @@ async def test_a_hundred_subscriptions_keep_within_what_is_stated_and_free_what_
                 await asyncio.gather(*(stream.take(1000) for stream in streams))
                 assert metric(small, "edgewake_access_chunk_bytes ") <= MIB
             assert metric(small, "edgewake_access_views ") == VIEWS
-            assert small.rss_mib() - before <= (bound - places) / MIB
+            assert small.rss_mib() - before <= bound / MIB
             await eventually(
                 lambda: metric(small, "edgewake_access_chunk_bytes ") == 0, "nobody needs a chunk"
             )
+
+
+@pytest.mark.parametrize("replays_max", [1, 500, 5000])
+def test_the_bounds_that_follow_from_the_memory_use_it_and_no_more(replays_max: int) -> None:
+    least = -(-least_bytes(replays_max) // MIB)
+    with pytest.raises(ValueError, match=f"memory_mib = {least - 1}: expected at least {least} "):
+        AccessConfig(memory_mib=least - 1, replays_max=replays_max)
+    for memory_mib in (least, least + 1, 3 * least):
+        config = AccessConfig(memory_mib=memory_mib, replays_max=replays_max)
+        taken = config.memory_bytes_max(clients=0)
+        assert memory_mib * MIB - MIB < taken <= memory_mib * MIB
+        assert config.hub.tail_bytes >= MIB
+        assert config.hub.views_max >= 120
 
 
 def test_the_document_states_what_the_code_does() -> None:

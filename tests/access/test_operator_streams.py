@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.rights.principal import ANYBODY, OPERATOR_STREAMS, Action
 from edgewake.protocol import names
 from edgewake.protocol.downlink import ANSWERS, REQUESTS
-from edgewake.protocol.readable import ANYBODY, OPERATOR_STREAMS
 from tests.access.world import Server, open_stream
 from tests.feeds import Feed, eventually, unique
 from tests.push.service import Service, serving
@@ -148,4 +148,6 @@ async def ask(push: Service, name: str, cursor: str) -> httpx.Response:
 def test_they_are_streams_that_devices_send() -> None:
     """Defined where the downlink is, by the names that agents use."""
     assert frozenset({ANSWERS, REQUESTS}) == OPERATOR_STREAMS
-    assert all(names.is_stream(name) and not ANYBODY.may_read(name) for name in OPERATOR_STREAMS)
+    assert all(
+        names.is_stream(name) and not ANYBODY.may(Action.READ, name) for name in OPERATOR_STREAMS
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import secrets
 import sys
@@ -55,24 +56,30 @@ def server(
     *,
     port: int | None = None,
     module: str | None = None,
+    hub: Mapping[str, float] | None = None,
     **settings: Any,
 ) -> Iterator[Server]:
     """A running access server; `settings` are keys of its configuration.
 
-    `module`: what to run in the place of `edgewake access`.
+    `module`: what to run in the place of `edgewake access`; `hub`: bounds that have no key.
     """
     port = port or free_ports(1)[0]
     name = f"access-{port}"
     path = directory / f"{name}.toml"
-    keys = {} if key_file is None else {"cursor_key_file": str(key_file)}
+    keys: dict[str, Any] = {} if key_file is None else {"cursor_key_file": str(key_file)}
+    if settings.keys() & {"trusted_proxies", "public_names"}:
+        keys["rights"] = {"anonymous": "everything"}
     path.write_text(_toml({"name": name, "port": port, **keys, **settings}, config.bootstrap))
     log = directory / f"{name}.log"
-    running = Server(
-        port,
+    arguments = [] if hub is None else [json.dumps(hub)]
+    if hub is not None:
+        module = "tests.access.tuned_server"
+    process = (
         part("access", path, log)
         if module is None
-        else Process([sys.executable, "-m", module, str(path)], log),
+        else Process([sys.executable, "-m", module, str(path), *arguments], log)
     )
+    running = Server(port, process)
     try:
         yield running.start()
     finally:

@@ -21,7 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.minutes.minute_job import Summing

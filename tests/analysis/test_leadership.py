@@ -18,10 +18,10 @@ import pytest
 
 from edgewake.cloud.analysis import data_dir_lock
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.leadership import Leadership, Role, after_answer, after_loss
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.leadership import Leadership, Role, after_answer, after_loss
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError
 from tests.analysis.support import unique
@@ -75,7 +75,15 @@ def member(config: KafkaConfig, name: str) -> Iterator[Leadership]:
     of it.
     """
     topic_admin.ensure_topics(config, [topics.LANES])
-    with closing(Leadership(config, name, session_s=SESSION_S)) as found:
+    member = Leadership(
+        config,
+        name,
+        what="analysis",
+        topic=topics.LANES,
+        group=topics.ANALYSIS_GROUP,
+        session_s=SESSION_S,
+    )
+    with closing(member) as found:
         yield found
 
 

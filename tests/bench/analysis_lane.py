@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.configured_session import start_session_of
-from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of
+from edgewake.cloud.analysis.jobs.job import Job
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.minutes.minute_job import Summing

@@ -115,8 +115,8 @@ def _until_all_live(readers: Readers) -> float:
 def _catch_up(folder: Path, bootstrap: str, stream: str, found: Found) -> None:
     fill(bootstrap, stream, PAST)
     for where, hub, most in (
-        ("memory", "tail_back_records = 100000", CATCH_UP_MEMORY_S_MAX),
-        ("Kafka", "tail_back_records = 0", CATCH_UP_KAFKA_S_MAX),
+        ("memory", '{"tail_back_records": 100000}', CATCH_UP_MEMORY_S_MAX),
+        ("Kafka", '{"tail_back_records": 0}', CATCH_UP_KAFKA_S_MAX),
     ):
         with access(folder, bootstrap, name=where, hub=hub) as (process, port):
             assert process.pid is not None
@@ -142,7 +142,7 @@ def _sparse(folder: Path, bootstrap: str, stream: str, found: Found) -> None:
     fill(bootstrap, stream, SPARSE_PAST)
     live = _stream(bootstrap, f"{stream}_live")
     with (
-        access(folder, bootstrap, hub="tail_back_records = 100000") as (process, port),
+        access(folder, bootstrap, hub='{"tail_back_records": 100000}') as (process, port),
         writing(bootstrap, folder, live, 100),
         reading(port, f"/v1/streams/{live}/events", 1) as reader,
     ):

@@ -109,7 +109,7 @@ def _measure_capacity(
         f"{rate * CLIENTS:,}"
     )
     with (
-        access(folder, bootstrap, hub="views_max = 2000") as (process, port),
+        access(folder, bootstrap, hub='{"views_max": 2000}') as (process, port),
         writing(bootstrap, folder, STREAM, rate),
     ):
         assert process.pid is not None

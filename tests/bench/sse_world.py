@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.bench.figures import cpu_s
-from tests.services import Process, free_ports, part
+from tests.services import Process, free_ports
 
 _numbers = count()
 """Each process has a log of its own: one is waited for by what it writes there."""
@@ -22,19 +22,18 @@ _numbers = count()
 
 @contextlib.contextmanager
 def access(
-    folder: Path, bootstrap: str, *, name: str = "access", settings: str = "", hub: str = ""
+    folder: Path, bootstrap: str, *, name: str = "access", settings: str = "", hub: str = "{}"
 ) -> Iterator[tuple[Process, int]]:
-    """An access server and its port."""
+    """An access server and its port; `hub`: bounds that have no key, as a JSON object."""
     (port,) = free_ports(1)
     name = f"{name}-{next(_numbers)}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cursor.key").write_text(f"1 {'5e' * 32}\n")
     config = folder / f"{name}.toml"
     key = f'cursor_key_file = "{folder}/cursor.key"'
-    config.write_text(
-        f'port = {port}\n{key}\n{settings}\n[kafka]\nbootstrap = "{bootstrap}"\n[hub]\n{hub}\n'
-    )
-    with part("access", config, folder / f"{name}.log") as process:
+    config.write_text(f'port = {port}\n{key}\n{settings}\n[kafka]\nbootstrap = "{bootstrap}"\n')
+    command = [sys.executable, "-m", "tests.access.tuned_server", str(config), hub]
+    with Process(command, folder / f"{name}.log") as process:
         process.wait_for('"part.ready"')
         yield process, port
 

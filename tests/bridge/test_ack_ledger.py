@@ -129,3 +129,20 @@ def test_reading_stops_at_the_bound_of_bytes() -> None:
     assert not made.is_full
     made.add(100)
     assert made.is_full
+
+
+def test_a_message_that_was_taken_apart_is_acknowledged_when_all_of_it_is_settled() -> None:
+    whole, parts = delivery(9), [delivery(None) for _ in range(3)]
+    whole.parts = list(parts)
+    made = ledger(whole, delivery(3))
+    parts[2].stored_at = (0, 1)
+    parts[0].is_left_out = True
+    assert made.pubacks() == []
+    parts[1].stored_at = (0, 2)
+    assert made.pubacks() == [9]
+
+
+def test_a_message_without_a_reading_is_acknowledged_at_once() -> None:
+    whole = delivery(9)
+    whole.parts = []
+    assert ledger(whole).pubacks() == [9]

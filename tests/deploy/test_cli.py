@@ -195,6 +195,7 @@ def test_who_installs_the_client_is_offered_what_an_operator_types(tmp_path: Pat
     run_here = _installed_without(CLOUD_LIBRARIES, tmp_path)
     operators = {
         "status",
+        "alert",
         "query",
         "devices",
         "dead-letters",

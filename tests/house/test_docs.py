@@ -8,6 +8,7 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +20,7 @@ from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.mode import LogMode
 from edgewake.protocol import ack, compact, device, frame, packed, record, topics
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.lease_record import LeaseState
 from tests.house.source import ROOT, files
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md"]
@@ -40,6 +42,20 @@ def _generate() -> ModuleType:
 
 def _blocks(name: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", _text(name), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("maker", "members"),
+    [("reasons", RejectReason), ("later", ack.LaterReason), ("states", LeaseState)],
+)
+def test_a_generated_table_has_a_row_for_every_member(maker: str, members: type[StrEnum]) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ", getattr(_generate(), maker)(), re.MULTILINE)
+    assert rows == [str(member) for member in members]
+
+
+def test_a_generated_cell_holds_every_sentence_of_an_endpoint() -> None:
+    table = _generate().endpoints("cloud/push/app.py")
+    assert "Take a client over. When this is answered the lease is stored" in table
 
 
 SYNONYMS = {

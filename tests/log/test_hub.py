@@ -17,9 +17,9 @@ from edgewake.cloud.log.block_slots import Claim
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.chunks import UNUSED_S, Chunk
 from edgewake.cloud.log.cohort import Lost
-from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded, ViewFailed
 from edgewake.cloud.log.subscription import OnGap, Plan, Request, parse_start
@@ -84,7 +84,7 @@ class Reading:
 @asynccontextmanager
 async def hub_on(config: KafkaConfig, **settings: float) -> AsyncIterator[Hub]:
     codec = CursorCodec(CursorKeys({1: b"k" * 32}, 1))
-    hub = Hub(HubConfig(**settings), config, name="hub-test", codec=codec, clock=SystemClock())
+    hub = Hub(HubBounds(**settings), config, name="hub-test", codec=codec, clock=SystemClock())
     running = asyncio.create_task(hub.run())
     try:
         async with asyncio.timeout(DEADLINE_S):
@@ -388,14 +388,14 @@ async def test_unknown_names_do_not_hold_up_the_opening_of_a_stream(
 async def test_a_stream_made_anew_ends_its_views(kafka_config: KafkaConfig, feed: Feed) -> None:
     async with hub_on(kafka_config) as hub:
         reader = await reading(hub, feed.name)
-        hub._close(hub.streams.by_name[feed.name], "its topic was made anew")
-        with pytest.raises(ViewEnded, match="made anew"):
+        hub._close(hub.streams.by_name[feed.name], "its topic was recreated")
+        with pytest.raises(ViewEnded, match="recreated"):
             await reader.next()
 
 
 async def test_a_dead_reader_thread_ends_the_hub(kafka_config: KafkaConfig, feed: Feed) -> None:
     hub = Hub(
-        HubConfig(),
+        HubBounds(),
         kafka_config,
         name="hub-dies",
         codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,12 @@ class Ops:
 
 
 @contextmanager
-def running(bootstrap: str, directory: Path, more: str = "") -> Iterator[Ops]:
+def running(
+    bootstrap: str, directory: Path, more: str = "", env: Mapping[str, str] | None = None
+) -> Iterator[Ops]:
     """Start `edgewake ops`, wait until its tables are read, stop it.
 
-    `more`: lines of its configuration.
+    `more`: lines of its configuration; `env`: of its environment.
     """
     (port,) = free_ports(1)
     key_file, config = directory / "ops.key", directory / "ops.toml"
@@ -42,7 +44,7 @@ def running(bootstrap: str, directory: Path, more: str = "") -> Iterator[Ops]:
     )
     url = f"http://127.0.0.1:{port}"
     with (
-        part("ops", config, directory / "ops.log") as process,
+        part("ops", config, directory / "ops.log", env=env) as process,
         httpx.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=PATIENCE_S) as client,
     ):
         process.wait_for('"event":"part.ready"')

@@ -7,7 +7,7 @@ import heapq
 import itertools
 from typing import Any
 
-from edgewake.cloud.push.sealing import Endpoint, Sealer
+from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.protocol.lease import LeaseRequest, Subscription, WakePolicy, Webhook
 from edgewake.protocol.lease_read import hash_token
 from edgewake.protocol.lease_record import Lease

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from edgewake.cloud.push.endpoint import (
+from edgewake.cloud.calls.endpoint import (
     ADDRESSES_MAX,
     Endpoint,
     EndpointRefused,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.push.sealing import Damaged, Endpoint, UnknownKey, key_of, load
+from edgewake.cloud.calls.sealing import Damaged, Endpoint, UnknownKey, key_of, load
 from edgewake.protocol.errors import ConfigError
 from tests.push.builders import KEY, SECRET, TOKEN, random_bytes, sealer
 

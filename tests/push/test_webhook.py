@@ -14,7 +14,7 @@ import orjson
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from edgewake.cloud.push.webhook import (
+from edgewake.cloud.calls.webhook import (
     BODY_BYTES_MAX,
     Caller,
     Failed,

@@ -39,7 +39,7 @@ def test_all_that_a_query_asks_for_is_in_its_plan() -> None:
     )
     assert found.execution == "shared"
     assert found.why.endswith(
-        "it may leave readings out, so it is computed apart from those that may not"
+        "it may leave readings out, so it is computed separately from those that may not"
     )
     assert list(found.plan) == [
         "read s, as it is: a, b",
@@ -48,17 +48,17 @@ def test_all_that_a_query_asks_for_is_in_its_plan() -> None:
         "put each into windows of 1 minute, a new one every 20 seconds by when a bridge had it of "
         "its group (kind): 6 rows",
         "aggregate quantile, count_all, as partials that merge",
-        "tell a row again when a reading changes it; final 1 minute after its window's end, open "
+        "emit a row again when a reading changes it; final 1 minute after its window's end, open "
         "it again for 7 days; then drop its state",
-        "tell rows that pass HAVING; withdraw those that pass no more",
-        "tell the first 5 rows of each window; withdraw those that are no longer among them",
+        "emit rows that pass HAVING; withdraw those that stop passing",
+        "emit the first 5 rows of each window; withdraw those that are not among them",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "steps"),
     [
-        ("SELECT x FROM s", LaneKind.ROWS, ["tell each as a row at once, final"]),
+        ("SELECT x FROM s", LaneKind.ROWS, ["emit each as a row at once, final"]),
         (
             "SELECT count(*) AS n FROM s",
             LaneKind.PLAIN,
@@ -145,7 +145,7 @@ def test_a_table_says_that_only_its_latest_rows_count() -> None:
     assert found.execution == "dedicated"
     assert list(found.plan) == [
         "read s and r, as one: k, x",
-        "find the row of r where k = r.k, as it is now; nulls where there is none",
+        "find the row of r where k = r.k, as it is now; nulls without one",
         "keep what passes WHERE",
-        "keep the latest reading of each device; tell rows that come, change, and are withdrawn",
+        "keep the latest reading of each device; emit rows that are new, changed or withdrawn",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream

@@ -22,10 +22,12 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds import enriched
 from edgewake.cloud.analysis.folds.enriched import Histories
-from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of
-from edgewake.cloud.analysis.jobs.table_join_job import JoinJob, restored
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
+from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
 from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries import lookback
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.lookback import POINTS_MAX, SEASON_MIN, Past
 from edgewake.cloud.queries.query import History, Query, Registered
 from edgewake.cloud.queries.query_file import parse
@@ -203,7 +205,7 @@ class Lane:
             [registered], {"s": {"v": FieldType.NUMBER, "street": FieldType.STRING}}
         ).items()
         assert isinstance(job, JoinJob)
-        self.job, self.states, self.kept = job, restored([registered], {}), dict[str, bytes]()
+        self.job, self.states, self.kept = job, job.new_states(), dict[str, bytes]()
         self.told: list[dict[str, Any]] = []
         self._offset = 0
 
@@ -222,8 +224,8 @@ class Lane:
             place = {"partition": 0, "offset": self._offset, "number": 0}
             rows.append({"query": self.job.queries[0].id, **place, "reading": reading})
             self._offset += 1
-        step = emit.Batch(revision=self._offset, top_before=None, top=top, states=self.states)
-        for output in self.job.outputs(pa.Table.from_pylist(rows), step, broken := {}):
+        step = emit.Batch(revision=self._offset, top_before=None, top=top)
+        for output in self.states.outputs(pa.Table.from_pylist(rows), step, broken := {}):
             if output.topic == topics.WINDOWS:
                 self.kept |= {output.key.decode(): output.value or b""}
             elif is_result(output):
@@ -233,8 +235,9 @@ class Lane:
 
     def restart(self) -> None:
         """Go on from what was written down."""
-        self.states = restored(
-            self.job.queries, {key: value for key, value in self.kept.items() if value}
+        self.states = self.job.restored(
+            {key: value for key, value in self.kept.items() if value},
+            LaneRecord(stream="s", lane=LaneKind.JOIN),
         )
 
 

@@ -4,7 +4,7 @@ it by caches. Pure.
     JSON      {"events": [{…}, {"$event": "watermark", …}], "cursor": "v2.…", "live": true}
     NDJSON    one event a line; the last line is {"$event": "end", "cursor": "v2.…", "live": true}
 
-An object with `$event` is no reading but a gap or a watermark: no field of a reading has such a
+An object with `$event` is not a reading but a gap or a watermark: no field of a reading has such a
 name.
 
 A page that ends at its limit is the same for ever and for all who ask with the same cursor; one
@@ -37,7 +37,7 @@ _NDJSON: Final = frozenset({"application/x-ndjson", "application/ndjson", "appli
 
 
 class Form(Enum):
-    """Of a page."""
+    """The forms of a page."""
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
@@ -45,7 +45,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of a bounded read."""
+    """The bounds of a read of one page."""
 
     limit: int
     wait_s: float
@@ -115,15 +115,20 @@ def item(event: Event) -> bytes:
     return head + (b"}" if event.data == b"{}" else b"," + event.data[1:])
 
 
-def response(page: Page, form: Form, *, resumes: bool, if_none_match: str) -> Response:
-    """The answer. `resumes`: it was asked for by a cursor, so others may ask for the same."""
+def response(
+    page: Page, form: Form, *, resumes: bool, is_public: bool, if_none_match: str
+) -> Response:
+    """The answer. `resumes`: it was asked for by a cursor, so others may ask for the same, and
+    where it `is_public` are answered the same.
+    """
     body = _body(page, form)
     tag = blake2b(body, digest_size=12).hexdigest()
-    kept = "public, no-cache" if page.live else f"public, max-age={KEPT_S}"
+    whose = "public" if is_public else "private"
+    kept = f"{whose}, no-cache" if page.live else f"{whose}, max-age={KEPT_S}"
     headers = {
         "Cache-Control": kept if resumes else "no-store",
         "ETag": f'"{tag}"',
-        "Vary": "Accept",
+        "Vary": "Accept, Authorization, Cookie",
         "Edgewake-Live": "true" if page.live else "false",
         "Edgewake-Cursor": page.cursor,
     }

@@ -22,14 +22,14 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
 NAME: Final = "page"
-"""Of the encoding."""
+"""The encoding's name."""
 BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of a page's events; the last one may pass it."""
 READ_S: Final = 10.0
 """Seconds of reading older records after which a page ends with what it has."""
 LOOK_S: Final = 0.05
-"""How often it is looked whether the live end is reached: what a stream's last transaction ends
-with wakes nobody."""
+"""How often a read checks whether it has reached the live end: the marker that ends a stream's last
+transaction wakes nobody."""
 EVENT_BYTES: Final = 200
 """Memory of a step beside its event's data, roughly."""
 

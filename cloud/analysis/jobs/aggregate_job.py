@@ -9,90 +9,31 @@ records ─ decode ─ correct ─ observe ─ watermark ─ readings ─ tagged
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.jobs.row_job import RowsJob
-from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob
-from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, place_of
-from edgewake.cloud.analysis.jobs.table_job import TableJob
-from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
+from edgewake.cloud.analysis.jobs.job import NO_DIALS, Dials, Job, Stateless, States
 from edgewake.cloud.analysis.plan import frame_sums, late, partials, shed_columns, tags
 from edgewake.cloud.analysis.plan.clock_correction import correct
 from edgewake.cloud.analysis.plan.combined_records import numbered
 from edgewake.cloud.analysis.plan.decode import decode, readings
 from edgewake.cloud.analysis.results import emit, finish, shed_report
-from edgewake.cloud.analysis.spark.plan_values import PlanValues
-from edgewake.cloud.queries.explain import kind_of, streams_of
-from edgewake.cloud.queries.lane_kind import APART, LaneKind
-from edgewake.cloud.queries.query import Registered
 from edgewake.protocol.field_type import FieldType
-
-_CHANGED: Final = {
-    LaneKind.PLAIN: 3,
-    LaneKind.PLAIN_SHED: 2,
-    LaneKind.SKETCH: 5,
-    LaneKind.SKETCH_SHED: 3,
-    LaneKind.DISTINCT: 5,
-    LaneKind.PAIR: 2,
-    LaneKind.TABLE: 2,
-}
-STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | _CHANGED
-"""Which columns the state of a lane has; it grows where they change, and a state of another format
-is built again."""
-
-
-class Job(Protocol):
-    """What a lane runs. An equal job needs no restart."""
-
-    @property
-    def stream(self) -> str: ...
-    @property
-    def kind(self) -> LaneKind: ...
-    @property
-    def fields(self) -> tuple[tuple[str, FieldType], ...]: ...
-    @property
-    def queries(self) -> tuple[Registered, ...]: ...
-    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """In: a Kafka source's records of a topic with so many partitions.
-
-        Out: a streaming frame, to be run in update mode.
-        """
-
-    def outputs(
-        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
-    ) -> Iterator[emit.Output | emit.Outputs]:
-        """The records that a micro-batch's changed rows become; queries whose records cannot be
-        made are put into `broken`.
-        """
-
 
 _FORGOTTEN: Final = "$forgotten"
 """Of a frame: the event time up to which Spark forgets windows."""
-_NO_LEVELS: Final[Mapping[str, Column]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class QueryJob:
-    """All queries of one stream and kind."""
+class QueryJob(Job):
+    """All queries of the same streams whose windows Spark keeps, of one of the kinds with
+    aggregates.
+    """
 
-    stream: str
-    kind: LaneKind
-    fields: tuple[tuple[str, FieldType], ...]
-    """Only those that its queries read, sorted."""
-    queries: tuple[Registered, ...]
-    others: tuple[str, ...] = ()
-    """See Query."""
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The streams that it reads."""
-        return self.stream, *self.others
+    has_spark_state = True
 
     @property
     def ranks(self) -> tuple[float, ...]:
@@ -126,29 +67,23 @@ class QueryJob:
         self,
         records: DataFrame,
         partitions: int = 1,
-        levels: Mapping[str, Column] = _NO_LEVELS,
-        forgotten: PlanValues | None = None,
+        dials: Dials = NO_DIALS,
     ) -> DataFrame:
-        """See Job; out: partials.estimate.
-
-        `levels`: query (label) → how many readings it takes (Dial); without, all. `forgotten`:
-        tags.
-        """
+        """See Job; out: partials.estimate."""
         return self.graph_of(
             decode(numbered(records, self.sources), dict(self.fields)),
             partitions,
-            levels,
-            forgotten,
+            dials,
         )
 
     def graph_of(
         self,
         frames: DataFrame,
         partitions: int,
-        levels: Mapping[str, Column] = _NO_LEVELS,
-        forgotten: PlanValues | None = None,
+        dials: Dials = NO_DIALS,
     ) -> DataFrame:
         """The same from frames on (decode.decode)."""
+        levels, forgotten = dials.levels, dials.forgotten
         fields: Mapping[str, FieldType] = dict(self.fields)
         inputs, sheds = self.kind.inputs, self.kind.sheds
         all_tags = [tag for registered in self.queries for tag in tags.tags_of(registered)]
@@ -190,10 +125,13 @@ class QueryJob:
         merged = partials.aggregate(tagged, inputs=inputs, weights=sheds, summed=sums is not None)
         return partials.estimate(merged, ranks=self.ranks, k=self.top_k)
 
+    def new_states(self) -> States:
+        return Stateless(self.outputs)
+
     def outputs(
         self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
     ) -> Iterator[emit.Output | emit.Outputs]:
-        """See Job: results, what was left out of them, then watermarks."""
+        """See States: results, what was left out of them, then watermarks."""
         for registered in self.queries:
             yield from batch.meter.of(
                 registered.label, finish.results(rows, [registered], self.ranks, batch, broken)
@@ -203,18 +141,6 @@ class QueryJob:
         yield from emit.watermarks(
             [registered for registered in self.queries if registered.label not in broken], batch
         )
-
-
-QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob | PairJob | TableJob
-
-
-def sources_of(job: Job) -> tuple[str, ...]:
-    """The streams that a lane reads, its own first."""
-    return (
-        job.sources
-        if isinstance(job, PairJob | QueryJob | RowsJob | SequenceJob | TableJob)
-        else (job.stream,)
-    )
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:
@@ -237,47 +163,3 @@ def with_event_time(frames: DataFrame) -> DataFrame:
 def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataFrame, list[str]]:
     made = {name: tags.key_json(key, F.col) for key, name in keys.items() if tags.of_the_frame(key)}
     return frames.withColumns(made) if made else frames, list(made)
-
-
-def lane_place(registered: Registered) -> str:
-    """What the lane of this query is called beside its kind: by the streams that it reads, and
-    where it is apart by the query, too.
-    """
-    streams = place_of(streams_of(registered.query))
-    return f"{streams}{APART}{registered.label}" if registered.is_apart else streams
-
-
-def jobs_of(
-    registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]
-) -> Mapping[tuple[str, LaneKind], QueriesJob]:
-    """The lanes that a set of queries needs, by place and kind.
-
-    `fields`: stream → field → type, from the catalogue.
-    """
-    sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
-    lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
-    for each in sorted_queries:
-        lanes.setdefault((lane_place(each), kind_of(each.query)), []).append(each)
-    return {(place, kind): _job(kind, queries, fields) for (place, kind), queries in lanes.items()}
-
-
-def _job(
-    kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Mapping[str, FieldType]]
-) -> QueriesJob:
-    query = queries[0].query
-    stream = query.stream
-    used = sorted({name for each in queries for name in each.query.fields})
-    known = {name: kind for one in (*query.others, stream) for name, kind in types[one].items()}
-    fields = tuple((name, known[name]) for name in used)
-    if kind is LaneKind.ROWS:
-        return RowsJob(stream, fields, tuple(queries), others=query.others)
-    if kind is LaneKind.PAIR:
-        assert query.join is not None
-        return PairJob(stream, query.join.table, fields, tuple(queries))
-    if kind is LaneKind.TABLE:
-        return TableJob(streams_of(query), fields, tuple(queries))
-    if kind is LaneKind.JOIN:
-        return JoinJob(stream, fields, tuple(queries))
-    if kind is LaneKind.SEQUENCE:
-        return SequenceJob(stream, fields, tuple(queries), others=query.others)
-    return QueryJob(stream, kind, fields, tuple(queries), query.others)

@@ -12,61 +12,35 @@ which is the same when a batch is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.plan import late
-from edgewake.cloud.analysis.plan.clock_correction import correct
+from edgewake.cloud.analysis.jobs.job import NO_DIALS, Dials, Job, Stateless, States
+from edgewake.cloud.analysis.jobs.placed_rows import exploded
 from edgewake.cloud.analysis.plan.columns import column
-from edgewake.cloud.analysis.plan.combined_records import numbered
-from edgewake.cloud.analysis.plan.decode import PLACE, decode, readings
+from edgewake.cloud.analysis.plan.decode import PLACE
 from edgewake.cloud.analysis.results import emit
-from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import result
-from edgewake.protocol.field_type import FieldType
 
 
-@dataclass(frozen=True, slots=True)
-class RowsJob:
-    """All queries of one stream that have no aggregates (see aggregate_job.Job)."""
+class RowsJob(Job):
+    """All queries of the same streams that have no aggregates."""
 
-    stream: str
-    fields: tuple[tuple[str, FieldType], ...]
-    queries: tuple[Registered, ...]
-    kind: LaneKind = LaneKind.ROWS
-    others: tuple[str, ...] = ()
-    """See Query."""
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The streams that it reads."""
-        return self.stream, *self.others
-
-    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
+    def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
         """See Job; out: query (id), t, key and values (JSON objects)."""
-        fields: Mapping[str, FieldType] = dict(self.fields)
-        frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
-        each = readings(frames, fields, (), placed=True)
-        rows = F.array(*[_row(registered) for registered in self.queries])
-        return (
-            each.select(F.explode(rows).alias("row"))
-            .where(F.col("row").isNotNull())
-            .select("row.*")
-        )
+        return exploded(self, records, partitions, map(_row, self.queries))
 
-    def outputs(
-        self,
-        rows: pa.Table,
-        batch: emit.Batch,
-        broken: emit.Broken,  # noqa: ARG002
+    def new_states(self) -> States:
+        return Stateless(self._outputs)
+
+    def _outputs(
+        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
     ) -> Iterator[emit.Output]:
-        """See Job: results."""
         for registered in self.queries:
             mine = rows.filter(pc.equal(rows["query"], registered.id))
             yield from batch.meter.of(registered.label, _told(registered, mine, batch.revision))

@@ -13,7 +13,7 @@ waits, has passed it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -22,12 +22,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.folds import sequences
 from edgewake.cloud.analysis.folds.enriched import CompletedReading, Computed
 from edgewake.cloud.analysis.folds.stream_join import LEFT, RIGHT, Kept, Partners, Place, Side
 from edgewake.cloud.analysis.folds.table_versions import key_text
-from edgewake.cloud.analysis.jobs.sequence_job import Fold, States, new_in_order
-from edgewake.cloud.analysis.jobs.table_join_job import rows_told
+from edgewake.cloud.analysis.jobs.job import NO_DIALS, Dials, Job, States
+from edgewake.cloud.analysis.jobs.placed_rows import new_in_order
+from edgewake.cloud.analysis.jobs.row_results import rows_told
+from edgewake.cloud.analysis.jobs.window_fold import Fold, OpenWindows, dumped, loaded
 from edgewake.cloud.analysis.plan import late
 from edgewake.cloud.analysis.plan.clock_correction import correct, corrected
 from edgewake.cloud.analysis.plan.combined_records import numbered
@@ -36,52 +37,15 @@ from edgewake.cloud.analysis.plan.decode import decode
 from edgewake.cloud.analysis.plan.late import LateWindow
 from edgewake.cloud.analysis.plan.table_rows import rows_of, typed
 from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.evaluate import evaluated
 from edgewake.cloud.queries.expressions import READING, TIMES
-from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Join, Query, Registered
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 
 KEPT: Final = "kept."
 """Begins the name of a record of readings on `ew.windows`, where those of windows are JSON."""
-
-
-@dataclass
-class PairStates(States):
-    """Of all queries of a lane, by label: open windows, and the readings that wait for a
-    partner.
-    """
-
-    partners: dict[str, Partners] = field(default_factory=dict)
-
-
-def new_states(queries: Sequence[Registered]) -> PairStates:
-    """Nothing known yet."""
-    return PairStates(
-        {one.label: {} for one in queries},
-        [],
-        {one.label: Partners(_join(one.query)[1]) for one in queries},
-    )
-
-
-def restored(
-    queries: Sequence[Registered], rows: Mapping[str, bytes], top: int | None
-) -> PairStates:
-    """The states that these rows of `ew.windows` hold, with event time at `top`."""
-    found = new_states(queries)
-    kept: dict[str, dict[str, bytes]] = {label: {} for label in found.of}
-    for key, value in rows.items():
-        _, label, rest = key.split("|", 2)
-        if label not in found.of:  # paused, or failed
-            continue
-        if rest.startswith(KEPT):
-            kept[label][rest.removeprefix(KEPT)] = value
-        else:
-            found.of[label][rest] = sequences.load(orjson.loads(value), len(value))
-    for registered in queries:
-        found.partners[registered.label].load(kept[registered.label], passed(registered.query, top))
-    return found
 
 
 def passed(query: Query, top: int | None) -> int | None:
@@ -113,27 +77,16 @@ class _Frame(NamedTuple):
     to_come: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PairJob:
-    """All queries that join one stream with one other within a time (see aggregate_job.Job)."""
+class PairJob(Job):
+    """All queries that join one stream with one other within a time.
 
-    stream: str
-    other: str
-    fields: tuple[tuple[str, FieldType], ...]
-    """Of `stream`; what is read of `other` every query says itself."""
-    queries: tuple[Registered, ...]
-    kind: LaneKind = LaneKind.PAIR
+    Fields are of `stream`; what is read of the other one every query says itself.
+    """
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """See Job; a stream may be joined with itself."""
-        return (self.stream,) if self.other == self.stream else (self.stream, self.other)
+    is_driven = True
+    waits_for_partners = True
 
-    @property
-    def _sources(self) -> Sources:
-        return Sources(tuple(map(topics.stream_topic, self.sources)))
-
-    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
+    def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
         """See Job; out: partition (its number), offset, oldest (event time, ms) and value of each
         frame.
         """
@@ -141,53 +94,60 @@ class PairJob:
         oldest = corrected(F.array_min("t")).alias("oldest")
         return late.observe(frames, partitions).select("partition", "offset", oldest, "value")
 
-    def outputs(
-        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
-    ) -> Iterator[emit.Output]:
-        """See Job: results, states, then watermarks."""
-        assert isinstance(batch.states, PairStates)
-        rows = new_in_order(rows, self._sources.flat(batch.emitted))
-        yield from self._made(rows, batch, broken)
-        yield from emit.watermarks(
-            [registered for registered in self.queries if registered.label not in broken], batch
+    def near(self, records: DataFrame, first: int, stop: int) -> DataFrame:
+        """See Job: only frames that may have such readings."""
+        t = F.col("t")
+        is_near = (corrected(F.array_max(t)) >= first) & (corrected(F.array_min(t)) < stop)
+        return (
+            decode(records, {}, ("topic", "value"))
+            .where(is_near)
+            .select("topic", "partition", "offset", "value")
         )
 
-    def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
-        """Readings whose partner can come no more, though no reading came.
+    def new_states(self) -> PairStates:
+        return PairStates(self)
 
-        `batch.states` changes with it.
-        """
-        yield from self._made(None, batch, broken)
+    def restored(self, rows: Mapping[str, bytes], record: LaneRecord) -> PairStates:
+        found = self.new_states()
+        kept: dict[str, dict[str, bytes]] = {label: {} for label in found.of}
+        for key, value in rows.items():
+            _, label, rest = key.split("|", 2)
+            if label not in found.of:  # paused, or failed
+                continue
+            if rest.startswith(KEPT):
+                kept[label][rest.removeprefix(KEPT)] = value
+            else:
+                found.of[label][rest] = loaded(value)
+        for registered in self.queries:
+            found.partners[registered.label].load(
+                kept[registered.label], passed(registered.query, record.top)
+            )
+        return found
 
-    def is_due(self, states: PairStates, top: int | None) -> bool:
-        """Would anything be told with event time at `top`?"""
-        return any(
-            states.partners[one.label].is_due(passed(one.query, top))
-            for one in self.queries
-            if _join(one.query)[0].is_left
-        )
-
-    def late(self, rows: pa.Table, batch: emit.Batch, oldest: int | None) -> list[LateWindow]:
-        """The readings of a batch that came too late, of each query and stream.
-
-        `oldest`: the earliest event time in it.
-        """
+    def late(
+        self,
+        rows: pa.Table,
+        batch: emit.Batch,
+        oldest: int | None,
+        frames: Callable[[], Iterable[bytes | None]],
+    ) -> list[LateWindow]:
+        """See Job; the frames are in the rows already."""
         found: list[LateWindow] = []
         for place, registered in enumerate(self.queries):
             closed = passed(registered.query, batch.top_before)
             if closed is None or oldest is None or oldest > closed:
                 continue
-            pairing = _Pairing(registered, self.fields, self._sources)
+            pairing = _Pairing(registered, self.fields, self.source_topics)
             of_stream: dict[str, _Gathered] = {}
-            frames = self._frames(new_in_order(rows, self._sources.flat(batch.emitted)))
-            for one in (reading for frame in frames for reading in frame.readings):
+            of_log = self.frames(new_in_order(rows, self.source_topics.flat(batch.emitted)))
+            for one in (reading for frame in of_log for reading in frame.readings):
                 t, stream = one.columns["event_time"], self.sources[one.number % len(self.sources)]
                 if t <= closed and pairing.sides(one):
                     of_stream.setdefault(stream, _Gathered(stream)).add(t, one.columns)
             found += [gathered.window(place) for gathered in of_stream.values()]
         return found
 
-    def _frames(self, rows: pa.Table | None) -> Iterator[_Frame]:
+    def frames(self, rows: pa.Table | None) -> Iterator[_Frame]:
         """The oldest first, so that of a large batch, too, no more readings wait for a partner than
         must.
         """
@@ -197,17 +157,54 @@ class PairJob:
         oldest = rows["oldest"].to_pylist()
         columns = [rows[name].to_pylist() for name in ("partition", "offset", "value")]
         for number, offset, value, to_come in zip(*columns, [*oldest, None][1:], strict=True):
-            topic, partition = self._sources.place(number)
+            topic, partition = self.source_topics.place(number)
             readings = (
                 Arrived(number, (partition, offset, i), row.columns)
                 for i, row in enumerate(rows_of(topic, None, value))
             )
             yield _Frame(readings, to_come)
 
+
+class PairStates(States):
+    """Of all queries of a lane, by label: open windows, and the readings that wait for a
+    partner.
+    """
+
+    def __init__(self, job: PairJob) -> None:
+        self._job = job
+        self.of: dict[str, OpenWindows] = {one.label: {} for one in job.queries}
+        self.partners = {one.label: Partners(_join(one.query)[1]) for one in job.queries}
+
+    def outputs(
+        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
+        rows = new_in_order(rows, self._job.source_topics.flat(batch.emitted))
+        yield from self._made(rows, batch, broken)
+        yield from emit.watermarks(
+            [registered for registered in self._job.queries if registered.label not in broken],
+            batch,
+        )
+
+    def is_due(self, top: int | None) -> bool:
+        """See States: of a LEFT JOIN, is there a reading whose partner can come no more?"""
+        return any(
+            self.partners[one.label].is_due(passed(one.query, top))
+            for one in self._job.queries
+            if _join(one.query)[0].is_left
+        )
+
+    def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+        """Readings whose partner can come no more, though no reading came."""
+        yield from self._made(None, batch, broken)
+
+    def whole(self, label: str, revision: int) -> dict[str, bytes]:
+        partners = self.partners[label].whole(revision)
+        return dumped(self.of[label]) | {f"{KEPT}{name}": value for name, value in partners.items()}
+
     def _made(
         self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken
     ) -> Iterator[emit.Output]:
-        for registered in self.queries:
+        for registered in self._job.queries:
             try:
                 yield from batch.meter.of(
                     registered.label, self._outputs_of(registered, rows, batch, broken)
@@ -218,16 +215,15 @@ class PairJob:
     def _outputs_of(
         self, registered: Registered, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken
     ) -> Iterator[emit.Output]:
-        states, place = batch.states, place_of(self.sources)
-        assert isinstance(states, PairStates)
-        partners = states.partners[registered.label]
-        pairing = _Pairing(registered, self.fields, self._sources)
-        made = pairing.pairs(self._frames(rows), partners, batch)
+        job, place = self._job, self._job.state_place
+        partners = self.partners[registered.label]
+        pairing = _Pairing(registered, job.fields, job.source_topics)
+        made = pairing.pairs(job.frames(rows), partners, batch)
         if registered.query.is_rows:
             yield from rows_told(registered, made, batch.revision)
         else:
             values = ((one.t, one.group, one.numbers) for one in made)
-            yield from Fold(place, registered, states.of[registered.label], batch).outputs(
+            yield from Fold(place, registered, self.of[registered.label], batch).outputs(
                 values, broken
             )
         for name, value in partners.dump(
@@ -237,18 +233,11 @@ class PairJob:
                 topics.WINDOWS, f"{place}|{registered.label}|{KEPT}{name}".encode(), value
             )
         let_go = [
-            gathered.window(self.queries.index(registered))
+            gathered.window(job.queries.index(registered))
             for gathered in pairing.let_go
             if gathered.readings
         ]
-        yield from emit.late_outputs(let_go, self.queries, batch)
-
-
-def place_of(streams: Sequence[str]) -> str:
-    """Where a lane of these streams keeps what it keeps; no stream is called so where there are
-    two.
-    """
-    return "+".join(streams)
+        yield from emit.late_outputs(let_go, job.queries, batch)
 
 
 class _Pairing:

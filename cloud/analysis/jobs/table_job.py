@@ -13,8 +13,7 @@ the query comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
@@ -27,17 +26,17 @@ from edgewake.cloud.analysis.folds.enriched import Computed
 from edgewake.cloud.analysis.folds.table_follower import Place, TableFollower
 from edgewake.cloud.analysis.folds.table_state import Linked, Row
 from edgewake.cloud.analysis.folds.table_versions import key_text
-from edgewake.cloud.analysis.jobs.sequence_job import States
+from edgewake.cloud.analysis.jobs.job import NO_DIALS, Dials, Job, States
 from edgewake.cloud.analysis.plan import late
 from edgewake.cloud.analysis.plan.clock_correction import correct
 from edgewake.cloud.analysis.plan.combined_records import numbered
 from edgewake.cloud.analysis.plan.decode import decode
 from edgewake.cloud.analysis.plan.table_rows import TableRecord, rows_of, typed
 from edgewake.cloud.analysis.results import emit, finish
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.expressions import READING, TIMES
-from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.windows import ALL_TIME_MS
 from edgewake.protocol import result, topics
@@ -49,14 +48,41 @@ _DEVICE_ROW: Final = b"|status"
 """Ends the key of what a device says of itself."""
 
 
-@dataclass
+class TableJob(Job):
+    """All queries that join one stream's table with one other's, or with none.
+
+    Records of its sources only say that something is new.
+    """
+
+    is_driven = True
+    is_of_tables = True
+
+    def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
+        """See Job; out: partition (its number) and offset of each frame."""
+        frames = correct(decode(numbered(records, self.sources), {}))
+        return late.observe(frames, partitions).select("partition", "offset")
+
+    def new_states(self) -> TableStates:
+        return TableStates(self)
+
+    def restored(self, rows: Mapping[str, bytes], record: LaneRecord) -> TableStates:
+        found = self.new_states()
+        for key, value in rows.items():
+            _, label, rest = key.split("|", 2)
+            if label in found.views:  # else paused, or failed
+                found.views[label].load(rest, value)
+        return found
+
+
 class TableStates(States):
     """Of all queries of a lane, by label: their tables."""
 
-    views: dict[str, TableView] = field(default_factory=dict)
+    def __init__(self, job: TableJob) -> None:
+        self._job = job
+        self.views = {one.label: TableView(one, job.fields) for one in job.queries}
 
-    def follower(self, config: KafkaConfig) -> TableFollower:
-        """Reads all tables from where the furthest back of the queries is."""
+    def follower(self, kafka: KafkaConfig) -> TableFollower:
+        """See States: reads all tables from where the furthest back of the queries is."""
         starts: dict[Place, int] = {}
         for topic in (wanted := {topic for view in self.views.values() for topic in view.topics}):
             reading = [
@@ -66,10 +92,11 @@ class TableStates(States):
             ]
             for partition in {partition for one in reading for partition in one}:
                 starts[topic, partition] = min(one.get(partition, 0) for one in reading)
-        return TableFollower(config, wanted, starts)
+        return TableFollower(kafka, wanted, starts)
 
-    def catch_up(self, follower: TableFollower, meter: Meter) -> Iterator[None]:
-        """Take what is new of the tables, a turn for each record. Raises Unavailable."""
+    def catch_up(
+        self, follower: TableFollower, closed: Mapping[str, int | None], meter: Meter
+    ) -> Iterator[None]:
         for one in follower.read():
             for label, view in self.views.items():
                 meter.run(label, partial(view.put, one))
@@ -77,6 +104,19 @@ class TableStates(States):
         for (topic, partition), position in follower.positions.items():
             for view in self.views.values():
                 view.read(topic, partition, position)
+
+    def whole(self, label: str, revision: int) -> dict[str, bytes]:
+        return dict(self.views[label].whole())
+
+    def outputs(
+        self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
+        """See States; `rows` say that there is something; what, the tables say."""
+        for label, view in self.views.items():
+            try:
+                yield from batch.meter.of(label, view.outputs(self._job.state_place, batch))
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                broken[label] = f"{type(error).__name__}: {error}"
 
 
 class TableView:
@@ -260,63 +300,3 @@ class TableView:
         return {name: value for name, value in self.linked.dump() if value is not None} | {
             READ_TO: self._read_to()
         }
-
-
-@dataclass(frozen=True, slots=True)
-class TableJob:
-    """All queries that join one stream's table with one other's, or with none (see
-    aggregate_job.Job).
-    """
-
-    sources: tuple[str, ...]
-    """The streams whose records say that something is new, that of FROM first."""
-    fields: tuple[tuple[str, FieldType], ...]
-    """Of the stream of FROM."""
-    queries: tuple[Registered, ...]
-    kind: LaneKind = LaneKind.TABLE
-
-    @property
-    def stream(self) -> str:
-        """See Job."""
-        return self.sources[0]
-
-    def new_states(self) -> TableStates:
-        """Nothing known yet."""
-        views = {one.label: TableView(one, self.fields) for one in self.queries}
-        return TableStates({label: {} for label in views}, [], views)
-
-    def restored(self, rows: Mapping[str, bytes]) -> TableStates:
-        """The states that these rows of `ew.windows` hold."""
-        found = self.new_states()
-        for key, value in rows.items():
-            _, label, rest = key.split("|", 2)
-            if label in found.views:  # else paused, or failed
-                found.views[label].load(rest, value)
-        return found
-
-    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: partition (its number) and offset of each frame."""
-        frames = correct(decode(numbered(records, self.sources), {}))
-        return late.observe(frames, partitions).select("partition", "offset")
-
-    def outputs(
-        self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken
-    ) -> Iterator[emit.Output]:
-        """See Job."""
-        del rows  # they say that there is something; what, the tables say
-        assert isinstance(batch.states, TableStates)
-        for registered in self.queries:
-            try:
-                view = batch.states.views[registered.label]
-                yield from batch.meter.of(
-                    registered.label, view.outputs("+".join(self.sources), batch)
-                )
-            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                broken[registered.label] = f"{type(error).__name__}: {error}"
-
-
-def caught_up(
-    states: TableStates, follower: TableFollower, meter: Meter, is_over: Callable[[], bool]
-) -> bool:
-    """Read the tables up to their ends; False where it is over before. Raises Unavailable."""
-    return not any(is_over() for _ in states.catch_up(follower, meter))

@@ -12,8 +12,7 @@ of the tables is never told again with another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import orjson
@@ -22,38 +21,72 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.folds import sequences
-from edgewake.cloud.analysis.folds.enriched import (
-    HISTORY,
-    Completed,
-    CompletedReading,
-    Histories,
-    Table,
-)
+from edgewake.cloud.analysis.folds.enriched import HISTORY, Completed, Histories, Table
 from edgewake.cloud.analysis.folds.table_follower import Place, TableFollower
-from edgewake.cloud.analysis.jobs.sequence_job import Fold, States, new_in_order, place_columns
-from edgewake.cloud.analysis.plan import late
-from edgewake.cloud.analysis.plan.clock_correction import correct
+from edgewake.cloud.analysis.folds.table_versions import VERSIONS_MAX
+from edgewake.cloud.analysis.jobs.job import NO_DIALS, Dials, Job, States, TooManyRows
+from edgewake.cloud.analysis.jobs.placed_rows import exploded, new_in_order, place_columns
+from edgewake.cloud.analysis.jobs.row_results import rows_told
+from edgewake.cloud.analysis.jobs.window_fold import Fold, OpenWindows, dumped, loaded
 from edgewake.cloud.analysis.plan.columns import column
-from edgewake.cloud.analysis.plan.decode import decode, readings
-from edgewake.cloud.analysis.results import emit, finish
+from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.expressions import READING
-from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol import result, topics
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol import topics
 
 
-@dataclass
+class JoinJob(Job):
+    """All queries of one stream that join a table or look back."""
+
+    is_driven = True
+
+    @property
+    def state_place(self) -> str:
+        """See Job; no stream is called so, and a lane of sequences may stand beside it."""
+        return f"join.{self.stream}"
+
+    def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
+        """See Job; out: query (id), partition, offset, number and reading (JSON, of READING and the
+        fields).
+        """
+        names = [name for name, _ in self.fields]
+        rows = (_row(registered, names) for registered in self.queries)
+        return exploded(self, records, partitions, rows)
+
+    def new_states(self) -> JoinStates:
+        return JoinStates(self)
+
+    def restored(self, rows: Mapping[str, bytes], record: LaneRecord) -> JoinStates:
+        found = self.new_states()
+        for key, value in rows.items():
+            _, label, rest = key.split("|", 2)
+            if label not in found.of:  # paused, or failed
+                continue
+            if rest.startswith("{"):
+                found.of[label][rest] = loaded(value)
+            elif rest.startswith(HISTORY):
+                found.histories[label].load(rest, orjson.loads(value))
+            else:
+                found.tables[label].load(rest, orjson.loads(value))
+        return found
+
+
 class JoinStates(States):
     """Of all queries of a lane, by label: open windows, tables and histories."""
 
-    tables: dict[str, Table] = field(default_factory=dict)
-    histories: dict[str, Histories] = field(default_factory=dict)
-    _said: dict[str, int] = field(default_factory=dict)
-    """Label → how many of its devices and keys were forgotten when that was said last."""
+    def __init__(self, job: JoinJob) -> None:
+        self._job = job
+        self.of: dict[str, OpenWindows] = {one.label: {} for one in job.queries}
+        self.tables = {
+            one.label: Table(one.query.join) for one in job.queries if one.query.join is not None
+        }
+        self.histories = {one.label: Histories(one.query.history) for one in job.queries}
+        self._said: dict[str, int] = {}
+        """Label → how many of its devices and keys were forgotten when that was said last."""
+        self._rows_max: int | None = None
 
     def has_forgotten(self, label: str) -> bool:
         """Was any device or key of this query forgotten since this was asked last, because there
@@ -65,7 +98,6 @@ class JoinStates(States):
         return now > before
 
     def remarks(self, follower: TableFollower | None) -> dict[str, str]:
-        """Query (label) → what is wrong with its table."""
         missing = set() if follower is None else follower.missing
         found = {
             label: f"topic {table.topic} is not there, so its table has no rows"
@@ -76,8 +108,10 @@ class JoinStates(States):
         }
         return {label: text for label, text in found.items() if text}
 
-    def follower(self, config: KafkaConfig) -> TableFollower:
-        """Reads all tables from where the furthest back of their queries is."""
+    def follower(self, kafka: KafkaConfig) -> TableFollower | None:
+        """See States: reads all tables from where the furthest back of their queries is."""
+        if not self.tables:
+            return None
         starts: dict[Place, int] = {}
         for table in self.tables.values():
             for partition, offset in table.read_to.items():
@@ -87,128 +121,75 @@ class JoinStates(States):
                     if other.topic == table.topic
                 ]
                 starts[table.topic, partition] = min(offset, *behind)
-        return TableFollower(config, {table.topic for table in self.tables.values()}, starts)
+        return TableFollower(kafka, {table.topic for table in self.tables.values()}, starts)
 
     def catch_up(
         self, follower: TableFollower, closed: Mapping[str, int | None], meter: Meter
-    ) -> None:
-        """Take what is new of the tables.
-
-        `closed`: by label, see Versions.put. Raises Unavailable.
-        """
-        for record in follower.read():
+    ) -> Iterator[None]:
+        for count, record in enumerate(follower.read()):
+            if self._rows_max is not None and count >= self._rows_max:
+                raise TooManyRows(f"its table has more than {self._rows_max} rows")
             for label, table in self.tables.items():
                 if table.topic == record.topic and record.offset >= table.read_to.get(
                     record.partition, 0
                 ):
                     meter.run(label, partial(table.put, record, closed.get(label)))
+            yield
         for (topic, partition), position in follower.positions.items():
             for table in self.tables.values():
                 if table.topic == topic:
                     table.read_to[partition] = max(position, table.read_to.get(partition, 0))
 
+    def keep_versions(self, most: int) -> None:
+        self._rows_max = most
+        for table in self.tables.values():
+            table.versions.most = most
 
-def new_states(queries: Sequence[Registered]) -> JoinStates:
-    """Nothing known yet."""
-    tables = {
-        registered.label: Table(registered.query.join)
-        for registered in queries
-        if registered.query.join is not None
-    }
-    histories = {registered.label: Histories(registered.query.history) for registered in queries}
-    return JoinStates({label: {} for label in histories}, [], tables, histories)
-
-
-def restored(queries: Sequence[Registered], rows: Mapping[str, bytes]) -> JoinStates:
-    """The states that these rows of `ew.windows` hold."""
-    found = new_states(queries)
-    for key, value in rows.items():
-        _, label, rest = key.split("|", 2)
-        if label not in found.of:  # paused, or failed
-            continue
-        if rest.startswith("{"):
-            found.of[label][rest] = sequences.load(orjson.loads(value), len(value))
-        elif rest.startswith(HISTORY):
-            found.histories[label].load(rest, orjson.loads(value))
-        else:
-            found.tables[label].load(rest, orjson.loads(value))
-    return found
-
-
-def place(stream: str) -> str:
-    """Where a lane of joins keeps what it keeps; no stream is called so."""
-    return f"join.{stream}"
-
-
-@dataclass(frozen=True, slots=True)
-class JoinJob:
-    """All queries of one stream that join a table or look back (see aggregate_job.Job)."""
-
-    stream: str
-    fields: tuple[tuple[str, FieldType], ...]
-    queries: tuple[Registered, ...]
-    kind: LaneKind = LaneKind.JOIN
-
-    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: query (id), partition, offset, number and reading (JSON, of READING and the
-        fields).
-        """
-        fields: Mapping[str, FieldType] = dict(self.fields)
-        frames = late.observe(correct(decode(records, fields)), partitions)
-        each = readings(frames, fields, (), placed=True)
-        rows = F.array(*[_row(registered, sorted(fields)) for registered in self.queries])
-        return (
-            each.select(F.explode(rows).alias("row"))
-            .where(F.col("row").isNotNull())
-            .select("row.*")
-        )
+    def whole(self, label: str, revision: int) -> dict[str, bytes]:
+        histories, table = self.histories[label], self.tables.get(label)
+        histories.changed.update(histories.of)
+        found = histories.dump()
+        if table is not None:
+            table.versions.cut(VERSIONS_MAX)
+            found |= table.dump()
+        return dumped(self.of[label]) | {
+            key: value for key, value in found.items() if value is not None
+        }
 
     def outputs(
         self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
     ) -> Iterator[emit.Output]:
-        """See Job: results, states, then watermarks."""
-        states = batch.states
-        assert isinstance(states, JoinStates)
-        rows = new_in_order(rows, batch.emitted.get(topics.stream_topic(self.stream), {}))
-        for registered in self.queries:
+        rows = new_in_order(rows, self._job.source_topics.flat(batch.emitted))
+        for registered in self._job.queries:
             yield from batch.meter.of(
-                registered.label, self._outputs_of(registered, rows, states, batch, broken)
+                registered.label, self._outputs_of(registered, rows, batch, broken)
             )
         yield from emit.watermarks(
-            [registered for registered in self.queries if registered.label not in broken], batch
+            [registered for registered in self._job.queries if registered.label not in broken],
+            batch,
         )
 
     def _outputs_of(
-        self,
-        registered: Registered,
-        rows: pa.Table,
-        states: JoinStates,
-        batch: emit.Batch,
-        broken: emit.Broken,
+        self, registered: Registered, rows: pa.Table, batch: emit.Batch, broken: emit.Broken
     ) -> Iterator[emit.Output]:
-        label = registered.label
-        table, histories = states.tables.get(label), states.histories[label]
+        label, place = registered.label, self._job.state_place
+        table, histories = self.tables.get(label), self.histories[label]
         mine = rows.filter(pc.equal(rows["query"], registered.id))
+        names = [name for name, _ in self._job.fields]
         try:
-            joined = list(
-                Completed(
-                    registered.query, table, histories, [name for name, _ in self.fields]
-                ).rows(mine)
-            )
+            joined = list(Completed(registered.query, table, histories, names).rows(mine))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             broken[label] = f"{type(error).__name__}: {error}"
             return
-        if states.has_forgotten(label):
+        if self.has_forgotten(label):
             batch.lacks_before[label] = batch.top or 0
         if registered.query.is_rows:
             yield from rows_told(registered, joined, batch.revision)
         else:
             values = ((one.t, one.group, one.numbers) for one in joined)
-            yield from Fold(place(self.stream), registered, states.of[label], batch).outputs(
-                values, broken
-            )
+            yield from Fold(place, registered, self.of[label], batch).outputs(values, broken)
         for key, value in (({} if table is None else table.dump()) | histories.dump()).items():
-            yield emit.Output(topics.WINDOWS, f"{place(self.stream)}|{label}|{key}".encode(), value)
+            yield emit.Output(topics.WINDOWS, f"{place}|{label}|{key}".encode(), value)
 
 
 def _row(registered: Registered, fields: Sequence[str]) -> Column:
@@ -220,18 +201,3 @@ def _row(registered: Registered, fields: Sequence[str]) -> Column:
         reading.alias("reading"),
     )
     return row if query.where is None else F.when(column(query.where, F.col), row)
-
-
-def rows_told(
-    registered: Registered, joined: Iterable[CompletedReading], revision: int
-) -> Iterator[emit.Output]:
-    """The records of rows that are final as soon as they are told."""
-    for t, group, _, values, is_complete in joined:
-        others = "".join(f',"{name}":{finish.as_json(value)}' for name, value in values.items())
-        head = (
-            f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},'
-            f"{group[1:-1]}"
-        )
-        end = "" if is_complete else ',"complete":false'
-        body = f'{head}{others},"revision":{revision},"final":true{end}}}'
-        yield emit.Output(registered.topic, result.result_key(t, t + 1, group), body.encode())

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.jobs.aggregate_job import lane_place
+from edgewake.cloud.analysis.jobs.job import lane_place
 from edgewake.cloud.analysis.lanes.checkpoint import copied
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.lanes.slow import Slow

@@ -17,25 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from edgewake.cloud import failpoint
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.folds.table_follower import TableFollower
-from edgewake.cloud.analysis.jobs import driven
-from edgewake.cloud.analysis.jobs.aggregate_job import (
-    STATE_FORMAT,
-    Job,
-    QueryJob,
-    lane_place,
-    sources_of,
-)
-from edgewake.cloud.analysis.jobs.driven import DrivenJob
-from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, States, has_absences
-from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
-from edgewake.cloud.analysis.jobs.table_job import TableStates, caught_up
-from edgewake.cloud.analysis.jobs.table_join_job import JoinStates
+from edgewake.cloud.analysis.jobs.job import Dials, Job, States, lane_place
+from edgewake.cloud.analysis.jobs.kinds import KINDS
 from edgewake.cloud.analysis.lanes import (
     checkpoint,
     schedule,
@@ -57,7 +46,6 @@ from edgewake.cloud.analysis.lanes.slow import Behind, Cost
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds, nothing_to_say
 from edgewake.cloud.analysis.plan import late, shed_policy
-from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.observed import Observed, observed_in
 from edgewake.cloud.analysis.results import emit, event_progress, lane_progress, shed_report
 from edgewake.cloud.analysis.results.batch_commit import (
@@ -115,9 +103,8 @@ class Lane:
     """Time in ms → why that is so, for people."""
 
     def __post_init__(self) -> None:
-        streams = sources_of(self.job)
         self._place = lane_place(self.job.queries[0])
-        self._sources = Sources(tuple(map(topics.stream_topic, streams)))
+        self._sources = self.job.source_topics
         self.name = f"{self._place}-{self.job.kind}"
         self.topic = topics.stream_topic(self.job.stream)
         self.checkpoint = self.config.kept_dir / "checkpoints" / self._place / self.job.kind
@@ -140,7 +127,7 @@ class Lane:
         self._received_at: dict[int, int] = {}
         self._event_time = EventTime(self._partitions)
         self._unknown_to: dict[str, int] = {}
-        self._states: States | None = None
+        self._states: States = self.job.new_states()
         self._parts = state_parts.Parts({})
         self._withheld = Withheld(())
         self._tables: TableFollower | None = None
@@ -148,9 +135,7 @@ class Lane:
         self._forgotten: PlanValues | None = None
         self._log: LogReader | None = None
         self._limit = self._limited(self.config.batch_records_max)
-        self._rows = BatchRows(
-            self.session, self.job.queries if isinstance(self.job, QueryJob) else ()
-        )
+        self._rows = BatchRows(self.session, self.job.queries if self.job.has_spark_state else ())
         self._settings: Mapping[str, str] = {}
         self._absences_to, self._absences_s = 0, float("-inf")
         # What event time waits for, by the last batch and as it was said last.
@@ -196,7 +181,7 @@ class Lane:
         new = LaneRecord(stream=self._place, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
         if checkpoint.remove_other_format(
-            self.checkpoint, STATE_FORMAT[self.job.kind], self.config.state_store
+            self.checkpoint, KINDS[self.job.kind].state_format, self.config.state_store
         ):
             why = "its state has another format or lies in another store, and is built again"
             log.warning("lane %s: %s", self.name, why, extra={"event": "checkpoint.removed"})
@@ -219,18 +204,12 @@ class Lane:
         if self._shedder is not None:
             self._shedder.turn(self._record)
         held = withheld_rows(self.config.kafka, self.job.queries)
-        self._withheld, self._parts = (
-            Withheld(self.job.queries, state_parts.joined(held)),
-            state_parts.Parts(held),
-        )
-        if isinstance(self.job, DrivenJob):
-            rows = kept_rows(self.config.kafka, driven.place_of(self.job))
-            self._states = driven.restored(self.job, state_parts.joined(rows), record)
-            self._parts = state_parts.Parts(rows | held)
-        if isinstance(self._states, JoinStates):
-            self._tables = self._states.follower(self.config.kafka) if self._states.tables else None
-        if isinstance(self._states, TableStates):
-            self._tables = self._states.follower(self.config.kafka)
+        self._withheld = Withheld(self.job.queries, state_parts.joined(held))
+        driven = self.job.is_driven
+        rows = kept_rows(self.config.kafka, self.job.state_place) if driven else {}
+        self._states = self.job.restored(state_parts.joined(rows), record)
+        self._parts = state_parts.Parts(rows | held)
+        self._tables = self._states.follower(self.config.kafka)
         self._tops = dict(self._record.tops)
         self._event_time = EventTime(self._partitions, int(self.config.event_time_wait_s * 1000))
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
@@ -250,9 +229,7 @@ class Lane:
         self._started.set()
 
     def _limited(self, most: int) -> BatchLimit:
-        return BatchLimit(
-            most, is_dear=isinstance(self.job, DrivenJob) or self.job.queries[0].is_apart
-        )
+        return BatchLimit(most, is_dear=self.job.is_driven or self.job.queries[0].is_apart)
 
     def _planned(self) -> DataFrame:
         """The plan, of topics that are there."""
@@ -266,15 +243,14 @@ class Lane:
         )
 
     def _graph(self, records: DataFrame) -> DataFrame:
-        if not isinstance(self.job, QueryJob):
-            return self.job.graph(records, self._partitions)
+        levels: Mapping[str, Column] = {}
+        if self.job.kind.sheds:
+            self._shedder = shedder.Shedder(self.session, self.job.queries, self._partitions)
+            levels = self._shedder.levels
         # Of a batch that a process before this one planned nothing is left out that Spark counted
         # in its state then.
-        self._forgotten = PlanValues(self.session)
-        if not self.job.kind.sheds:
-            return self.job.graph(records, self._partitions, forgotten=self._forgotten)
-        self._shedder = shedder.Shedder(self.session, self.job.queries, self._partitions)
-        return self.job.graph(records, self._partitions, self._shedder.levels, self._forgotten)
+        self._forgotten = PlanValues(self.session) if self.job.has_spark_state else None
+        return self.job.graph(records, self._partitions, Dials(levels, self._forgotten))
 
     def _begin(self, record: LaneRecord) -> LaneRecord:
         assert self._ends is not None
@@ -568,21 +544,9 @@ class Lane:
             told=self.told,
             unknown_to=self._unknown_to,
             emitted=record.offsets,
-            states=self._states,
             meter=self._meter,
         )
-        if self._tables is not None and isinstance(self._states, JoinStates):
-            closed = {
-                registered.label: emit.closed(registered.query, record.top)
-                for registered in queries
-            }
-            self._states.catch_up(self._tables, closed, self._meter)
-        if (
-            self._tables is not None
-            and isinstance(self._states, TableStates)
-            and not caught_up(self._states, self._tables, self._meter, self._stopped.is_set)
-        ):
-            raise Stopped(self.name)
+        self._catch_up()
         late_windows = self._late(rows, observed, step, reached) if new is Novelty.ALL else []
         late_readings = emit.late_readings(late_windows, queries)
         after = record.model_copy(
@@ -607,7 +571,7 @@ class Lane:
             nonlocal results, after
             broken: emit.Broken = {}
             for output in self._withheld.through(
-                self.job.outputs(rows, step, broken), step, broken
+                self._states.outputs(rows, step, broken), step, broken
             ):
                 if isinstance(output, emit.Outputs):
                     results += len(output.keys)
@@ -632,6 +596,18 @@ class Lane:
             self._shedder.turn(after)
         self._record, self._has_said_running = after, True
         self.counters.count(observed, results, sum(late_readings.values()))
+
+    def _catch_up(self) -> None:
+        """Read what is new of the tables. Raises Stopped, Unavailable."""
+        if self._tables is None:
+            return
+        closed = {
+            registered.label: emit.closed(registered.query, self._record.top)
+            for registered in self.job.queries
+        }
+        for _ in self._states.catch_up(self._tables, closed, self._meter):
+            if self._stopped.is_set():
+                raise Stopped(self.name)
 
     def _with_lacking(self, after: LaneRecord, step: emit.Batch) -> LaneRecord:
         """With what was forgotten because more was open than is kept."""
@@ -669,24 +645,15 @@ class Lane:
     def _late(
         self, rows: pa.Table, observed: Observed, step: emit.Batch, reached: Offsets
     ) -> list[late.LateWindow]:
-        """Only where the batch's oldest reading is of a time when windows are closed, its records
-        are read once more.
-        """
-        if isinstance(self.job, PairJob):
-            return self.job.late(rows, step, observed.oldest)
-        queries = [registered.query for registered in self.job.queries]
-        closed = [emit.closed(query, step.top_before) for query in queries]
-        ends = [end for end in closed if end is not None]
-        if not ends or observed.oldest is None or observed.oldest >= max(ends):
-            return []
-        assert self._log is not None
-        start, end = self._sources.flat(self._record.offsets), self._sources.flat(reached)
-        places = (
-            (*self._sources.place(number), start.get(number, 0), stop)
-            for number, stop in end.items()
-        )
-        values = (message.value() for place in places for message in self._log.read(*place))
-        return late.late_windows(values, queries, dict(self.job.fields), closed)
+        def frames() -> Iterator[bytes | None]:
+            assert self._log is not None
+            start = self._sources.flat(self._record.offsets)
+            for number, stop in self._sources.flat(reached).items():
+                place = self._sources.place(number)
+                for message in self._log.read(*place, start.get(number, 0), stop):
+                    yield message.value()
+
+        return self.job.late(rows, step, observed.oldest, frames)
 
     def advance_in_silence(self) -> None:
         """Where nothing came for a while, let event time go on until the last windows are final.
@@ -718,7 +685,6 @@ class Lane:
             complete_from=record.complete_from,
             told=self.told,
             unknown_to=self._unknown_to,
-            states=self._states,
         )
         if not self._is_news(step):
             return
@@ -729,9 +695,7 @@ class Lane:
         after = record.model_copy(update={"revision": step.revision, "top": top})
         self._waits_for = ""
         broken: emit.Broken = {}
-        absences = (
-            self.job.in_silence(step, broken) if isinstance(self.job, SequenceJob | PairJob) else ()
-        )
+        absences = self._states.in_silence(step, broken)
         now_ms = self.clock.now_ms()
         told = self._withheld.through(
             [*absences, *emit.watermarks(self.job.queries, step)], step, broken
@@ -755,12 +719,10 @@ class Lane:
             return True
         now_s = self.clock.monotonic_s()
         is_due = step.top != self._absences_to and now_s - self._absences_s >= ABSENCE_LOOK_S
-        if step.top is None or not isinstance(self.job, SequenceJob | PairJob) or not is_due:
+        if step.top is None or not is_due:
             return False
         self._absences_to, self._absences_s = step.top, now_s
-        if isinstance(self.job, PairJob):
-            return isinstance(self._states, PairStates) and self.job.is_due(self._states, step.top)
-        return self._states is not None and has_absences(self._states, self.job.queries, step.top)
+        return self._states.is_due(step.top)
 
     def _silent_s(self) -> float:
         return self.clock.monotonic_s() - self._last_batch_s
@@ -779,7 +741,7 @@ class Lane:
         queries = [
             registered for registered in self.job.queries if registered.label not in self.broken
         ]
-        remarks = self._states.remarks(self._tables) if isinstance(self._states, JoinStates) else {}
+        remarks = self._states.remarks(self._tables)
         self._said = self._what_it_waits_for()
         now_ms = self.clock.now_ms()
         return lane_progress.outputs(

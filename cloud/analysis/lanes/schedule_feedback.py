@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.jobs.aggregate_job import Job
+from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.lanes import schedule
 from edgewake.cloud.analysis.plan.observed import Observed
 

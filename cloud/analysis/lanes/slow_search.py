@@ -25,19 +25,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of, sources_of
-from edgewake.cloud.analysis.jobs.driven import DrivenJob
+from edgewake.cloud.analysis.jobs.job import Job
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.lanes.slow import Cost, Slow, slow_one
-from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.transaction import Ends
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.retry import Backoff
-from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
 from edgewake.protocol.field_type import FieldType
@@ -160,7 +158,7 @@ class SlowSearch:
         """May one of its queries wait for another, and is known what the driver takes, where it
         computes? Then the next is due later.
         """
-        if len(job.queries) < 2 or (isinstance(job, DrivenJob) and not cost.records):
+        if len(job.queries) < 2 or (job.is_driven and not cost.records):
             return False
         now_s = self._clock.monotonic_s()
         turn = self._turns.setdefault(
@@ -227,7 +225,7 @@ class SlowSearch:
         self, job: Job, record: LaneRecord, types: Types, cost: Cost
     ) -> Slow[Registered] | None:
         """Raises TooLittle, GivenUp, FAULTS."""
-        sources = Sources(tuple(map(topics.stream_topic, sources_of(job))))
+        sources = job.source_topics
         with closing(Ends(self._config.kafka, sources)) as ends:
             kept = ends.kept()
         emitted = sources.flat(record.offsets)

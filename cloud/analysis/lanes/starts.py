@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from edgewake.cloud.analysis.jobs.aggregate_job import Job
+from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.lanes.start_record import StartRecord
 from edgewake.cloud.queries.lane_kind import LaneKind

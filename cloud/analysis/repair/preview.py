@@ -14,12 +14,8 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis.jobs import stream_join_job
-from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of, sources_of
-from edgewake.cloud.analysis.jobs.sequence_job import States
-from edgewake.cloud.analysis.jobs.stream_join_job import PairJob
-from edgewake.cloud.analysis.jobs.table_job import TableJob, caught_up
-from edgewake.cloud.analysis.jobs.table_join_job import JoinJob, new_states
+from edgewake.cloud.analysis.jobs.job import Job, States
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.meter import Meter
@@ -30,7 +26,6 @@ from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.registry import check_foreign
-from edgewake.protocol import topics
 from edgewake.protocol.stream import Stream
 
 RECORDS_MAX: Final = 100_000
@@ -66,11 +61,9 @@ def preview(
         for name, stream in streams.items()
     }
     (job,) = jobs_of([registered], types).values()
-    asked = {
-        topic: recent(kafka, topic, since_ms) for topic in map(topics.stream_topic, sources_of(job))
-    }
+    asked = {topic: recent(kafka, topic, since_ms) for topic in job.source_topics.topics}
     found = {topic: places for topic, places in asked.items() if places}
-    if not found and not isinstance(job, TableJob):
+    if not found and not job.is_of_tables:
         return
     starts, ends = (
         {topic: {p: bounds[i] for p, bounds in places.items()} for topic, places in found.items()}
@@ -78,18 +71,18 @@ def preview(
     )
     rows = (
         pa.table({})
-        if isinstance(job, TableJob)
+        if job.is_of_tables
         else job.graph(records(session, kafka, starts, ends)).toArrow()
     )
     step = emit.Batch(
         revision=1,
         top_before=None,
-        top=now_ms if isinstance(job, PairJob) else None,  # who has no partner yet is shown, too
+        top=now_ms if job.waits_for_partners else None,
         complete_from={registered.label: since_ms},
-        states=_states(kafka, job),
     )
+    states = _states(kafka, job)
     broken: emit.Broken = {}
-    for output in emit.results_of(registered, job.outputs(rows, step, broken)):
+    for output in emit.results_of(registered, states.outputs(rows, step, broken)):
         assert output.value is not None
         yield orjson.loads(output.value)
     for why in broken.values():
@@ -97,21 +90,12 @@ def preview(
 
 
 def _states(kafka: KafkaConfig, job: Job) -> States:
-    """Nothing is open yet; a joined table is read from its beginning."""
-    if isinstance(job, PairJob):
-        return stream_join_job.new_states(job.queries)
-    if isinstance(job, TableJob):
-        tables = job.new_states()
-        with closing(tables.follower(kafka)) as follower:
-            caught_up(tables, follower, Meter(), lambda: False)
-        return tables
-    if not isinstance(job, JoinJob):
-        return States({registered.label: {} for registered in job.queries})
-    states = new_states(job.queries)
-    if not states.tables:
-        return states
-    with closing(states.follower(kafka)) as follower:
-        states.catch_up(follower, {}, Meter())
+    """Nothing is open yet; tables are read from their beginning."""
+    states = job.new_states()
+    if (follower := states.follower(kafka)) is not None:
+        with closing(follower):
+            for _ in states.catch_up(follower, {}, Meter()):
+                pass
     return states
 
 

@@ -29,7 +29,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
+from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.kinds import job_of
 from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.log_reader import iso, kept_from, starts, told
@@ -264,8 +265,7 @@ class Rebuilder:
         start = self._starts(plan.end, first)
         if not start:
             return Changes(), []
-        (job,) = jobs_of([registered], standing.types).values()
-        assert isinstance(job, QueryJob)
+        job = job_of(QueryJob, registered, standing.types)
         frames = self._records(start, plan.end)
         partitions = len(plan.end) * (1 + max(max(of_one) for of_one in start.values()))
         rows = (

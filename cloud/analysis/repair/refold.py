@@ -23,17 +23,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.folds import sequences
-from edgewake.cloud.analysis.folds.table_versions import VERSIONS_MAX
-from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of, sources_of
-from edgewake.cloud.analysis.jobs.driven import DrivenJob, new_states, place_of
-from edgewake.cloud.analysis.jobs.sequence_job import States
-from edgewake.cloud.analysis.jobs.stream_join_job import KEPT, PairJob, PairStates
-from edgewake.cloud.analysis.jobs.table_job import TableJob, TableStates, caught_up
-from edgewake.cloud.analysis.jobs.table_join_job import JoinStates
+from edgewake.cloud.analysis.jobs.job import Job, States, TooManyRows
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.batch_range import ranges, records
 from edgewake.cloud.analysis.plan.clock_correction import corrected
-from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.decode import decode
 from edgewake.cloud.analysis.repair.repair import reads_from, reads_to
 from edgewake.cloud.analysis.results import emit
@@ -93,9 +86,7 @@ class Refold:
     Pure but for the states of its job.
     """
 
-    def __init__(
-        self, job: DrivenJob, states: States, record: LaneRecord, first: int, stop: int
-    ) -> None:
+    def __init__(self, job: Job, states: States, record: LaneRecord, first: int, stop: int) -> None:
         (self._registered,) = job.queries
         self._job, self._states, self._record, self._first, self._stop = (
             job,
@@ -116,11 +107,9 @@ class Refold:
         """
         self._none = rows.slice(0, 0)
         revision = self._record.revision + 1
-        batch = emit.Batch(
-            revision=revision, top_before=self._top, top=top, told=self._told, states=self._states
-        )
+        batch = emit.Batch(revision=revision, top_before=self._top, top=top, told=self._told)
         broken: emit.Broken = {}
-        for output in emit.each(self._job.outputs(rows, batch, broken)):
+        for output in emit.each(self._states.outputs(rows, batch, broken)):
             self._take(output)
         for why in broken.values():
             raise ValueError(why)
@@ -137,10 +126,10 @@ class Refold:
             for key, one in self._rows.items()
             if b'"withdrawn":true' not in (one.value or b"")
         }
-        place = place_of(self._job)
-        prefix = f"{place}|{self._registered.label}|"
+        place, label = self._job.state_place, self._registered.label
+        kept = self._states.whole(label, self._record.revision + 1)
         return Refolded(
-            place, rows, {f"{prefix}{key}": value for key, value in self._kept().items()}
+            place, rows, {f"{place}|{label}|{key}": value for key, value in kept.items()}
         )
 
     def _take(self, output: emit.Output) -> None:
@@ -156,28 +145,6 @@ class Refold:
         self._rows[output.key] = output
         if len(self._rows) > ROWS_MAX:
             raise TooMany(f"it has more than {ROWS_MAX} rows")
-
-    def _kept(self) -> dict[str, bytes]:
-        label, states = self._registered.label, self._states
-        found = {
-            key: orjson.dumps(sequences.dump(state)) for key, state in states.of[label].items()
-        }
-        if isinstance(states, PairStates):
-            found |= {
-                f"{KEPT}{name}": value
-                for name, value in states.partners[label].whole(self._record.revision + 1).items()
-            }
-        if isinstance(states, JoinStates):
-            histories, table = states.histories[label], states.tables.get(label)
-            histories.changed.update(histories.of)
-            dumped = histories.dump()
-            if table is not None:
-                table.versions.cut(VERSIONS_MAX)
-                dumped |= table.dump()
-            found |= {key: value for key, value in dumped.items() if value is not None}
-        if isinstance(states, TableStates):
-            found |= states.views[label].whole()
-        return found
 
 
 def final(output: emit.Output, passed: int | None) -> emit.Output:
@@ -217,23 +184,18 @@ def refolded(
     """
     query = registered.query
     (job,) = jobs_of([registered], types).values()
-    assert isinstance(job, DrivenJob)
-    states = new_states(job)
-    if isinstance(states, JoinStates) and states.tables:
-        _read_tables(kafka, states)
-    sources = Sources(tuple(map(topics.stream_topic, sources_of(job))))
+    states = job.new_states()
+    _read_tables(kafka, states)
+    sources = job.source_topics
     fold = Refold(job, states, record, span.first, span.stop)
-    if isinstance(job, TableJob):
-        assert isinstance(states, TableStates)
-        with closing(states.follower(kafka)) as follower:
-            caught_up(states, follower, Meter(), lambda: False)
+    if job.is_of_tables:
         fold.add(pa.table({}), None)
         return fold.end()
 
     def frames() -> Iterator[DataFrame]:
         for start, end in ranges(sources.flat(span.start), sources.flat(span.end), FRAMES_AT_ONCE):
             read = records(session, kafka, sources.by_topic(start), sources.by_topic(end))
-            yield _around(read, query, span) if isinstance(job, PairJob) else read
+            yield job.near(read, reads_from(query, span.first), reads_to(query, span.stop))
 
     steps = sum(1 for _ in ranges(sources.flat(span.start), sources.flat(span.end), FRAMES_AT_ONCE))
     earliest = (
@@ -246,32 +208,18 @@ def refolded(
     return fold.end()
 
 
-def _read_tables(kafka: KafkaConfig, states: JoinStates) -> None:
+def _read_tables(kafka: KafkaConfig, states: States) -> None:
     """All rows that the tables' streams keep. Raises Impossible, Unavailable."""
-    for table in states.tables.values():
-        table.versions.most = TABLE_ROWS_MAX
-    with closing(states.follower(kafka)) as follower:
-        for count, record in enumerate(follower.read()):
-            if count >= TABLE_ROWS_MAX:
-                raise Impossible(f"its table has more than {TABLE_ROWS_MAX} rows")
-            for table in states.tables.values():
-                table.put(record, None)
-        for (_, partition), position in follower.positions.items():
-            for table in states.tables.values():
-                table.read_to[partition] = position
-
-
-def _around(read: DataFrame, query: Query, span: Span) -> DataFrame:
-    """Only frames that may have readings of the windows that are wanted, or partners of such."""
-    t, first = F.col("t"), reads_from(query, span.first)
-    is_near = (corrected(F.array_max(t)) >= first) & (
-        corrected(F.array_min(t)) < reads_to(query, span.stop)
-    )
-    return (
-        decode(read, {}, ("topic", "value"))
-        .where(is_near)
-        .select("topic", "partition", "offset", "value")
-    )
+    follower = states.follower(kafka)
+    if follower is None:
+        return
+    states.keep_versions(TABLE_ROWS_MAX)
+    with closing(follower):
+        try:
+            for _ in states.catch_up(follower, {}, Meter()):
+                pass
+        except TooManyRows as error:
+            raise Impossible(str(error)) from error
 
 
 def oldest(read: DataFrame) -> int | None:

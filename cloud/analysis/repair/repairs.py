@@ -22,7 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
+from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.kinds import job_of
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, fault_of
 from edgewake.cloud.analysis.lanes.failures import Fault
@@ -334,8 +335,7 @@ class Repairs:
     def _windowed(self, standing: Standing, start: int, stop: int) -> Made | None:
         """Of windows whose state Spark has; None where they are too many."""
         record = standing.record
-        (job,) = jobs_of([standing.registered], standing.types).values()
-        assert isinstance(job, QueryJob)
+        job = job_of(QueryJob, standing.registered, standing.types)
         rows = self._partials(job, start, stop).limit(ROWS_MAX + 1).toArrow()
         if rows.num_rows > ROWS_MAX:
             return None

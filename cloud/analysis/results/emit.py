@@ -66,8 +66,6 @@ class Batch:
     lacks_before: dict[str, int] = field(default_factory=dict)
     """Query (label) → a time, ms, before which windows begin that were forgotten in this batch,
     because more was open than is kept; their next rows may lack readings."""
-    states: object = None
-    """What a lane of sessions and windows by count has open (sequence_queries.States)."""
     meter: Meter = field(default_factory=Meter)
     """Counts what each query's records take."""
 

@@ -15,7 +15,6 @@ import logging
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from edgewake.cloud.ops.login.keys import Holder, Keys, Role
 from edgewake.cloud.ops.login.sessions import Passes
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_origin import is_from_own_page
 
 log = logging.getLogger("edgewake.ops")
 
@@ -113,18 +113,6 @@ def cookie_name(scope: Scope) -> str:
     """
     server = scope.get("server")
     return f"edgewake_ops_{server[1] if server else 0}"
-
-
-def is_from_own_page(headers: dict[bytes, bytes]) -> bool:
-    """Does a page of ours make the request?"""
-    try:
-        origin = urlsplit(headers.get(b"origin", b"").decode("latin-1"))
-    except ValueError:  # half an IPv6 address
-        return False
-    is_ours = origin.scheme in ("http", "https") and origin.netloc.encode("latin-1") == headers.get(
-        b"host"
-    )
-    return is_ours and headers.get(b"sec-fetch-site", b"same-origin") == b"same-origin"
 
 
 def _unknown() -> Problem:

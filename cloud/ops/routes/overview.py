@@ -8,15 +8,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from edgewake.cloud.ops.routes.shared import Services
-from edgewake.cloud.ops.services import dead_letters
-from edgewake.cloud.ops.services.dead_letters import Filter
-from edgewake.cloud.ops.services.problems import KnownProblem, dead_by_reason, problems_of
+from edgewake.cloud.ops.services.problems import KnownProblem, alert_problems
 from edgewake.cloud.ops.tables.devices import Presence
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.cloud.web_openapi import problems
-
-LETTERS_LOOKED_AT = 100
-"""Dead letters, the newest ones: what is counted by reason."""
 
 
 class Overview(BaseModel):
@@ -45,30 +40,17 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/overview", responses=problems(503))
     async def overview() -> Overview:
         """What is there, and what needs attention, each in one sentence."""
-        newest = await services.lookup.run(
-            lambda session: dead_letters.page(
-                session,
-                services.letters,
-                before=None,
-                limit=LETTERS_LOOKED_AT,
-                wanted=Filter(None, None),
-            )
-        )
-        dead = dead_by_reason(newest.items, now_ms=services.clock.now_ms())
-        queries = [services.registry.view(row) for row in tables.queries.values()]
-        parts = [tables.parts[name] for name in sorted(tables.parts)]
-        found = problems_of(
-            parts, queries, list(tables.leases.values()), dead, is_ready=services.ready.is_set()
-        )
+        look = await services.system.look()
+        of_alerts = alert_problems(tables.alerts.all(), tables.alerts.notes.values())
         return Overview(
-            problems=list(found),
-            parts=parts,
+            problems=[*of_alerts, *look.problems],
+            parts=list(look.parts),
             devices={state: tables.devices.total(state) for state in Presence},
             streams=len(tables.streams),
             records_per_s=round(sum(tables.rates.per_s(name) or 0.0 for name in tables.streams), 1),
-            queries=dict(Counter(query.state for query in queries)),
+            queries=dict(Counter(query.state for query in look.queries)),
             leases=len(tables.leases),
-            dead_letters=dict(dead),
+            dead_letters=dict(look.dead),
         )
 
     return routes

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.login.auth import Access
+from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
@@ -27,6 +28,7 @@ from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import RequestDesk
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
+from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
@@ -63,6 +65,8 @@ class Services:
     """What the API stands on."""
 
     tables: OpsTables
+    alerts: AlertDesk
+    system: SystemLook
     registry: Registry
     repairs: RepairDesk
     previews: PreviewDesk

@@ -11,12 +11,14 @@ from pydantic import BaseModel
 from edgewake.cloud.ops.services.dead_letters import DeadLetterView
 from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.tables import PartView
+from edgewake.protocol.alert import Alert, Note, NoteState, State
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.query import QueryState
 
 LETTER_AGE_MS: Final = 3_600_000
 """Dead letters of the last hour are a problem, older ones are history."""
 GOOD_QUERY_STATES: Final = frozenset({QueryState.RUNNING, QueryState.PAUSED, QueryState.STARTING})
+KEYS_NAMED: Final = 3
 LEASES_MAX: Final = 20
 """Disabled leases that are named one by one; of more the number is said."""
 
@@ -24,7 +26,7 @@ LEASES_MAX: Final = 20
 class KnownProblem(BaseModel):
     """Something that needs attention."""
 
-    kind: Literal["operations", "part", "query", "dead_letters", "lease"]
+    kind: Literal["operations", "part", "query", "dead_letters", "lease", "alert"]
     name: str
     """Of the part, query or lease, or the reason of the letters; what a page opens for it."""
     text: str
@@ -68,6 +70,22 @@ def problems_of(
         text = f"{count} {what} refused within the last hour ({reason}): {advice}"
         yield KnownProblem(kind="dead_letters", name=reason, text=text)
     yield from _disabled(leases)
+
+
+def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[KnownProblem]:
+    """Rules that fire, and destinations that could not be told. No rule looks at these."""
+    firing: dict[str, list[str]] = {}
+    for alert in alerts:
+        if alert.state is State.FIRING:
+            firing.setdefault(alert.rule, []).append(alert.key)
+    for rule, keys in firing.items():
+        named = ", ".join(keys[:KEYS_NAMED])
+        more = f" and {len(keys) - KEYS_NAMED} more" if len(keys) > KEYS_NAMED else ""
+        yield KnownProblem(kind="alert", name=rule, text=f"alert {rule}: {named}{more}")
+    lost = Counter(note.destination for note in notes if note.state is NoteState.GIVEN_UP)
+    for destination, count in lost.items():
+        text = f"{destination} could not be told of alerts, {count} times within a day"
+        yield KnownProblem(kind="alert", name="", text=text)
 
 
 def _trouble_of(query: QueryView) -> str | None:

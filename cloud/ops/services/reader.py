@@ -50,6 +50,8 @@ TABLES: Final = (
     topics.PROGRESS,
     topics.REPAIRS,
     topics.PREVIEWS,
+    topics.ALERT_RULES,
+    topics.ALERTS,
     topics.DOWN,
     topics.REQUESTS,
     topics.LEASES,

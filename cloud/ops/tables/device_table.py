@@ -39,6 +39,8 @@ class _Entry:
     notable: int = 0
     """Hash of what is worth an event when it changes."""
     is_scheduled: bool = False
+    heard: int = 0
+    """When its last record came, ms."""
 
     def reports(self) -> tuple[DeviceStatus | None, DeviceSeen | None]:
         status = None if self.status is None else DeviceStatus.from_json(self.status)
@@ -89,6 +91,8 @@ class DeviceTable:
             raise
         if status is None and seen is None:
             return self.remove(device)
+        if seen is not None:
+            entry.heard = seen.last_seen
         if device not in self._entries:
             self._make_room()
             self._entries[device] = entry
@@ -150,6 +154,16 @@ class DeviceTable:
         return (
             None if entry is None else view(device, *entry.reports(), entry.presence, entry.streams)
         )
+
+    def silent(self, before: int, stream: str | None) -> dict[str, int]:
+        """Devices of which no record came since `before`, and when their last one did; of a stream:
+        only those that send it. Those that never sent a reading are in none.
+        """
+        return {
+            device: entry.heard
+            for device, entry in self._entries.items()
+            if 0 < entry.heard < before and (stream is None or stream in entry.streams)
+        }
 
     def page(
         self, after: str | None, limit: int, state: Presence | None = None

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
+from edgewake.cloud.ops.tables.alerts import AlertTable
 from edgewake.cloud.ops.tables.device_commands import DownTable
 from edgewake.cloud.ops.tables.device_table import DeviceTable, Event
 from edgewake.cloud.ops.tables.name_index import NameIndex
@@ -88,6 +89,7 @@ class OpsTables:
     progress: dict[str, Progress] = field(default_factory=dict)
     repairs: dict[str, Repair] = field(default_factory=dict)
     previews: dict[str, Preview] = field(default_factory=dict)
+    alerts: AlertTable = field(default_factory=AlertTable)
     down: DownTable = field(default_factory=DownTable)
     """What devices are asked to do."""
     requests: RequestTable = field(default_factory=RequestTable)
@@ -146,6 +148,8 @@ class OpsTables:
             case topics.PREVIEWS:
                 _put(self.previews, Preview, change.key, change.value)
                 return ()
+            case topics.ALERT_RULES | topics.ALERTS:
+                return self.alerts.put(change.key, change.value)
             case topics.DOWN:
                 self.down.put(change.key, change.value)
                 return ()

@@ -3,6 +3,7 @@
 import { html, render } from "../vendor/htm/standalone.module.js";
 import { byId, decode, setUpTheme } from "../dom.js";
 import { api } from "./api.js";
+import { AlertRule, Alerts } from "./alerts.js";
 import { Device, Devices } from "./devices.js";
 import { Ask, Clients, Letters } from "./more.js";
 import { Overview } from "./overview.js";
@@ -11,6 +12,7 @@ import { Stream, Streams } from "./streams.js";
 
 const SCREENS = [
   ["", "System", Overview],
+  ["alerts", "Alerts", Alerts, AlertRule],
   ["devices", "Devices", Devices, Device],
   ["streams", "Streams", Streams, Stream],
   ["queries", "Queries", Queries, Query],
@@ -28,7 +30,7 @@ function View({ hash }) {
   document.title = `${name ?? title} · Edgewake operations`;
   const key = `${screen}/${name ?? ""}?${query ?? ""}`;
   const shown = screen === "queries" && name === "new" ? html`<${Editor} key=${key} params=${params} />`
-    : name && One ? html`<${One} key=${key} name=${name} />` : html`<${List} key=${key} params=${params} />`;
+    : name && One ? html`<${One} key=${key} name=${name} params=${params} />` : html`<${List} key=${key} params=${params} />`;
   return html`<h1 class="spoken">${title}</h1>${shown}`;
 }
 

@@ -9,6 +9,7 @@ import { Ago, Loaded, Rows, State, useLoaded } from "./ui.js";
 const LINKS = {
   query: (name) => `#/queries/${enc(name)}`,
   dead_letters: (name) => `#/letters?reason=${enc(name)}`,
+  alert: (name) => `#/alerts/${enc(name)}`,
   lease: () => "#/clients",
   part: () => "#/",
   operations: () => "#/",

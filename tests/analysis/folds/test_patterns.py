@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds import patterns
 from edgewake.cloud.analysis.folds.sequences import Changed, KeyState, close, dump, load
-from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, States
+from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.queries.evaluate import evaluated
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse, stream_of
 from edgewake.cloud.queries.windows import Rule, Window
@@ -324,10 +325,7 @@ def test_patterns_on_real_parts_are_told_over_a_restart_and_absences_in_silence(
         feed.send([T0 + 600_000, T0 + 603_000], speed=[95.0, 96.0], on=[False, False])
         catch_up(lane, feed)
     with monkeypatch.context() as control:
-        control.setattr(
-            "edgewake.cloud.analysis.jobs.driven.restored",
-            lambda job, *_: States({one.label: {} for one in job.queries}),
-        )
+        control.setattr(SequenceJob, "restored", lambda job, *_: job.new_states())
         feed.send([T0 + 604_000], speed=[50.0], on=[False])
         analysis.run(queries, feed)
     row = truth(results(feed.config, hot), "device")[T0 + 600_000, "d1"]
@@ -359,7 +357,10 @@ def example(name: str, *fields: str) -> SequenceJob:
         },
     )
     return SequenceJob(
-        stream, tuple((one, FieldType.NUMBER) for one in sorted(fields)), (Registered(query, 7),)
+        LaneKind.SEQUENCE,
+        (stream,),
+        tuple((one, FieldType.NUMBER) for one in sorted(fields)),
+        (Registered(query, 7),),
     )
 
 
@@ -375,7 +376,7 @@ def told_of(
     xs = [
         [None if (found := one(row)) is None else float(found) for one in compute] for row in values
     ]
-    states, told = States({registered.label: {}}), {}
+    states, told = job.new_states(), {}
     for revision, batch in enumerate(range(0, len(readings), -(-len(readings) // 5))):
         table = [
             {
@@ -392,8 +393,8 @@ def told_of(
             for i in range(batch, min(len(readings), batch - (-len(readings) // 5)))
         ]
         rows = pa.Table.from_pylist(table)
-        for output in job.outputs(
-            rows, emit.Batch(revision=revision, top_before=None, top=None, states=states), {}
+        for output in states.outputs(
+            rows, emit.Batch(revision=revision, top_before=None, top=None), {}
         ):
             if is_result(output):
                 row = orjson.loads(output.value or b"")

@@ -26,9 +26,9 @@ from edgewake.cloud.analysis.folds.sequences import (
     load,
     record,
 )
-from edgewake.cloud.analysis.jobs import driven
-from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, States
+from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, SequenceStates
 from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.windows import Window
@@ -146,12 +146,13 @@ def test_what_is_written_of_a_key_is_bounded_and_the_earliest_windows_go_first(
     assert len(state.windows) > many // 2
 
 
-def job_of(group: str, having: str = "") -> tuple[SequenceJob, States]:
+def job_of(group: str, having: str = "") -> tuple[SequenceJob, SequenceStates]:
     catalogue = {"s": Stream(name="s", fields={"speed": FieldInfo(type=FieldType.NUMBER)})}
     select = "SELECT device, count(*) AS n, max(speed) - min(speed) AS span"
     text = f"-- name: q\n-- lateness: 0 seconds\n{select} FROM s GROUP BY {group}, device {having}"
     query = Registered(parse(text, catalogue), 7)
-    return SequenceJob("s", (("speed", FieldType.NUMBER),), (query,)), States({query.label: {}})
+    job = SequenceJob(LaneKind.SEQUENCE, ("s",), (("speed", FieldType.NUMBER),), (query,))
+    return job, job.new_states()
 
 
 def table(job: SequenceJob, times: list[int], first: int = 0) -> pa.Table:
@@ -176,14 +177,12 @@ def table(job: SequenceJob, times: list[int], first: int = 0) -> pa.Table:
 
 
 def told(
-    job: SequenceJob, states: States, rows: pa.Table, revision: int, **more: Any
+    job: SequenceJob, states: SequenceStates, rows: pa.Table, revision: int, **more: Any
 ) -> list[dict[str, Any]]:
     outputs = list(
-        job.outputs(
+        states.outputs(
             rows,
-            emit.Batch(
-                revision=revision, states=states, **{"top_before": None, "top": None} | more
-            ),
+            emit.Batch(revision=revision, **{"top_before": None, "top": None} | more),
             {},
         )
     )
@@ -201,8 +200,9 @@ def test_a_batch_that_repeats_emitted_records_counts_them_once() -> None:
 
 
 def test_of_two_streams_each_is_counted_from_where_it_was_emitted() -> None:
-    job, states = job_of("count_window(10)")
-    job = replace(job, others=("r",))
+    job, _ = job_of("count_window(10)")
+    job = replace(job, sources=("s", "r"))
+    states = job.new_states()
     ours = table(job, [10, 20, 30])
     # Partition 0 of the other one.
     theirs = ours.set_column(
@@ -211,7 +211,7 @@ def test_of_two_streams_each_is_counted_from_where_it_was_emitted() -> None:
     rows = pa.concat_tables([ours, theirs])
     emitted = {"ew.s.s": {0: 1}, "ew.s.r": {0: 2}}
     (row,) = told(job, states, rows, 1, emitted=emitted)
-    assert (row["n"], driven.place_of(job)) == (3, "s+r")
+    assert (row["n"], job.state_place) == (3, "s+r")
 
 
 def test_a_session_is_final_when_event_time_passed_it_and_withdrawn_when_it_is_joined() -> None:

@@ -4,10 +4,9 @@ on real Kafka and Spark.
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
@@ -19,18 +18,19 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds import stream_join
 from edgewake.cloud.analysis.folds.stream_join import LEFT, RIGHT, Kept, Partners
-from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of
-from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates, new_states, restored
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
+from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
 from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query, Registered, Within
-from edgewake.cloud.queries.query_file import UnknownStream, parse
+from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import RepairKind
 from edgewake.protocol.stream import FieldInfo, Stream
@@ -69,146 +69,6 @@ def query(text: str, header: str = "") -> Query:
     return parse(f"-- name: q\n{header}{text}", STREAMS)
 
 
-# --- the language
-
-
-@pytest.mark.parametrize(
-    ("condition", "earliest", "latest"),
-    [
-        (
-            "c.event_time BETWEEN o.event_time - INTERVAL 10 SECONDS AND o.event_time + INTERVAL "
-            "1 HOUR",
-            -10_000,
-            3_600_000,
-        ),
-        ("o.event_time BETWEEN c.event_time - INTERVAL '1' MINUTE AND c.event_time", 0, 60_000),
-        (
-            "c.event_time >= o.event_time AND c.event_time < o.event_time + INTERVAL '5 minutes'",
-            0,
-            299_999,
-        ),
-        (
-            "o.event_time < c.event_time AND c.event_time - o.event_time <= INTERVAL 5 SECONDS",
-            1,
-            5_000,
-        ),
-        ("abs(o.event_time - c.event_time) < INTERVAL 2 SECONDS", -1_999, 1_999),
-        (
-            "-INTERVAL 5 SECONDS <= (c.event_time - o.event_time) AND o.event_time + INTERVAL 1 "
-            "SECOND > c.event_time",
-            -5_000,
-            999,
-        ),
-        ("c.event_time = o.event_time + INTERVAL 1 DAY", 86_400_000, 86_400_000),
-        (f"{BOUND} AND c.event_time >= o.event_time", 0, 5_000),
-    ],
-)
-def test_a_time_is_written_as_users_of_sql_write_it(
-    condition: str, earliest: int, latest: int
-) -> None:
-    found = query(
-        f"SELECT o.price, c.url FROM orders o JOIN clicks c ON o.id = c.id AND {condition}"
-    )
-    assert found.join is not None
-    assert (found.join.within, found.join.keys) == (Within(earliest, latest), (("id", "id"),))
-    assert found.lateness_ms == 30_000 + max(0, latest), "windows wait for partners, too"
-    assert found.waits_ms == 30_000
-    assert found.key_names == ("device", "reading", "partner")
-
-
-def test_what_is_wrong_is_told_all_at_once_with_its_place_and_the_nearest_name() -> None:
-    with pytest.raises(QueryError) as refusal:
-        query(
-            "SELECT o.prise, c.ur\nFROM orders o JOIN clicks c\nON o.id = c.id AND c.event_time < "
-            "o.event_time"
-        )
-    assert [line.partition(", from both")[0] for line in str(refusal.value).splitlines()] == [
-        "line 2:10: SELECT: unknown field 'prise': did you mean 'price'?",
-        "line 2:19: SELECT: unknown field 'clicks.ur': did you mean 'clicks.url'?",
-        "line 4:22: JOIN clicks: streams are joined within a time",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (f"SELECT price FROM orders o JOIN clicks c ON {BOUND}", "[LEFT] JOIN table ON"),
-        (
-            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time > "
-            "o.event_time",
-            "from both sides",
-        ),
-        (
-            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time = "
-            "o.event_time + 5",
-            "joined within a time",
-        ),
-        (
-            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.received_at = "
-            "o.event_time",
-            "joined within a time",
-        ),
-        (
-            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time = "
-            "c.event_time",
-            "joined within a time",
-        ),
-        (f"SELECT price {JOIN} AND o.price > 3", "conditions on values belong into WHERE"),
-        (
-            f"SELECT price {JOIN} AND c.event_time > o.event_time + INTERVAL 9 SECONDS",
-            "no reading of it is at least 9001 ms",
-        ),
-        (
-            "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND abs(c.event_time - "
-            "o.event_time) < INTERVAL 1 DAY",
-            "at most a day apart",
-        ),
-        (
-            f"SELECT median(price) AS m {JOIN} GROUP BY device",
-            "JOIN: a query with it has all aggregates but quantiles",
-        ),
-        (
-            f"SELECT count(*) AS n {JOIN} GROUP BY session_window(event_time, '1 minute')",
-            "pairs of readings have no order",
-        ),
-        (f"SELECT trend(price, '1 minute') AS t {JOIN}", "not with trend"),
-        (f"SELECT price AS partner {JOIN}", "the name 'partner' twice"),
-        (
-            f"SELECT price FROM orders o FULL JOIN clicks c ON o.id = c.id AND {BOUND}",
-            "write FROM stream LEFT JOIN table",
-        ),
-        (
-            "SELECT price FROM orders o JOIN devices d ON o.device = d.device AND d.event_time = "
-            "o.event_time",
-            "a table's row is the one",
-        ),
-        (
-            "SELECT price FROM orders o JOIN orders c ON o.id = c.id",
-            "a stream joined with itself needs a time",
-        ),
-    ],
-)
-def test_what_such_a_join_cannot_be_is_refused_with_what_to_write_instead(
-    text: str, sentence: str
-) -> None:
-    with pytest.raises(QueryError, match=re.escape(sentence)):
-        query(text)
-
-
-@pytest.mark.parametrize("rest", ["", "GROUP BY window(event_time, '1 minute')"])
-def test_a_query_waits_for_late_readings_as_long_as_it_reopens_windows(rest: str) -> None:
-    found = query(
-        f"SELECT {'count(*) AS n' if rest else 'o.price'} {JOIN} {rest}",
-        "-- lateness: 4 seconds\n-- reopen: 1 hour\n",
-    )
-    assert (found.waits_ms, found.kept_ms) == (3_604_000, 3_609_000)
-
-
-def test_a_query_whose_other_stream_is_not_there_yet_waits_for_it() -> None:
-    with pytest.raises(UnknownStream, match="did you mean 'clicks'"):
-        query(f"SELECT price FROM orders o JOIN clics c ON o.id = c.id AND {BOUND}")
-
-
 # --- the pairs, against an oracle
 
 
@@ -220,6 +80,11 @@ class Sent:
     t: int
     key: str | None
     place: tuple[int, int, int] = (0, 0, 0)
+
+
+def record_at(top: int | None) -> LaneRecord:
+    """A lane's record with event time there."""
+    return LaneRecord(stream="s", lane=LaneKind.PAIR, top=top)
 
 
 @dataclass
@@ -243,7 +108,7 @@ class Run:
         ((_, job),) = jobs_of([self.registered], types).items()
         assert isinstance(job, PairJob)
         self.job = job
-        self.states: PairStates = new_states([self.registered])
+        self.states: PairStates = job.new_states()
 
     def batch(
         self, readings: Sequence[Sent], emitted: Mapping[str, Mapping[int, int]] | None = None
@@ -274,31 +139,30 @@ class Run:
             revision=self.revision,
             top_before=before,
             top=self.top,
-            states=self.states,
             emitted=emitted or {},
             told=self.remembered,
         )
         table = pa.Table.from_pylist(rows[::-1], schema=SCHEMA)
         self.late += sum(
-            one.readings for one in self.job.late(table, step, min(times, default=None))
+            one.readings for one in self.job.late(table, step, min(times, default=None), tuple)
         )
         broken: emit.Broken = {}
-        self._write(self.job.outputs(table, step, broken))
+        self._write(self.states.outputs(table, step, broken))
         assert not broken
 
     def silence(self, top: int) -> None:
         """Event time goes on by itself."""
         self.revision += 1
-        step = emit.Batch(revision=self.revision, top_before=self.top, top=top, states=self.states)
-        if self.job.is_due(self.states, top):
+        step = emit.Batch(revision=self.revision, top_before=self.top, top=top)
+        if self.states.is_due(top):
             broken: emit.Broken = {}
-            self._write(self.job.in_silence(step, broken))
+            self._write(self.states.in_silence(step, broken))
             assert not broken
         self.top = top
 
     def restart(self) -> None:
         """Go on from what was written down."""
-        self.states = restored([self.registered], self.kept, self.top)
+        self.states = self.job.restored(self.kept, record_at(self.top))
 
     def _write(self, outputs: Any) -> None:
         for one in outputs:
@@ -432,7 +296,7 @@ def test_a_pair_is_found_over_a_restart_and_would_not_be_without_what_was_writte
         if is_kept:
             run.restart()
         else:
-            run.states = new_states([run.registered])
+            run.states = run.job.new_states()
         run.batch([second])
         run.silence(T0 + 10**9)
         assert [(row["price"], row["other"], row["partner"]) for row in run.told] == (
@@ -744,7 +608,9 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     }
     kept = kept_rows(orders.config, lane.name.removesuffix("-pair"))
     assert max(map(len, kept.values())) == 100
-    states = restored(queries[:2], state_parts.joined(kept), lane.record.top)
+    states = replace(lane.job, queries=tuple(queries[:2])).restored(
+        state_parts.joined(kept), lane.record
+    )
     assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, (
         "it goes on as one that forgot nothing"
     )

@@ -11,12 +11,13 @@ from typing import Any
 
 import duckdb
 import orjson
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds import table_state
-from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.jobs.table_job import TableJob
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.plan.table_rows import TableRecord
@@ -24,6 +25,7 @@ from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.repair.repair import Refuse, Replace, Standing, step
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.query_file import UnknownStream, parse
 from edgewake.protocol import frame, record, topics
@@ -202,6 +204,10 @@ class Sent:
     place: tuple[int, int] = (0, 0)
 
 
+NOTHING = pa.table({})
+RECORD = LaneRecord(stream="s", lane=LaneKind.TABLE)
+
+
 @dataclass
 class Run:
     """Batches of a lane without Spark and Kafka: the result as its readers have it, and what stands
@@ -241,10 +247,10 @@ class Run:
         """What the batch tells."""
         self.revision += 1
         step, broken = (
-            emit.Batch(revision=self.revision, top_before=None, top=T0, states=self.states),
+            emit.Batch(revision=self.revision, top_before=None, top=T0),
             dict[str, str](),
         )
-        for one in self.job.outputs(None, step, broken):
+        for one in self.states.outputs(NOTHING, step, broken):
             if one.topic == topics.WINDOWS:
                 key = one.key.decode()
                 self.kept.pop(key, None)
@@ -263,7 +269,7 @@ class Run:
 
     def restart(self) -> None:
         """Go on from what was written down."""
-        self.states = self.job.restored(self.kept)
+        self.states = self.job.restored(self.kept, RECORD)
 
 
 def value(one: Sent) -> bytes:

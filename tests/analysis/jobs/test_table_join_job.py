@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from edgewake.cloud.analysis.folds import table_versions
 from edgewake.cloud.analysis.folds.table_follower import TableFollower
 from edgewake.cloud.analysis.folds.table_versions import VERSIONS_MAX, Versions, key_text
-from edgewake.cloud.analysis.jobs.table_join_job import place
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.plan.table_rows import rows_of
 from edgewake.cloud.analysis.repair.preview import preview
@@ -359,9 +358,11 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(
     }
 
     kept = {
-        key: value for key, value in kept_rows(feed.config, place(feed.name)).items() if odd in key
+        key: value
+        for key, value in kept_rows(feed.config, f"join.{feed.name}").items()
+        if odd in key
     }
-    forget(feed, place(feed.name), queries[2])
+    forget(feed, f"join.{feed.name}", queries[2])
     routes.send([T0 + 3_000], route=["a"], operator=["zero"])
     routes.flush()
     assert found != oracle(feed.sent, routes.sent), "a row that came too late is nowhere yet"
@@ -396,7 +397,9 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(
     )
     assert kept
     assert {
-        key: value for key, value in kept_rows(feed.config, place(feed.name)).items() if odd in key
+        key: value
+        for key, value in kept_rows(feed.config, f"join.{feed.name}").items()
+        if odd in key
     } == kept
     assert {row["speed"]: row["z"] for row in results(feed.config, odd)} == pytest.approx(scores)
 

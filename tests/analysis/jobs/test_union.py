@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from edgewake.cloud.analysis.jobs import aggregate_job, sequence_job
+from edgewake.cloud.analysis.jobs import aggregate_job, placed_rows
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
@@ -154,7 +154,7 @@ def test_a_rebuild_of_several_streams_makes_right_what_a_wrong_state_told(
     send_minutes(feeds)
     vans, trucks = feeds
     with monkeypatch.context() as wrong:
-        for module in (aggregate_job, sequence_job):
+        for module in (aggregate_job, placed_rows):
             wrong.setattr(module, "readings", without_device_b(module.readings))
         lanes = {one.label: analysis.run([one], *feeds) for one in (sums, sessions)}
         trucks.send([T0 + HOUR + 1], device="b", speed=[3.0], load=[2.0])

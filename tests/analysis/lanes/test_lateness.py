@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
+from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.job import Dials
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
 from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.field_type import FieldType
@@ -211,7 +213,7 @@ def test_what_spark_would_forget_is_left_out_before_it_looks_for_it_in_its_state
         frame_bytes=body,
     )
     forgotten = PlanValues(spark)
-    rows = job.graph(records(spark, value), 1, forgotten=forgotten)
+    rows = job.graph(records(spark, value), 1, Dials({}, forgotten))
     for minute, left in ((0, [4, 4]), (2, [2, 3]), (5, [0, 0])):
         forgotten.set(0, T0 + minute * 60_000)
         found = Counter(rows.toArrow()["query"].to_pylist())

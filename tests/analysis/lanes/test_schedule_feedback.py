@@ -38,7 +38,7 @@ def looks() -> Looks:
         sql("s", "device, count(*) AS n", "window(event_time, '5 seconds'), device"),
         streams=[Stream(name="s")],
     )
-    return Looks(config, QueryJob("s", LaneKind.PLAIN, (), tuple(queries)))
+    return Looks(config, QueryJob(LaneKind.PLAIN, ("s",), (), tuple(queries)))
 
 
 def rows(*ended: int, open_rows: int = 0) -> pa.Table:

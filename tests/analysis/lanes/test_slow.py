@@ -16,10 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueriesJob, jobs_of
-from edgewake.cloud.analysis.jobs.driven import DrivenJob, new_states
-from edgewake.cloud.analysis.jobs.table_job import TableStates
-from edgewake.cloud.analysis.jobs.table_join_job import JoinStates
+from edgewake.cloud.analysis.jobs.job import Job
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes import lane, slow_search
 from edgewake.cloud.analysis.lanes.checkpoint import copied, remove_unused
 from edgewake.cloud.analysis.lanes.slow import NOTHING, Behind, Cost, slow_one
@@ -255,7 +253,7 @@ ROWS_READ = (
 FIELDS = {"speed": FieldType.NUMBER, "street": FieldType.STRING}
 
 
-def beside_each_other(kind: LaneKind, s: str, t: str) -> tuple[list[Registered], QueriesJob]:
+def beside_each_other(kind: LaneKind, s: str, t: str) -> tuple[list[Registered], Job]:
     """Two queries of a lane of this kind, and its job."""
     streams = [
         Stream(name=name, fields={field: FieldInfo(type=of) for field, of in FIELDS.items()})
@@ -276,15 +274,12 @@ def test_in_every_kind_of_lane_what_the_driver_does_for_each_query_is_counted(
 ) -> None:
     queries, job = beside_each_other(kind, "s", "t")
     meter = Meter(itertools.count().__next__)
-    states = new_states(job) if isinstance(job, DrivenJob) else None
     nothing = pa.table({name: pa.array([], pa.int64()) for name in (*ROWS_MADE, *ROWS_READ)})
     broken: emit.Broken = {}
 
     list(
-        job.outputs(
-            nothing,
-            emit.Batch(revision=1, top_before=None, top=None, states=states, meter=meter),
-            broken,
+        job.new_states().outputs(
+            nothing, emit.Batch(revision=1, top_before=None, top=None, meter=meter), broken
         )
     )
 
@@ -298,18 +293,15 @@ def test_in_every_kind_of_lane_what_the_driver_does_for_each_query_is_counted(
 def test_so_is_what_it_reads_of_tables(kind: LaneKind, new_feed: NewFeed) -> None:
     feed, other = new_feed(FIELDS), new_feed(FIELDS)
     queries, job = beside_each_other(kind, feed.name, other.name)
-    assert isinstance(job, DrivenJob)
     for each in (feed, other):
         each.send([T0], speed=[1.0], street=["a"])
         each.flush()
-    meter, states = Meter(itertools.count().__next__), new_states(job)
-    assert isinstance(states, JoinStates | TableStates)
+    meter, states = Meter(itertools.count().__next__), job.new_states()
 
-    with closing(states.follower(feed.config)) as follower:
-        if isinstance(states, JoinStates):
-            states.catch_up(follower, {}, meter)
-        else:
-            list(states.catch_up(follower, meter))
+    found = states.follower(feed.config)
+    assert found is not None
+    with closing(found) as follower:
+        list(states.catch_up(follower, {}, meter))
 
     assert meter.taken() == dict.fromkeys((one.label for one in queries), 1)
 

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from edgewake.cloud.analysis.folds import open_keys
 from edgewake.cloud.analysis.folds.sequences import dump
 from edgewake.cloud.analysis.folds.slots import Value
-from edgewake.cloud.analysis.jobs import table_join_job
-from edgewake.cloud.analysis.jobs.sequence_job import Fold
+from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
+from edgewake.cloud.analysis.jobs.window_fold import Fold
 from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.state_parts import Parts, joined
 from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol import topics
@@ -114,7 +116,8 @@ class Run:
 
     def __init__(self, registered: Registered) -> None:
         self.registered, self.topic, self.parts = registered, Topic(), Parts({})
-        self.states = table_join_job.new_states([registered])
+        self.job = JoinJob(LaneKind.JOIN, ("s",), (), (registered,))
+        self.states = self.job.new_states()
         self.dead: list[bytes] = []
         self.rows: dict[bytes, bytes] = {}
         self.largest = self.revision = 0
@@ -126,7 +129,6 @@ class Run:
             revision=self.revision,
             top_before=None,
             top=None,
-            states=self.states,
             lacks_before=self.lacks_before,
         )
         for output in Fold(
@@ -145,7 +147,7 @@ class Run:
 
     def restart(self) -> None:
         self.states, self.parts = (
-            table_join_job.restored([self.registered], joined(self.topic.rows)),
+            self.job.restored(joined(self.topic.rows), LaneRecord(stream="s", lane=LaneKind.JOIN)),
             Parts(self.topic.rows),
         )
 

@@ -10,9 +10,8 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis.jobs import driven
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
-from edgewake.cloud.analysis.jobs.driven import DrivenJob
+from edgewake.cloud.analysis.jobs.job import Dials
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.plan.shed_columns import Dial
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.queries.lane_kind import LaneKind
@@ -77,13 +76,10 @@ def test_a_field_is_never_taken_for_what_we_call_so(spark: SparkSession, kind: L
     assert job.kind is kind
     frames = records(spark, b"{}", one_reading())
     levels = {queries[0].label: Dial(spark, 1).level()} if kind.sheds else {}
-    rows = (
-        job.graph(frames, 1, levels) if isinstance(job, QueryJob) else job.graph(frames)
-    ).toArrow()
-    states = driven.new_states(job) if isinstance(job, DrivenJob) else None
+    rows = job.graph(frames, 1, Dials(levels)).toArrow()
     broken: emit.Broken = {}
     outputs = list(
-        job.outputs(rows, emit.Batch(revision=1, top_before=None, top=None, states=states), broken)
+        job.new_states().outputs(rows, emit.Batch(revision=1, top_before=None, top=None), broken)
     )
 
     assert broken == {}

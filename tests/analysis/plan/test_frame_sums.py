@@ -11,7 +11,8 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
+from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.plan import frame_sums, tags
 from edgewake.cloud.analysis.plan.clock_correction import correct
 from edgewake.cloud.analysis.plan.decode import decode, readings

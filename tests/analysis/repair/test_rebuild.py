@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds.sequences import KeyState, Open, dump
-from edgewake.cloud.analysis.jobs.sequence_job import restored
+from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob
 from edgewake.cloud.analysis.lanes.batch_range import ranges
 from edgewake.cloud.analysis.lanes.state_rows import unowned
 from edgewake.cloud.analysis.repair.rebuild import Plan, check
@@ -30,6 +30,7 @@ from edgewake.cloud.analysis.repair.repair import (
     step,
 )
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.windows import Window
 from edgewake.protocol.field_type import FieldType
@@ -172,6 +173,7 @@ def test_after_a_pause_everything_goes_on_but_absences_that_were_waited_for() ->
         "s|paused@9|x": state(is_told=False),
     }
     for heard, kept in (({quiet.label, hot.label}, {"told", "waits"}), (set(), {"told"})):
-        found = restored([quiet, hot], rows, heard)
+        record = RECORD.model_copy(update={"asked_from": {label: {} for label in heard}})
+        found = SequenceJob(LaneKind.SEQUENCE, ("s",), (), (quiet, hot)).restored(rows, record)
         assert (set(found.of[quiet.label]), set(found.of[hot.label])) == (kept, {"x"})
         assert found.gone == ([] if "waits" in kept else [f"s|{quiet.label}|waits"])

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.folds import stream_join
 from edgewake.cloud.analysis.folds.stream_join import LEFT, RIGHT
-from edgewake.cloud.analysis.jobs.stream_join_job import new_states, restored
 from edgewake.cloud.analysis.repair import refold
 from edgewake.cloud.analysis.repair.refold import (
     FOREVER_MS,
@@ -36,6 +35,7 @@ from tests.analysis.jobs.test_stream_join_job import (
     Sent,
     expected,
     query,
+    record_at,
     value,
 )
 from tests.analysis.support import T0
@@ -59,7 +59,7 @@ def folded(readings: Sequence[Sent], *, at_once: int, stop: int = FOREVER_MS) ->
     run = Run(PAIRS)
     fold = Refold(
         run.job,
-        new_states([PAIRS]),
+        run.job.new_states(),
         LaneRecord(stream="s", lane="pair", revision=5, top=top),
         0,
         stop,
@@ -93,7 +93,7 @@ def test_every_pair_of_the_log_is_found_whenever_it_came_and_the_lane_goes_on_fr
     run.top = max((T0 + one.t for one in readings), default=None)
     run.offsets = [sum(one.side == side for one in readings) for side in (LEFT, RIGHT)]
     run.revision, run.kept = 6, dict(found.states)
-    run.states = restored([PAIRS], found.states, run.top)
+    run.states = run.job.restored(found.states, record_at(run.top))
     run.batch(more)
     run.silence(T0 + 10**9)
     rows = [orjson.loads(one.value) for one in found.rows.values() if one.value is not None]

@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.jobs import aggregate_job, sequence_job
+from edgewake.cloud.analysis.jobs import aggregate_job, placed_rows
 from edgewake.cloud.analysis.plan import shed_policy
 from edgewake.cloud.analysis.repair import past, repairs
 from edgewake.cloud.kafka import clients, topic_admin
@@ -447,7 +447,7 @@ def test_a_rebuild_tells_what_a_wrong_state_made_wrong_and_nothing_else(
     feed.flush()
     with monkeypatch.context() as fault:
         fault.setattr(aggregate_job, "readings", without_device_b(aggregate_job.readings))
-        fault.setattr(sequence_job, "readings", without_device_b(sequence_job.readings))
+        fault.setattr(placed_rows, "readings", without_device_b(placed_rows.readings))
         with running(analysis):
             wait_until(
                 lambda: counts(feed, minutes).get((T0 + HOUR, "a")) == 2, "the open window is told"

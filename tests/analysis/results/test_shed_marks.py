@@ -15,7 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
+from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.job import Dials
+from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.results import finish
 from edgewake.cloud.analysis.results.emit import Batch, each
 from edgewake.cloud.analysis.results.shed_marks import marks
@@ -255,7 +257,7 @@ def test_readings_taken_by_a_hash_of_their_places_give_every_group_without_bias(
     assert isinstance(job, QueryJob)
     step = Batch(revision=1, top_before=None, top=None)
 
-    thin = job.graph(records(spark, *frames), 1, {query.label: F.lit(2)}).toArrow()
+    thin = job.graph(records(spark, *frames), 1, Dials({query.label: F.lit(2)})).toArrow()
     whole = job.graph(records(spark, *frames)).toArrow()
     found, exact = (
         {(row["window_start"], row["device"]): row for row in map(orjson.loads, told)}

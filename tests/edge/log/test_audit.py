@@ -69,10 +69,8 @@ FAULTS = {
     "UPDATE frames SET seq = 2": "the boundary of frame 1.1 does not have its checksum",
     "UPDATE frames SET payload = x'00'": "stream speed: frame 1.1 does not have its checksum",
     "UPDATE gaps SET count = 5": "stream 1: the gap at position 6 does not have its checksum",
-    "UPDATE gaps SET stream = 9, crc = 0": "gaps: 1 rows are of no stream that is known",
-    "UPDATE batches SET stream = 9 WHERE stream = 2": (
-        "batches: 1 rows are of no stream that is known"
-    ),
+    "UPDATE gaps SET stream = 9, crc = 0": "gaps: 1 rows are of an unknown stream",
+    "UPDATE batches SET stream = 9 WHERE stream = 2": ("batches: 1 rows are of an unknown stream"),
     "UPDATE counters SET value = 'x' WHERE name = 'commit'": "the counter commit is 'x'",
     "UPDATE meta SET value = '-1' WHERE name = 'epoch'": "the epoch is '-1'",
     "UPDATE meta SET value = '\u0663' WHERE name = 'epoch'": "the epoch is '\u0663'",

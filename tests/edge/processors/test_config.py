@@ -66,7 +66,7 @@ from tests.edge.processors.helpers import chain, made
         ({"type": "smooth", "fields": ["x", "x"]}, "one field is there twice"),
         (
             {"type": "downsample", "fields": ["k", "x"], "every_s": 1, "by": "k"},
-            "'k' is what `by` tells apart",
+            "'k' is the field of `by`",
         ),
         (
             {

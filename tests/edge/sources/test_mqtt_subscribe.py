@@ -14,9 +14,9 @@ from paho.mqtt import publish
 
 from edgewake.edge.sources.mqtt_subscribe import Link, MqttSubscribeConfig, bodies
 from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
-from edgewake.edge.sources.topic_template import TopicTemplate
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.maps.topic import TopicTemplate
 from tests.edge.sources.cage import caged, served
 from tests.services import PATIENCE_S, Mosquitto
 

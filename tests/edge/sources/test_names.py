@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
-from edgewake.edge.sources.topic_template import TEMPLATE_BYTES_MAX, TopicTemplate
 from edgewake.edge.sources.web import TOKEN_CHARS_MAX, read_token
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.maps.topic import TEMPLATE_BYTES_MAX, TopicTemplate
 
 LEVELS = st.text(st.characters(codec="utf-8", exclude_characters="/+#{}\0"), max_size=6)
 

@@ -1,0 +1,3 @@
+"""WebSocket at /v1/ws: several subscriptions on one connection, over the core that event streams
+and pages have: one cursor, one filter, one gap.
+"""

@@ -1,0 +1,356 @@
+"""One subscription of a WebSocket: what is said about it next.
+
+As `edgewake.cloud.access.session`, with credits: never more events are given than its client
+allowed. `next` never waits. Gaps, checkpoints and answers need no credit: of these there are few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from edgewake.cloud.access import socket_wire as wire
+from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.session_state import Change, State, after
+from edgewake.cloud.access.sockets.reading import Reading
+from edgewake.cloud.log.cohort import Lost
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.subscriber import ViewEnded, ViewFailed
+from edgewake.cloud.log.subscription import (
+    Gap,
+    LogEnd,
+    OnGap,
+    Plan,
+    Positions,
+    Request,
+    Sight,
+    Start,
+    sight,
+)
+from edgewake.cloud.rights.principal import Principal
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.lease import Subscription
+
+OPEN_S: Final = 15.0
+"""Seconds after which opening is given up: Kafka's own time-outs are shorter."""
+GAP_AGAIN_S: Final = 0.5
+"""Pause after Kafka could not say what is kept of a range that is gone."""
+BEHIND_EVERY_S: Final = 10.0
+"""How often a client that does not take what there is is told how far it is behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What all subscriptions of a socket share."""
+
+    hub: Hub
+    streams: OpenStreams
+    reader: Principal
+    clock: Clock
+    wake: Callable[[], None]
+    is_blocked: Callable[[], bool]
+    """Does the connection take nothing at the moment?"""
+
+
+class Channel:
+    """See the module; a member of `OpenStreams`. `close` it."""
+
+    streams = 1
+
+    def __init__(self, name: str, asked: Request, allowed: int | None, client: str, room: Room):
+        self.name = name
+        self.client = client
+        self.reader = room.reader
+        self.sight: Sight | None = None
+        self.state = State.STARTING
+        self.is_busy = False
+        """Is it being opened, changed or moved behind a gap? Then nothing is read."""
+        self.why = ""
+        """Why it ended."""
+        self._asked = asked
+        self._credits = allowed
+        self._room = room
+        self._reading: Reading | None = None
+        self._waiting: deque[bytes] = deque()
+        """Frames before the next events: at most a gap for each partition, and a few of our own."""
+        self._announced: Positions | None = None
+        """The last position that the client was told without an event."""
+        self._gap_task: asyncio.Task[None] | None = None
+        self.work: asyncio.Task[None] | None = None
+        """Opens or changes it."""
+        self._told_behind_s = -BEHIND_EVERY_S
+        self._slow_since_s: float | None = None
+
+    # Opening and changing.
+
+    async def open(self) -> None:
+        """Open it, and say so.
+
+        Raises what `Hub` raises, and SubscriptionTooLarge; then it must be closed.
+        """
+        self.is_busy = True
+        plan, start, reading = await self._read(self._asked)
+        self._reading = reading
+        self.is_busy = False
+        if start.how == "stopped":
+            self.say("subscribed", cursor=self._asked.cursor, start=start.how)
+            self.finish("stopped")
+            return
+        cursor = self._first_cursor(plan, start)
+        self.say("subscribed", cursor=cursor, start=start.how, credits=self._credits)
+        self._announced = start.positions
+        for found in plan.warnings(self._room.hub.catalogue.field_kinds):
+            facts = {"field": found.field, "near": found.near} if found.field else {}
+            self.say("warning", code=found.code, detail=found.detail, **facts)
+        self._begin(start.gaps)
+        if start.ends:
+            self.finish("gap")
+
+    async def change(self, subscription: Subscription, start: LogEnd | int) -> None:
+        """Go on with other streams or another filter from where it stands.
+
+        Raises as `open` does; then it goes on as it was.
+        """
+        before = self._reading
+        assert before is not None
+        self.is_busy = True
+        old = self.sight
+        cursor = before.cursor()
+        asked = replace(
+            self._asked, subscription=subscription, cursor=cursor, start=start, goes_on=True
+        )
+        self._room.streams.release(self)
+        try:
+            _, begins, reading = await self._read(asked)
+        except BaseException:
+            self._room.streams.release(self)
+            if old is not None and self.state is not State.GONE:
+                self._room.streams.claim(self, old)  # it is served still, so it is not refused
+            raise
+        finally:
+            self.is_busy = False
+        before.close()
+        self._asked, self._reading = asked, reading
+        gaps = [gap for gap in begins.gaps if gap.event.fields["reason"] != "filter_changed"]
+        changed = next((gap for gap in begins.gaps if gap not in gaps), None)
+        self.say("changed", cursor=cursor if changed is None else self._encoded(changed))
+        self._announced = None
+        self._set(Change.FELL_BEHIND)
+        self._begin(gaps)
+
+    async def _read(self, asked: Request) -> tuple[Plan, Start, Reading]:
+        room = self._room
+        try:
+            async with asyncio.timeout(OPEN_S):
+                await room.hub.check(asked.subscription.streams, room.reader)
+                room.streams.claim(self, sight(asked.subscription, room.reader))
+                plan = await room.hub.open(asked.subscription, room.reader)
+                try:
+                    start = await room.hub.start(plan, asked)
+                    room.streams.admit(self, replays=start.how != "latest")
+                    return plan, start, Reading(room.hub, plan, start, self._woken)
+                except BaseException:
+                    room.hub.close(plan)
+                    raise
+        except TimeoutError:
+            raise Unavailable(f"Kafka did not say within {OPEN_S:.0f} s where to begin") from None
+
+    def _begin(self, gaps: tuple[Gap, ...] | list[Gap]) -> None:
+        for gap in gaps:
+            self._say_gap(gap)
+        if self.state is State.STARTING:
+            self._set(Change.STARTED)
+        self._woken()
+
+    def _first_cursor(self, plan: Plan, start: Start) -> str:
+        """Where it begins: before the gaps that are told next."""
+        if start.gaps and self._asked.cursor is not None:
+            return self._asked.cursor
+        return self._room.hub.codec.encode(plan.cursor(start.positions))
+
+    # What its client says.
+
+    @property
+    def asked(self) -> Request:
+        """What it reads, or is about to."""
+        return self._asked
+
+    def allow(self, more: int, most: int) -> None:
+        """So many events more; `most` at a time."""
+        if self._credits is not None:
+            self._credits = min(most, self._credits + more)
+            self._slow_since_s = None
+            self._woken()
+
+    # What is said.
+
+    def say(self, kind: str, **facts: Any) -> None:
+        """A message about this subscription."""
+        self._waiting.append(wire.message(kind, id=self.name, **facts))
+
+    def next(self) -> bytes | None:
+        """The next frame; None where there is none now, or no more (`state`)."""
+        if self._waiting:
+            return self._waiting.popleft()
+        reading = self._reading
+        if reading is None or self.is_busy or self.state not in (State.BEHIND, State.LIVE):
+            return None
+        if self._credits == 0:
+            return None
+        try:
+            item = reading.next(self._credits)
+        except ViewFailed as error:
+            self.say("problem", code="subscription_failed", detail=str(error))
+            self.finish("failed")
+        except ViewEnded:
+            self.finish("reopen")
+        else:
+            if isinstance(item, Lost):
+                self.is_busy = True
+                self._gap_task = asyncio.create_task(self._announce_gap(reading, item))
+                self._gap_task.add_done_callback(self._gap_announced)
+            elif item is None:
+                self._note_where(reading)
+            else:
+                texts, count = item
+                self._announced = None
+                if self._credits is not None:
+                    self._credits -= count
+                return wire.events(self.name, texts)
+        return self._waiting.popleft() if self._waiting else None
+
+    def beat(self) -> bool:
+        """It was silent for long: say how far it came, if that is news. Was it?"""
+        reading = self._reading
+        if reading is None or self.is_busy or not self._has_moved(reading):
+            return False
+        self._say_checkpoint(reading)
+        return True
+
+    def finish(self, why: str) -> None:
+        """End it; its client is told why, and from where it may go on."""
+        if self.state in (State.ENDING, State.GONE):
+            return
+        cursor = None if self._reading is None else self._reading.cursor()
+        self.why = why
+        self.say("end", reason=why, cursor=cursor)
+        self._set(Change.END)
+        self._woken()
+
+    @property
+    def has_ended(self) -> bool:
+        """Is its last word given away?"""
+        return self.state in (State.ENDING, State.GONE) and not self._waiting
+
+    def close(self) -> None:
+        """Leave the hub."""
+        if self.state is State.GONE:
+            return
+        self._set(Change.LEFT)
+        for task in (self._gap_task, self.work):
+            if task is not None:
+                task.cancel()
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+        self._room.streams.remove(self)
+
+    # As a member of OpenStreams.
+
+    @property
+    def place(self) -> object:
+        is_behind = self._reading is not None and self.state is State.BEHIND
+        return self._reading.place if self._reading is not None and is_behind else None
+
+    def watch(self, now: float, *, stall_s: float) -> None:  # noqa: ARG002  (its socket stalls)
+        """Tell a client that does not take what there is how far it is behind."""
+        reading = self._reading
+        if reading is None or self.is_busy or self.state not in (State.BEHIND, State.LIVE):
+            return
+        if self._credits != 0 and not self._room.is_blocked():
+            self._slow_since_s = None
+            return
+        if self._slow_since_s is None:
+            self._slow_since_s = now  # it may be about to take more
+            return
+        if self._waiting or now - self._told_behind_s < BEHIND_EVERY_S:
+            return
+        try:
+            found = reading.behind()
+        except Unavailable:
+            return  # its view ends at the next event
+        if not found.records:
+            return
+        self._told_behind_s = now
+        self.say(
+            "behind",
+            records=found.records,
+            seconds=round(found.seconds, 3),
+            credits=self._credits,
+            waits_for="credit" if self._credits == 0 else "connection",
+        )
+        self._woken()
+
+    def end(self) -> None:
+        """The server stops."""
+        self.finish("server_stops")
+
+    def abort(self) -> None:
+        """Its socket is aborted, too."""
+
+    def _note_where(self, reading: Reading) -> None:
+        if not reading.is_live:
+            if self.state is State.LIVE:
+                self._set(Change.FELL_BEHIND)
+        elif self.state is State.BEHIND:
+            self._set(Change.CAUGHT_UP)
+            if self._has_moved(reading):
+                self._say_checkpoint(reading)
+
+    def _has_moved(self, reading: Reading) -> bool:
+        return self._announced is not reading.positions and self._announced != reading.positions
+
+    def _say_checkpoint(self, reading: Reading) -> None:
+        self._announced = reading.positions
+        self.say("checkpoint", cursor=reading.cursor())
+
+    def _say_gap(self, gap: Gap) -> None:
+        self.say("gap", cursor=self._encoded(gap), data=dict(gap.event.fields))
+
+    def _encoded(self, gap: Gap) -> str:
+        return self._room.hub.codec.encode(gap.cursor)
+
+    async def _announce_gap(self, reading: Reading, lost: Lost) -> None:
+        while True:
+            try:
+                gap = await reading.gap(lost, self._asked.on_gap)
+                break
+            except Unavailable:
+                await self._room.clock.sleep(GAP_AGAIN_S)
+        self._announced = reading.positions
+        self._say_gap(gap)
+
+    def _gap_announced(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        self._gap_task = None
+        self.is_busy = False
+        error = task.exception()
+        if error is not None:
+            self.say("problem", code="subscription_failed", detail=repr(error))
+            self.finish("failed")
+        elif self._asked.on_gap is OnGap.STOP:
+            self.finish("gap")
+        self._woken()
+
+    def _woken(self) -> None:
+        self._room.wake()
+
+    def _set(self, change: Change) -> None:
+        before, self.state = self.state, after(self.state, change)
+        if self.state is not before:
+            self._room.streams.on_change(before, self.state)

@@ -1,0 +1,86 @@
+"""What one subscription of a WebSocket reads: chunks of the hub, cut where its client's credits
+end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edgewake.cloud.access import socket_wire as wire
+from edgewake.cloud.access.socket_wire import Shown
+from edgewake.cloud.log.behind import Behind
+from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.cohort import Lost
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
+
+
+class Reading:
+    """Owns `plan` from the call on; `close` it. Raises Full or Unavailable."""
+
+    def __init__(self, hub: Hub, plan: Plan, start: Start, wake: Callable[[], None]) -> None:
+        self.plan = plan
+        self._hub = hub
+        self._encoder = wire.Encoder(hub.codec, plan)
+        self._subscriber = hub.subscribe(plan, self._encoder, start.positions, wake)
+        self._held: Chunk[Shown] | None = None
+        """A chunk of which not all was taken."""
+        self._taken = 0
+        """Events of it that were."""
+
+    @property
+    def place(self) -> object:
+        """Equal for all who stand at the same place."""
+        return self._subscriber.place
+
+    @property
+    def is_live(self) -> bool:
+        """Does it wait for new records, having taken all that there are?"""
+        return self._held is None and self._subscriber.is_live
+
+    @property
+    def positions(self) -> Positions:
+        """Where it stands."""
+        if self._held is None or self._held.content is None:
+            return self._subscriber.positions
+        return self._held.content.positions(self._held.start, self._taken)
+
+    def cursor(self) -> str:
+        """Where it stands."""
+        return self._encoder.cursor(self.positions)
+
+    def next(self, most: int | None) -> tuple[bytes, int] | Lost | None:
+        """The texts of the next events, and how many: `most` of them at most. A lost range; or None
+        where nothing is at hand.
+
+        Raises ViewEnded.
+        """
+        if self._held is None:
+            item = self._subscriber.next()
+            if item is None or isinstance(item, Lost):
+                return item
+            self._held, self._taken = item, 0
+        shown = self._held.content
+        assert shown is not None
+        first, last = self._taken, len(shown.ends)
+        if most is not None:
+            last = min(last, first + most)
+        texts = shown.part(first, last)
+        self._taken = last
+        if last == len(shown.ends):
+            self._held = None
+        return texts, last - first
+
+    async def gap(self, lost: Lost, on_gap: OnGap) -> Gap:
+        """Go on behind a range that is lost. Raises Unavailable."""
+        return await self._hub.gap(self._subscriber, lost, on_gap)
+
+    def behind(self) -> Behind:
+        """How far it is behind."""
+        return self._hub.behind(self.plan, self.positions)
+
+    def close(self) -> None:
+        """Leave the hub."""
+        self._held = None
+        self._subscriber.close()
+        self._hub.close(self.plan)

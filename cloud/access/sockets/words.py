@@ -1,0 +1,125 @@
+"""What a client may say on a WebSocket: one JSON object a message. Pure.
+
+    subscribe     id, streams, where, select, after or from, on_gap, credits, name
+    credit        id, credits             so many events more
+    change        id, streams, where, select, from   another filter, or other streams, while open
+    unsubscribe   id
+    ack           id, cursor              keep this cursor under the subscription's name
+
+`read` raises WordsError, which says where in the message something is wrong and what was expected.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from edgewake.protocol.expectation import expectation
+from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
+
+CREDITS_MAX: Final = 1_000_000_000
+"""Events that may be allowed at a time: a larger number means no bound, which is said by none."""
+ID_CHARS_MAX: Final = 64
+SHOWN_MAX: Final = 40
+"""Characters of a client's text that are repeated to it."""
+
+Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=ID_CHARS_MAX)]
+Streams: TypeAlias = Annotated[
+    tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)
+]
+Credits: TypeAlias = Annotated[int, Field(ge=1, le=CREDITS_MAX, strict=True)]
+
+
+class WordsError(Exception):
+    """A message that cannot be understood. `name`: the subscription that it names, if it does."""
+
+    def __init__(self, code: str, detail: str, *, where: str, expected: str, name: str | None):
+        super().__init__(detail)
+        self.code, self.detail, self.where = code, detail, where
+        self.expected, self.name = expected, name
+
+
+class _Words(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Id
+    """Chosen by the client; it stands in every message about this subscription."""
+
+
+class Subscribe(_Words):
+    """Open a subscription."""
+
+    type: Literal["subscribe"]
+    streams: Streams
+    where: str | None = None
+    select: str | None = None
+    after: str | None = None
+    """A cursor, of whatever protocol it came."""
+    start: Annotated[str | int | None, Field(alias="from")] = None
+    on_gap: str | None = None
+    credits: Annotated[int, Field(ge=0, le=CREDITS_MAX, strict=True)] | None = None
+    """Events that may be sent; None: as many as the connection takes."""
+
+
+class Credit(_Words):
+    """Allow more events."""
+
+    type: Literal["credit"]
+    credits: Credits
+
+
+class Change(_Words):
+    """Another filter or other streams; what is left out stays, null is none."""
+
+    type: Literal["change"]
+    streams: Streams | None = None
+    where: str | None = None
+    select: str | None = None
+    start: Annotated[str | int | None, Field(alias="from")] = None
+    """Where streams begin that are new."""
+
+
+class Unsubscribe(_Words):
+    """End a subscription."""
+
+    type: Literal["unsubscribe"]
+
+
+Words: TypeAlias = Subscribe | Credit | Change | Unsubscribe
+_READ: Final = TypeAdapter[Words](Annotated[Words, Field(discriminator="type")])
+
+
+def read(text: str) -> Words:
+    """What a message says. Raises WordsError."""
+    try:
+        found: Any = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise WordsError(
+            "json",
+            f"this message is no JSON: {error}",
+            where=f"character {error.pos}",
+            expected='an object such as {"type":"subscribe","id":"a","streams":["x"]}',
+            name=None,
+        ) from None
+    try:
+        return _READ.validate_python(found)
+    except ValidationError as error:
+        raise _problem(found, error) from None
+
+
+def _problem(found: Any, error: ValidationError) -> WordsError:
+    first = error.errors()[0]
+    # pydantic names the kind of message first, which is no part of the message.
+    at = [str(part) for part in first["loc"]]
+    where = ".".join(at[1:] if len(at) > 1 else at) or "type"
+    name = found.get("id") if isinstance(found, dict) else None
+    expected = expectation(dict(first))
+    return WordsError(
+        "invalid",
+        f"{where}: {expected}",
+        where=where if isinstance(found, dict) else "message",
+        expected=expected,
+        name=name[:ID_CHARS_MAX] if isinstance(name, str) else None,
+    )

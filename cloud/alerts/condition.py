@@ -1,0 +1,89 @@
+"""A rule's condition, compiled: from a reading, or a row of a query, to what is seen of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from edgewake.cloud.alerts.life import Seen
+from edgewake.cloud.log.filter import compile_node
+from edgewake.cloud.log.filter_cost import check_cost
+from edgewake.cloud.log.filter_syntax import parse_where
+from edgewake.protocol.alert import KEY_CHARS_MAX, Rule, RuleText
+
+VALUE_CHARS_MAX: Final = 100
+"""Characters of a value as it is told."""
+WITHDRAWN: Final = "withdrawn"
+
+Truth = Callable[[Mapping[str, Any]], Any]
+
+
+def check(rule: RuleText) -> None:
+    """Raises FilterError, which says what is wrong and where."""
+    for text in (rule.when, rule.until):
+        if text is not None:
+            _compiled(text)
+
+
+def _compiled(text: str) -> Truth:
+    tree = parse_where(text)
+    check_cost("where", [tree])
+    return compile_node(tree)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Of one rule over a stream or a query."""
+
+    rule: Rule
+    when: Truth
+    until: Truth | None
+
+    @classmethod
+    def of(cls, rule: Rule) -> Condition:
+        """Raises FilterError."""
+        assert rule.when is not None
+        until = None if rule.until is None else _compiled(rule.until)
+        return cls(rule, _compiled(rule.when), until)
+
+    def seen(self, reading: Mapping[str, Any], at: int) -> Seen:
+        """What a reading, or a row, that Kafka kept at `at` says."""
+        place = reading.get("window_start")
+        return Seen(
+            key=key_of(reading, self.rule.by),
+            at=at,
+            holds=self._holds(reading),
+            value="" if self.rule.value is None else _text(reading.get(self.rule.value)),
+            why=self.rule.when or "",
+            place=place if self.rule.query is not None and isinstance(place, int) else 0,
+        )
+
+    def _holds(self, reading: Mapping[str, Any]) -> bool | None:
+        if reading.get(WITHDRAWN) is True:
+            return False
+        holds = self.when(reading)
+        if holds is True:
+            return True
+        if self.until is not None:
+            return False if self.until(reading) is True else None
+        return False if holds is False else None
+
+
+def key_of(reading: Mapping[str, Any], by: tuple[str, ...]) -> str:
+    """The values of the fields, with commas."""
+    return ", ".join(_text(reading.get(name)) for name in by)[:KEY_CHARS_MAX] or "all"
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text[:VALUE_CHARS_MAX]
+
+
+def devices(rule: Rule) -> Truth:
+    """Which devices a rule over silence is about."""
+    return (lambda _: True) if rule.when is None else _compiled(rule.when)

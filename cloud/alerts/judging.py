@@ -1,0 +1,89 @@
+"""The judge as a task: its thread, and the attempts that it begins, on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from edgewake.cloud.alerts.judge import Judge, Table, Tried
+from edgewake.cloud.alerts.sender import Sender
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol.alert import Note
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.query import Registration
+
+
+class Tables(Protocol):
+    """What the server knows."""
+
+    @property
+    def alerts(self) -> Table:
+        """What people have written."""
+
+    @property
+    def queries(self) -> dict[str, Registration]:
+        """Registered queries."""
+
+
+class Judging:
+    """See above."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        tables: Tables,
+        sender: Sender,
+        clock: Clock,
+        new_id: Callable[[], str],
+        loaded: asyncio.Event,
+    ) -> None:
+        self._sender = sender
+        self._loop = asyncio.get_running_loop()
+        self._attempts: set[asyncio.Task[None]] = set()
+        self.judge = Judge(
+            config=config,
+            table=tables.alerts,
+            topic_of=lambda name: _topic_of(tables, name),
+            clock=clock,
+            new_id=new_id,
+            send=self._begin,
+            is_loaded=loaded.is_set,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled; attempts under way are given up then, and made again by who judges
+        next.
+        """
+        executor = ThreadPoolExecutor(1, "ops-alerts")
+        thread = self._loop.run_in_executor(executor, self.judge.run)
+        try:
+            await asyncio.shield(thread)
+        finally:
+            self.judge.stop()
+            for attempt in self._attempts:
+                attempt.cancel()
+            await asyncio.gather(thread, *self._attempts, return_exceptions=True)
+            executor.shutdown()
+
+    def _begin(self, note: Note) -> None:
+        """In the judge's thread."""
+        self._loop.call_soon_threadsafe(self._start, note)
+
+    def _start(self, note: Note) -> None:
+        attempt = self._loop.create_task(self._attempt(note), name=f"note {note.id}")
+        self._attempts.add(attempt)
+        attempt.add_done_callback(self._attempts.discard)
+
+    async def _attempt(self, note: Note) -> None:
+        try:
+            tried = await self._sender.send(note)
+        except OSError as error:  # no process could be started
+            tried = Tried(note.id, f"not tried: {error}")
+        self.judge.news.put(tried)
+
+
+def _topic_of(tables: Tables, name: str) -> str | None:
+    found = tables.queries.get(name)
+    return None if found is None else found.topic

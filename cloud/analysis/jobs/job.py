@@ -1,0 +1,226 @@
+"""The port that every kind of query implements: what a lane runs, and who calls what when.
+
+A kind is a file beside this one, with a `Job` and perhaps `States` of its own, and a line in
+`kinds.py`. Nobody else tells kinds apart: lanes, repairs, previews and searches ask a job.
+
+    once, when a lane is planned   Job.graph      records of the sources → changed rows, in Spark
+    once, when it starts           Job.restored   what its driver knew after the last commit
+                                   States.follower            its tables, where it reads any
+    in each micro-batch            States.catch_up            what is new of these tables
+                                   Job.late                   readings that came too late
+                                   States.outputs             rows → records of the transaction
+    while nothing comes            States.is_due              would anything be emitted now?
+                                   States.in_silence          then its records
+    with each progress record      States.remarks             what is wrong with a table
+    to compute closed windows      Job.graph, Job.new_states, States.outputs, States.whole
+    once more, and in previews     (repair/refold.py, repair/preview.py)
+
+A `Job` is a value: a lane whose job equals the wanted one is left running. `States` belong to the
+one thread that computes the lane's batches; whatever `outputs` and `in_silence` changed in them
+must be written, so that the next start finds it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+from edgewake.cloud.analysis.folds.table_follower import TableFollower
+from edgewake.cloud.analysis.plan import late
+from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.analysis.results.meter import Meter
+from edgewake.cloud.analysis.spark.plan_values import PlanValues
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.queries.explain import streams_of
+from edgewake.cloud.queries.lane_kind import APART, LaneKind
+from edgewake.cloud.queries.query import Registered
+from edgewake.protocol import topics
+from edgewake.protocol.field_type import FieldType
+
+Records: TypeAlias = Iterator[emit.Output | emit.Outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Dials:
+    """Numbers in a plan that its lane changes between two batches."""
+
+    levels: Mapping[str, Column]
+    """Query (label) → how many readings it takes (shed_columns.Dial); of others all."""
+    forgotten: PlanValues | None = None
+    """The event time, ms, up to which Spark forgets windows."""
+
+
+NO_DIALS: Final = Dials({})
+"""Of a plan that runs once."""
+
+
+class TooManyRows(ValueError):
+    """A table has more rows than `States.keep_versions` allowed."""
+
+
+class States(ABC):
+    """What a job's queries have open in the driver, and what becomes of a batch's rows with it."""
+
+    @abstractmethod
+    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Records:
+        """The records that a micro-batch's changed rows become: results, states, then watermarks.
+
+        Queries whose records cannot be made are put into `broken`, with the reason.
+        """
+
+    def is_due(self, top: int | None) -> bool:
+        """Would `in_silence` emit anything with event time at `top` (ms)?"""
+        return False
+
+    def in_silence(
+        self,
+        batch: emit.Batch,
+        broken: emit.Broken,
+    ) -> Iterable[emit.Output]:
+        """The records that are due although no reading came."""
+        return ()
+
+    def follower(self, kafka: KafkaConfig) -> TableFollower | None:
+        """Reads the tables that rows are completed with, from where each was read to; None where
+        there are none.
+        """
+        return None
+
+    def catch_up(
+        self,
+        follower: TableFollower,
+        closed: Mapping[str, int | None],
+        meter: Meter,
+    ) -> Iterator[None]:
+        """Takes what is new of the tables, one record a step.
+
+        `closed`: query (label) → event time, ms, up to which its windows are closed, so that rows
+        from before are needed no more. Raises Unavailable, TooManyRows.
+        """
+        return iter(())
+
+    def keep_versions(self, most: int) -> None:
+        """Before the first `catch_up`: all rows of a table are wanted, not only those of now, and
+        `most` of them.
+        """
+        return
+
+    def remarks(self, follower: TableFollower | None) -> Mapping[str, str]:
+        """Query (label) → what is wrong with its table, for people."""
+        return {}
+
+    def whole(self, label: str, revision: int) -> dict[str, bytes]:
+        """All that is kept of one query, as if none of it was written down: what follows
+        `place|label|` in keys of `ew.windows` → value.
+        """
+        return {}
+
+
+class Stateless(States):
+    """Of kinds whose windows Spark keeps, or that have none: records depend on the batch alone."""
+
+    def __init__(self, outputs: Callable[[pa.Table, emit.Batch, emit.Broken], Records]) -> None:
+        self._outputs = outputs
+
+    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Records:
+        """See States."""
+        return self._outputs(rows, batch, broken)
+
+
+@dataclass(frozen=True, slots=True)
+class Job(ABC):
+    """All queries of one lane: those of the same streams and kind, or one that is apart."""
+
+    kind: LaneKind
+    sources: tuple[str, ...]
+    """The streams that it reads, that of FROM first."""
+    fields: tuple[tuple[str, FieldType], ...]
+    """Only those that its queries read, sorted."""
+    queries: tuple[Registered, ...]
+
+    is_driven: ClassVar[bool] = False
+    """Does the driver make its rows, one reading after the other? Its states stand on `ew.windows`,
+    and a batch has fewer readings."""
+    has_spark_state: ClassVar[bool] = False
+    """Does Spark keep its windows? Its rows are partials, and Spark is told what to forget."""
+    is_of_tables: ClassVar[bool] = False
+    """Does it read tables alone? Its records only say that something is new."""
+    waits_for_partners: ClassVar[bool] = False
+    """Do its rows wait for other readings? A preview shows them without."""
+
+    @property
+    def stream(self) -> str:
+        """The stream of FROM."""
+        return self.sources[0]
+
+    @property
+    def source_topics(self) -> Sources:
+        """The topics of its sources, with their partitions numbered as one topic's."""
+        return Sources(tuple(map(topics.stream_topic, self.sources)))
+
+    @property
+    def state_place(self) -> str:
+        """Begins the keys of its states on `ew.windows`."""
+        return "+".join(self.sources)
+
+    @abstractmethod
+    def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
+        """In: a Kafka source's records of its topics, with so many partitions.
+
+        Out: a streaming frame, to be run in update mode; its rows are what `States.outputs` takes.
+        """
+
+    @abstractmethod
+    def new_states(self) -> States:
+        """Nothing known yet."""
+
+    def restored(
+        self,
+        rows: Mapping[str, bytes],
+        record: LaneRecord,
+    ) -> States:
+        """What was known after the last committed batch.
+
+        `rows`: key → value of `ew.windows` (state_parts.joined); `record`: as it was then.
+        """
+        return self.new_states()
+
+    def late(
+        self,
+        rows: pa.Table,
+        batch: emit.Batch,
+        oldest: int | None,
+        frames: Callable[[], Iterable[bytes | None]],
+    ) -> list[late.LateWindow]:
+        """What of a batch came after its windows were closed.
+
+        `oldest`: event time, ms, of its oldest reading; `frames` reads its records once more, which
+        is done only where that is of a time when windows are closed.
+        """
+        queries = [registered.query for registered in self.queries]
+        closed = [emit.closed(query, batch.top_before) for query in queries]
+        ends = [end for end in closed if end is not None]
+        if not ends or oldest is None or oldest >= max(ends):
+            return []
+        return late.late_windows(frames(), queries, dict(self.fields), closed)
+
+    def near(self, records: DataFrame, first: int, stop: int) -> DataFrame:
+        """The records without those that surely have no reading of [first, stop), ms; where it is
+        not worth looking, all.
+        """
+        return records
+
+
+def lane_place(registered: Registered) -> str:
+    """What the lane of this query is called beside its kind: by the streams that it reads, and
+    where it is apart by the query, too.
+    """
+    streams = "+".join(streams_of(registered.query))
+    return f"{streams}{APART}{registered.label}" if registered.is_apart else streams

@@ -1,0 +1,53 @@
+"""Rows of single readings, for kinds that Spark does not aggregate: each reading becomes a row of
+every query whose WHERE it passes, with its place in the log.
+
+    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query that it passes ─→
+    foreachBatch (lane.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.folds.placed import PLACE
+from edgewake.cloud.analysis.jobs.job import Job
+from edgewake.cloud.analysis.plan import decode as decoded
+from edgewake.cloud.analysis.plan import late
+from edgewake.cloud.analysis.plan.clock_correction import correct
+from edgewake.cloud.analysis.plan.combined_records import numbered
+from edgewake.cloud.analysis.plan.decode import decode, readings
+
+
+def exploded(job: Job, records: DataFrame, partitions: int, rows: Iterable[Column]) -> DataFrame:
+    """The graph of such a job (Job.graph).
+
+    `rows`: what a reading becomes, one struct for each row that it may be; null where it is none.
+    """
+    fields = dict(job.fields)
+    frames = late.observe(correct(decode(numbered(records, job.sources), fields)), partitions)
+    each = readings(frames, fields, (), placed=True)
+    return (
+        each.select(F.explode(F.array(*rows)).alias("row"))
+        .where(F.col("row").isNotNull())
+        .select("row.*")
+    )
+
+
+def place_columns() -> list[Column]:
+    """PLACE, of readings that are `placed`."""
+    return [F.col(name).alias(alias) for name, alias in zip(decoded.PLACE, PLACE, strict=True)]
+
+
+def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
+    """In the order of the log, without those whose results were emitted: a batch that Spark cuts
+    anew may repeat them.
+    """
+    places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
+    is_new = [offset >= emitted.get(partition, 0) for partition, offset in places]
+    return rows.filter(pa.array(is_new, pa.bool_())).sort_by(
+        [(name, "ascending") for name in PLACE if name in rows.column_names]
+    )

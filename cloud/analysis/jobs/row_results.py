@@ -1,0 +1,25 @@
+"""Results that are one reading each: final as soon as they are emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from edgewake.cloud.analysis.folds.enriched import CompletedReading
+from edgewake.cloud.analysis.results import emit, finish
+from edgewake.cloud.queries.query import Registered
+from edgewake.protocol import result
+
+
+def rows_told(
+    registered: Registered, joined: Iterable[CompletedReading], revision: int
+) -> Iterator[emit.Output]:
+    """The records of rows that are final as soon as they are told."""
+    for t, group, _, values, is_complete in joined:
+        others = "".join(f',"{name}":{finish.as_json(value)}' for name, value in values.items())
+        head = (
+            f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},'
+            f"{group[1:-1]}"
+        )
+        end = "" if is_complete else ',"complete":false'
+        body = f'{head}{others},"revision":{revision},"final":true{end}}}'
+        yield emit.Output(registered.topic, result.result_key(t, t + 1, group), body.encode())

@@ -1,0 +1,125 @@
+"""Sealed endpoints: an address, its secret and the lease's token are encrypted before they go to
+Kafka.
+
+AES-256-GCM (NIST SP 800-38D) with a random nonce of 96 bits; the lease's id is authenticated too,
+so that a sealed endpoint cannot be moved to another lease. Text: `<key id>.<base64url of nonce and
+ciphertext>`; the key id is a fingerprint of the key, so a wrong key is never tried.
+
+The key file has one key of 64 hex digits a line; `#` begins a comment. The *first* key seals, all
+open. To change it: add the new key as a second line on every proxy and restart them, then make it
+the first and restart them: a proxy seals with it what it takes over, and when all have logged
+`push.sealed_anew` the old key can go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from edgewake.protocol.errors import ConfigError, EdgewakeError
+
+KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+FINGERPRINT_BYTES: Final = 4
+CLIENT_BYTES: Final = 6
+
+
+class UnknownKey(EdgewakeError):
+    """Sealed with a key that is not in the key file."""
+
+
+class Damaged(EdgewakeError):
+    """Not what was sealed, or of another lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What is sealed."""
+
+    url: str
+    secret: str
+    token: str
+
+
+class Sealer:
+    """Seals and opens endpoints; the first key seals."""
+
+    def __init__(self, keys: list[bytes], random_bytes: Callable[[int], bytes]) -> None:
+        """Raises ValueError."""
+        if not keys or any(len(key) != KEY_BYTES for key in keys):
+            raise ValueError(f"expected at least one key, each of {2 * KEY_BYTES} hex digits")
+        self._ciphers = {_fingerprint(key): AESGCM(key) for key in keys}
+        self._sealing = _fingerprint(keys[0])
+        self._client_key = blake2b(
+            keys[0], digest_size=KEY_BYTES, person=b"edgewake client"
+        ).digest()
+        self._random_bytes = random_bytes
+
+    def seal(self, lease_id: str, endpoint: Endpoint) -> str:
+        """The text to store."""
+        nonce = self._random_bytes(NONCE_BYTES)
+        sealed = self._ciphers[self._sealing].encrypt(
+            nonce, orjson.dumps(asdict(endpoint)), lease_id.encode()
+        )
+        return f"{self._sealing}.{base64.urlsafe_b64encode(nonce + sealed).decode()}"
+
+    def open(self, lease_id: str, text: str) -> Endpoint:
+        """What was sealed; raises UnknownKey or Damaged."""
+        key_id, _, encoded = text.partition(".")
+        if key_id not in self._ciphers:
+            raise UnknownKey(
+                f"lease {lease_id} is sealed with key {key_id!r}; the key file has "
+                f"{', '.join(sorted(self._ciphers))}"
+            )
+        try:
+            sealed = base64.urlsafe_b64decode(encoded)
+            opened = self._ciphers[key_id].decrypt(
+                sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], lease_id.encode()
+            )
+            return Endpoint(**orjson.loads(opened))
+        except (InvalidTag, binascii.Error, ValueError, TypeError) as error:
+            raise Damaged(f"lease {lease_id}: its sealed endpoint is damaged") from error
+
+    def client_of(self, address: str) -> str:
+        """Stands for a client's address, and tells it to nobody.
+
+        After a change of the key each client is another one.
+        """
+        return blake2b(address.encode(), key=self._client_key, digest_size=CLIENT_BYTES).hexdigest()
+
+    def seals_with(self, text: str) -> bool:
+        """Is it sealed with the key that seals now?"""
+        return key_of(text) == self._sealing
+
+    def knows(self, text: str) -> bool:
+        """Is it sealed with a key that we have?"""
+        return text.partition(".")[0] in self._ciphers
+
+
+def key_of(text: str) -> str:
+    """The fingerprint of the key that sealed `text`."""
+    return text.partition(".")[0]
+
+
+def load(path: Path, random_bytes: Callable[[int], bytes]) -> Sealer:
+    """The sealer of a key file. Raises ConfigError."""
+    try:
+        lines = [line.partition("#")[0].strip() for line in path.read_text("ascii").splitlines()]
+        return Sealer([bytes.fromhex(line) for line in lines if line], random_bytes)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"lease_key_file = {str(path)!r}: cannot be read: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"lease_key_file = {str(path)!r}: {error}") from error
+
+
+def _fingerprint(key: bytes) -> str:
+    return blake2b(key, digest_size=FINGERPRINT_BYTES, person=b"edgewake lease").hexdigest()

@@ -1,0 +1,205 @@
+"""Routes about alerts: rules, what is raised, and what people say of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    After,
+    Limit,
+    Page,
+    Services,
+    names_after,
+    page_of,
+)
+from edgewake.cloud.ops.services import alert_trial
+from edgewake.cloud.ops.services.alert_trial import Trial
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
+from edgewake.protocol import topics
+from edgewake.protocol.alert import (
+    KEY_CHARS_MAX,
+    SECONDS_MAX,
+    Alert,
+    Note,
+    Rule,
+    RuleText,
+    State,
+    Word,
+)
+from edgewake.protocol.names import STREAM_PATTERN
+
+NOTES_SHOWN: Final = 50
+"""Notes of a rule, the newest."""
+RAISED_MAX: Final = 500
+"""Alerts in one answer, what fires first."""
+RuleName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
+Version = Annotated[int | None, Query(ge=0, le=2**53)]
+
+
+class RuleView(Rule):
+    """A rule, and how many of its alerts are where."""
+
+    alerts: dict[State, int]
+    looks_at: str
+    """stream …, query …, silence …, problems."""
+
+
+class AlertView(BaseModel):
+    """A rule with its alerts, and what was told of them."""
+
+    rule: RuleView
+    alerts: list[Alert]
+    notes: list[Note]
+    """The newest first."""
+
+
+class RaisedAlerts(BaseModel):
+    """Alerts of all rules, what fires first."""
+
+    items: list[Alert]
+    total: int
+
+
+class AlertWord(BaseModel):
+    """What is said of alerts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: Annotated[str, StringConstraints(max_length=KEY_CHARS_MAX)] | None = None
+    """The alert's; without it all of the rule."""
+    why: Annotated[str, StringConstraints(max_length=300)] = ""
+
+
+class SnoozeWord(AlertWord):
+    """For how long nothing is told; 0: it is told again from now on."""
+
+    seconds: Annotated[int, Field(ge=0, le=SECONDS_MAX)]
+
+
+def router(services: Services) -> APIRouter:
+    """Rules and alerts."""
+    routes = APIRouter(tags=["alerts"])
+    table, desk, clock = services.tables.alerts, services.alerts, services.clock
+
+    def view(rule: Rule) -> RuleView:
+        of_rule = table.of_rule(rule.name)
+        counts = {state: sum(one.state is state for one in of_rule) for state in State}
+        return RuleView(**rule.model_dump(), alerts=counts, looks_at=rule.basis)
+
+    @routes.get("/v1/alerts")
+    async def alerts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[RuleView]:
+        """Alert rules by name, with how many alerts each has."""
+        names = names_after(table.rules, after)
+        return page_of(
+            names, lambda name: view(table.rules[name]), limit=limit, total=len(table.rules)
+        )
+
+    @routes.get("/v1/raised")
+    async def raised(
+        limit: Annotated[int, Query(ge=1, le=RAISED_MAX)] = PAGE_DEFAULT,
+        state: State | None = None,
+    ) -> RaisedAlerts:
+        """Alerts of all rules: what fires first, the newest before the older ones."""
+        found = [one for one in table.all() if state is None or one.state is state]
+        return RaisedAlerts(items=found[:limit], total=len(found))
+
+    @routes.post("/v1/alerts:check")
+    async def check(body: RuleText, hours: Annotated[float, Query(gt=0, le=168)] = 1.0) -> Trial:
+        """Read a rule, keep nothing, and say when it would have fired in the last hours."""
+        desk.check(body)
+        now = clock.now_ms()
+        rule = Rule(
+            **body.model_dump(), name="trial", version=1, changed_at=now, changed_by="trial"
+        )
+        begin = now - round(hours * 3_600_000)
+        if (nothing := alert_trial.unknown(rule, begin=begin, end=now)) is not None:
+            return nothing
+        topic = _topic_of(services, rule)
+        messages, is_cut = await services.lookup.run(
+            lambda session: alert_trial.read(session, topic, begin=begin)
+        )
+        return await services.lookup.run(
+            lambda _: alert_trial.play(rule, messages, begin=begin, end=now, is_cut=is_cut)
+        )
+
+    @routes.get("/v1/alerts/{name}", responses=problems(404))
+    async def alert(name: RuleName) -> AlertView:
+        """One rule, its alerts with their histories, and what was told of them."""
+        rule = desk.rule(name)
+        notes = sorted(
+            (note for note in table.notes.values() if note.rule == name),
+            key=lambda one: (-one.made_at, one.id),
+        )
+        return AlertView(rule=view(rule), alerts=table.of_rule(name), notes=notes[:NOTES_SHOWN])
+
+    @routes.put("/v1/alerts/{name}", responses=problems(409))
+    async def put(
+        name: RuleName, body: RuleText, request: Request, version: Version = None
+    ) -> RuleView:
+        """Keep a rule under this name. `version`: the one that you changed; 409 where another has
+        come since. The same text again changes nothing.
+        """
+        rule, _ = await desk.put(name, body, version=version, by=request.state.holder.name)
+        return view(rule)
+
+    @routes.delete("/v1/alerts/{name}", status_code=204, responses=problems(404))
+    async def remove(name: RuleName) -> None:
+        """Remove a rule and its alerts."""
+        await desk.remove(name)
+
+    _add_words(routes, services)
+    return routes
+
+
+def _add_words(routes: APIRouter, services: Services) -> None:
+    desk, clock = services.alerts, services.clock
+
+    @routes.post("/v1/alerts/{name}/ack", status_code=204, responses=problems(404))
+    async def acknowledge(name: RuleName, body: AlertWord, request: Request) -> None:
+        """Take what fires: it is not told again until it is over."""
+        by = request.state.holder.name
+        await desk.say(
+            Word(
+                id=desk.new_id(),
+                rule=name,
+                key=body.key,
+                what="acknowledge",
+                why=body.why,
+                who=by,
+                at=clock.now_ms(),
+            )
+        )
+
+    @routes.post("/v1/alerts/{name}/snooze", status_code=204, responses=problems(404))
+    async def snooze(name: RuleName, body: SnoozeWord, request: Request) -> None:
+        """Tell nothing of it for a while; what fires then still is told then."""
+        now = clock.now_ms()
+        await desk.say(
+            Word(
+                id=desk.new_id(),
+                rule=name,
+                key=body.key,
+                what="snooze",
+                until=now + body.seconds * 1000 if body.seconds else 0,
+                why=body.why,
+                who=request.state.holder.name,
+                at=now,
+            )
+        )
+
+
+def _topic_of(services: Services, rule: Rule) -> str:
+    tables = services.tables
+    if rule.query is None:
+        if rule.stream not in tables.streams:
+            raise Problem(422, "rule", f"stream: there is no stream {rule.stream!r} yet")
+        return topics.stream_topic(rule.stream or "")
+    query = tables.queries.get(rule.query)
+    if query is None:
+        raise Problem(422, "rule", f"query: there is no query {rule.query!r} yet")
+    return query.topic

@@ -1,0 +1,62 @@
+"""One look at the whole system: parts, queries, dead letters, and what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from edgewake.cloud.ops.services import dead_letters
+from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex, Filter
+from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.services.problems import KnownProblem, dead_by_reason, problems_of
+from edgewake.cloud.ops.services.queries import QueryView, Registry
+from edgewake.cloud.ops.tables.tables import OpsTables, PartView
+from edgewake.protocol.clock import Clock
+
+LETTERS_LOOKED_AT: Final = 100
+"""Dead letters, the newest ones: what is counted by reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found."""
+
+    problems: Sequence[KnownProblem]
+    parts: Sequence[PartView]
+    queries: Sequence[QueryView]
+    dead: Mapping[str, int]
+    """Dead letters of the last hour by reason, among the newest hundred."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemLook:
+    """Takes one."""
+
+    tables: OpsTables
+    registry: Registry
+    letters: DeadLetterIndex
+    lookup: KafkaLookup
+    clock: Clock
+    ready: asyncio.Event
+
+    async def look(self) -> Look:
+        """Raises Unavailable."""
+        newest = await self.lookup.run(
+            lambda session: dead_letters.page(
+                session,
+                self.letters,
+                before=None,
+                limit=LETTERS_LOOKED_AT,
+                wanted=Filter(None, None),
+            )
+        )
+        tables = self.tables
+        dead = dead_by_reason(newest.items, now_ms=self.clock.now_ms())
+        queries = [self.registry.view(row) for row in tables.queries.values()]
+        parts = [tables.parts[name] for name in sorted(tables.parts)]
+        found = problems_of(
+            parts, queries, list(tables.leases.values()), dead, is_ready=self.ready.is_set()
+        )
+        return Look(list(found), parts, queries, dead)

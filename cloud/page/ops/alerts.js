@@ -1,0 +1,124 @@
+/* Alerts: what is raised, what fires first; one rule with its alerts, their histories and what was told of them. */
+
+import { html, useState } from "../vendor/htm/standalone.module.js";
+import { duration } from "../dom.js";
+import { clock, moment, words } from "../live/format.js";
+import { Destinations, RuleForm } from "./alert_form.js";
+import { api, enc, get } from "./api.js";
+import { Ago, Do, Facts, Loaded, Rows, useLoaded } from "./ui.js";
+
+const GROUPS = [
+  ["firing", "Firing"],
+  ["acknowledged", "Acknowledged"],
+  ["pending", "Not long enough yet"],
+  ["resolved", "Over"],
+];
+const OVER_SHOWN = 20;
+const SNOOZES = [["1 h", 3600], ["8 h", 28_800], ["2 days", 172_800]];
+
+export function Alerts({ params }) {
+  if (params.get("show") === "destinations") return html`<${Destinations} />`;
+  if (params.get("new")) return html`<${RuleForm} params=${params} />`;
+  return html`<p class="actions"><a class="button" href="#/alerts?new=1">New rule</a> <a class="button" href="#/alerts?show=destinations">Destinations</a></p>
+    <${Raised} /><${Rules} />`;
+}
+
+function Raised() {
+  const loaded = useLoaded(() => get("/v1/raised?limit=500"), "raised");
+  return html`<${Loaded} loaded=${loaded} empty="Nothing is wrong that a rule looks for.">${({ items, total }) => html`
+    ${GROUPS.map(([state, title]) => {
+      const all = items.filter((one) => one.state === state);
+      const shown = state === "resolved" ? all.slice(0, OVER_SHOWN) : all;
+      return shown.length > 0 && html`<section class="card raised" data-state=${state} key=${state}><h2>${title} <small>${all.length}</small></h2>
+        <ul>${shown.map((one) => html`<${Row} key=${`${one.rule}|${one.key}`} alert=${one} again=${loaded.again} withRule />`)}</ul></section>`;
+    })}
+    ${total > items.length && html`<p class="quiet">${total - items.length} more are not shown.</p>`}`}<//>`;
+}
+
+function Rules() {
+  const loaded = useLoaded(() => get("/v1/alerts?limit=500"), "rules");
+  return html`<h2 class="gap">Rules</h2><${Loaded} loaded=${loaded} empty=${html`No rule yet. <a href="#/alerts?new=1">Make the first one</a>, or keep rules in a file: <code>edgewake alert apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Rules" rows=${items} columns=${[
+    ["name", "rule", { view: ({ name }) => html`<a href=${`#/alerts/${enc(name)}`}>${name}</a>` }],
+    ["text", "what is wrong", { view: ({ text }) => text || "–" }],
+    ["looks_at", "looks at"],
+    ["firing", "firing", { number: true, view: ({ alerts }) => alerts.firing + alerts.acknowledged }],
+    ["severity", "severity"],
+    ["tell", "tells", { view: ({ tell }) => tell.join(", ") || "nobody" }],
+  ]} />`}<//>`;
+}
+
+/** One alert in a line: what, since when, who has it, and what can be done. */
+function Row({ alert, again, withRule }) {
+  const say = async (what, body) => {
+    await api("POST", `/v1/alerts/${enc(alert.rule)}/${what}`, { key: alert.key, ...body });
+    again();
+  };
+  const isSnoozed = alert.snoozed_until > Date.now();
+  const isOpen = alert.state === "firing" || alert.state === "acknowledged";
+  return html`<li><i class="dot" data-state=${DOTS[alert.state]} aria-hidden="true"></i>
+    <span class="what">${withRule && html`<a href=${`#/alerts/${enc(alert.rule)}`}>${alert.rule}</a> `}<b>${alert.key}</b> ${alert.value}</span>
+    <small>${alert.flapping ? "flaps, " : ""}${alert.state === "resolved" ? "over" : words(alert.state)} <${Ago} at=${alert.since} />${alert.by && ` by ${alert.by}`}${isSnoozed && html`, snoozed until <time title=${moment(alert.snoozed_until)}>${clock(alert.snoozed_until)}</time>`}</small>
+    ${isOpen && html`<span class="actions">
+      ${alert.state === "firing" && html`<${Do} act=${() => say("ack", {})} done="taken" label=${`Acknowledge ${alert.key}`}>Acknowledge<//>`}
+      ${isSnoozed ? html`<${Do} act=${() => say("snooze", { seconds: 0 })} done="told again" label=${`Tell ${alert.key} again`}>Tell again<//>`
+        : html`<${Snooze} name=${alert.key} act=${(seconds) => say("snooze", { seconds })} />`}</span>`}</li>`;
+}
+
+const DOTS = { firing: "bad", acknowledged: "late", pending: "late", resolved: "well" };
+
+function Snooze({ name, act }) {
+  const [seconds, setSeconds] = useState(SNOOZES[0][1]);
+  return html`<select aria-label=${`Snooze ${name} for`} value=${seconds} onChange=${({ target }) => setSeconds(Number(target.value))}>
+      ${SNOOZES.map(([text, value]) => html`<option value=${value}>${text}</option>`)}</select>
+    <${Do} act=${() => act(seconds)} done="snoozed" label=${`Snooze ${name}`}>Snooze<//>`;
+}
+
+export function AlertRule({ name, params }) {
+  const loaded = useLoaded(() => get(`/v1/alerts/${enc(name)}`), `alert ${name}`);
+  if (params.get("edit")) return html`<${RuleForm} name=${name} params=${params} />`;
+  const all = (what, body) => api("POST", `/v1/alerts/${enc(name)}/${what}`, body).then(() => loaded.again());
+  return html`<nav class="crumbs"><a href="#/alerts">Alerts</a> › ${name}</nav>
+    <${Loaded} loaded=${loaded}>${({ rule, alerts, notes }) => html`
+      ${rule.text && html`<p class="lead">${rule.text}</p>`}
+      <${Facts} of=${facts(rule)} />
+      <p class="actions"><a class="button" href=${`#/alerts/${enc(name)}?edit=1`}>Edit</a>
+        ${rule.alerts.firing > 0 && html`<${Do} act=${() => all("ack", {})} done="taken">Acknowledge all<//>`}
+        ${rule.alerts.firing + rule.alerts.acknowledged > 0 && html`<${Snooze} name="all" act=${(seconds) => all("snooze", { seconds })} />`}
+        <${Do} danger act=${async () => {
+          await api("DELETE", `/v1/alerts/${enc(name)}`);
+          location.hash = "#/alerts";
+        }} confirm=${`Remove ${name} and its alerts?`} done="removed">Remove<//></p>
+      ${alerts.length === 0 && html`<p class="card quiet">It has raised nothing in the last week.</p>`}
+      ${alerts.map((alert) => html`<section class="card raised" key=${alert.key} data-state=${alert.state}>
+        <ul><${Row} alert=${alert} again=${loaded.again} /></ul><${History} alert=${alert} /></section>`)}
+      ${notes.length > 0 && html`<h2 class="gap">Told</h2><${Rows} caption="Told" rows=${notes} columns=${[
+        ["made_at", "when", { view: ({ made_at }) => html`<${Ago} at=${made_at} />` }],
+        ["destination", "whom"],
+        ["title", "what"],
+        ["state", "how it went", { view: went }],
+      ]} />`}`}<//>`;
+}
+
+function went({ state, attempts, next_at, error }) {
+  if (state === "sent") return html`<span class="state"><i class="dot" data-state="well"></i>sent${attempts > 1 && ` at attempt ${attempts}`}</span>`;
+  if (state === "given_up") return html`<span class="state"><i class="dot" data-state="bad"></i>given up: ${error}</span>`;
+  const wait = Math.max(0, Math.ceil((next_at - Date.now()) / 1000));
+  return html`<span class="state"><i class="dot" data-state="late"></i>${error ? `${error}; again in ${wait} s` : "under way"}</span>`;
+}
+
+function History({ alert }) {
+  return html`<details open=${alert.state !== "resolved"}><summary>History of ${alert.key}</summary>
+    <ol class="history">${alert.history.toReversed().map(({ at, what, why, who, value }) => html`<li><time title=${moment(at)}>${clock(at)}</time>
+      <span><b>${what}</b>${value && ` ${value}`}${who && ` by ${who}`}${why && `: ${why}`}</span></li>`)}</ol></details>`;
+}
+
+const facts = (rule) => [
+  ["looks at", rule.looks_at],
+  ["when", rule.when ?? (rule.silent_s ? `nothing for ${duration(rule.silent_s)}` : (rule.problems.join(", ") || "any problem"))],
+  ["until", rule.until],
+  ["holds for", rule.for_s ? duration(rule.for_s) : "at once"],
+  ["severity", rule.severity],
+  ["tells", rule.tell.join(", ") || "nobody"],
+  ["again after", rule.again_s ? duration(rule.again_s) : "never"],
+  ["version", html`${rule.version} by ${rule.changed_by}, <${Ago} at=${rule.changed_at} />`],
+];

@@ -1,0 +1,1 @@
+"""Who may read what: principals, their grants, and what proves who somebody is."""

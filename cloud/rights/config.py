@@ -1,0 +1,186 @@
+"""The configuration of who may read what: the table `[rights]` of the parts that readers ask."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from edgewake.cloud.rights.names import Names
+from edgewake.cloud.rights.principal import Action
+from edgewake.protocol.config import Config
+from edgewake.protocol.errors import ConfigError
+
+EVERYTHING: Final = "everything"
+"""The role that is always there: all actions on all streams."""
+CLAIM: Final = "$"
+"""In a grant's devices: what stands behind it is a claim of the token, e.g. "$device"."""
+
+
+def _checked_url(text: str) -> str:
+    parts = urlsplit(text)
+    is_near = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if parts.scheme == "https" or (parts.scheme == "http" and is_near):
+        return text
+    raise ValueError(f"{text!r}: expected https://…, or http:// on this machine")
+
+
+class GrantConfig(Config):
+    """What a role may do: these actions, with these streams, and there these devices and fields."""
+
+    actions: tuple[Action, ...] = (Action.READ, Action.WAKE)
+    """read (streams, pages, latest values, the list of what there is) and wake (leases)."""
+    streams: tuple[str, ...] = Field(min_length=1)
+    """Names of streams and queries; `*` stands for any characters."""
+    devices: tuple[str, ...] | None = None
+    """Devices, e.g. ["car-7", "bus-*"], or a claim of the token, e.g. ["$device"]; all where it is
+    left out. What names no device, such as a total over a fleet, is then not seen."""
+    fields: tuple[str, ...] | None = None
+    """Fields that are seen, and `*` for any characters; all where it is left out. Stream, device,
+    order and times of an event are always seen."""
+
+    def claims(self) -> frozenset[str]:
+        """The claims that it needs."""
+        return frozenset(
+            text.removeprefix(CLAIM) for text in self.devices or () if text.startswith(CLAIM)
+        )
+
+
+class RoleConfig(Config):
+    """A role: what several keys and tokens have in common."""
+
+    grants: tuple[GrantConfig, ...] = Field(min_length=1)
+    """What it may do; what several grants say adds up."""
+    streams_max: int | None = Field(default=None, ge=1)
+    """Streams, and pages that are being read, that one key or token may have open on a server."""
+    leases_max: int | None = Field(default=None, ge=1)
+    """Leases that one key or token's subject may have at a push proxy."""
+    lease_s: float = Field(default=0, ge=0, le=30 * 86_400)
+    """Seconds that a lease may outlive the token that it was asked for with: a phone that sleeps
+    renews no token. What is taken back (`revoked_file`) ends it all the same."""
+
+
+class IssuerConfig(Config):
+    """Who makes tokens (JWT) that are believed here."""
+
+    issuer: str = Field(min_length=1)
+    """As the claim `iss` says it, character for character."""
+    audience: str = Field(min_length=1)
+    """What the claim `aud` must name."""
+    jwks_file: Path | None = None
+    """Its public keys, a JSON Web Key Set; read again when it changes."""
+    jwks_url: Annotated[str, AfterValidator(_checked_url)] | None = None
+    """The same from its server, which must answer itself: a redirect is not followed."""
+    refresh_s: float = Field(default=60, ge=1)
+    """Seconds between two looks at `jwks_url`: a key that is withdrawn is believed for so long."""
+    stale_s: float = Field(default=3600, ge=1)
+    """Seconds for which keys are believed that cannot be looked at any more."""
+    algorithms: tuple[
+        Literal[
+            "RS256", "RS384", "RS512", "PS256", "PS384", "PS512",
+            "ES256", "ES384", "ES512", "EdDSA",
+        ],
+        ...,
+    ] = ("RS256", "ES256", "EdDSA")  # fmt: skip
+    """Signatures that are believed; never one with a shared secret."""
+    leeway_s: float = Field(default=10, ge=0, le=120)
+    """Seconds by which clocks may differ."""
+    life_max_s: float = Field(default=86_400, ge=1)
+    """A token that is good for longer than this is refused: nobody could take it back."""
+    role: str | None = None
+    """Role of its tokens that name none."""
+    role_claim: str = "edgewake_role"
+    """The claim that names a token's role."""
+    roles: tuple[str, ...] = ()
+    """Roles that its tokens may name."""
+    details: bool = False
+    """May its tokens carry grants of their own, as `authorization_details` of type edgewake (RFC
+    9396)?"""
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> IssuerConfig:
+        if (self.jwks_file is None) == (self.jwks_url is None):
+            raise ValueError("expected one of jwks_file and jwks_url")
+        return self
+
+
+class RightsConfig(Config):
+    """Who may read what. Where it is left out, anybody on this machine may read everything."""
+
+    anonymous: str | None = None
+    """The role of who proves nothing; where it is left out nobody reads without a key or token."""
+    roles: dict[str, RoleConfig] = Field(default={})
+    """Roles by their names; the role `everything` is always there."""
+    key_file: Path | None = None
+    """Lines `NAME ROLE KEY [DEVICE …]`; read again when it changes."""
+    revoked_file: Path | None = None
+    """Lines `jti ID`, `sub SUBJECT` or `key NAME`: what is taken back before it expires; read again
+    when it changes."""
+    issuers: tuple[IssuerConfig, ...] = ()
+    """Who makes tokens that are believed."""
+
+    @model_validator(mode="after")
+    def _knows_its_roles(self) -> RightsConfig:
+        known = {EVERYTHING, *self.roles}
+        named = [("anonymous", self.anonymous)]
+        for issuer in self.issuers:
+            named += [("role", issuer.role), *(("roles", role) for role in issuer.roles)]
+        for where, role in named:
+            if role is not None and role not in known:
+                raise ValueError(f"{where} = {role!r}: expected one of {', '.join(sorted(known))}")
+        if EVERYTHING in self.roles:
+            raise ValueError(f"roles.{EVERYTHING}: this role is always there, choose another name")
+        if self.anonymous in self.roles:
+            needed = [claim for one in self.roles[self.anonymous].grants for claim in one.claims()]
+            if needed:
+                raise ValueError(
+                    f"anonymous = {self.anonymous!r}: who proves nothing has no claim {needed[0]!r}"
+                )
+        issuers = [issuer.issuer for issuer in self.issuers]
+        if len(set(issuers)) < len(issuers):
+            raise ValueError("issuers: one of them is there twice")
+        return self
+
+
+ANYBODY_CONFIG: Final = RightsConfig(anonymous=EVERYTHING)
+"""Of a server that only this machine reaches."""
+
+
+def checked(
+    found: RightsConfig | None,
+    *,
+    host: str,
+    public_names: tuple[str, ...],
+    trusted_proxies: tuple[str, ...],
+) -> RightsConfig:
+    """The configuration that holds; raises ConfigError where others reach the server and nobody
+    said who may read.
+    """
+    if found is not None:
+        return found
+    by = None if _is_loopback(host) else f"host = {host!r}"
+    for key, value in (("public_names", public_names), ("trusted_proxies", trusted_proxies)):
+        if value:
+            by = by or f"{key} = {list(value)}"
+    if by is None:
+        return ANYBODY_CONFIG
+    raise ConfigError(
+        f"{by}: others than this machine reach this server, and nobody said who may read: expected "
+        "a table [rights] (docs/rights.md); to let anybody read everything, "
+        f'[rights] with anonymous = "{EVERYTHING}"'
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def names(texts: tuple[str, ...] | None) -> Names | None:
+    """None: all there are."""
+    return None if texts is None else Names.of(texts)

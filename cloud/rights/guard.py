@@ -1,0 +1,177 @@
+"""Gives each request its principal, before anything else of it is looked at.
+
+    Authorization: Bearer KEY-OR-TOKEN      programs
+    ?ticket=…                               once, within 30 s; it is taken out of the request's
+                                            address, so that nothing behind here can log it
+    the cookie `edgewake_reader`            browsers, whose EventSource sends no header; what
+                                            changes something only from a page of this server
+    nothing                                 the anonymous principal, where the configuration has one
+
+What is wrong is refused with 401 and never taken for nothing. A route finds its principal by
+`ReaderAsks`; one that the guard did not see has none, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Annotated, Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.rights import End, Rights
+from edgewake.cloud.rights.tickets import Tickets
+from edgewake.cloud.rights.tokens import Refused
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_origin import is_from_own_page
+from edgewake.protocol.errors import Unavailable
+
+COOKIE: Final = "edgewake_reader"
+TICKET: Final = "ticket"
+"""The parameter."""
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", None})
+"""None: of a WebSocket."""
+STATE: Final = "principal"
+"""Where a principal lies in `scope["state"]`."""
+EXPECTED: Final = "expected Authorization: Bearer with a key or token"
+
+
+class Guard:
+    """ASGI: see the module.
+
+    `open_paths` need no principal, nor do paths that begin with one of `open_folders`.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        rights: Rights,
+        tickets: Tickets,
+        open_paths: Iterable[str],
+        open_folders: tuple[str, ...] = (),
+    ) -> None:
+        self._app, self._rights, self._tickets = app, rights, tickets
+        self._open_paths, self._open_folders = frozenset(open_paths), open_folders
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or self._is_open(scope):
+            return await self._app(scope, receive, send)
+        try:
+            scope.setdefault("state", {})[STATE] = await self._principal(scope)
+        except Problem as problem:
+            return await problem.response()(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    def _is_open(self, scope: Scope) -> bool:
+        path = scope["path"]
+        return (
+            path in self._open_paths
+            or path.startswith(self._open_folders)
+            or scope.get("method") == "OPTIONS"
+        )
+
+    async def _principal(self, scope: Scope) -> Principal:
+        ticket = _take_ticket(scope)
+        given = credential_of(scope)
+        if ticket is not None:
+            return self._by_ticket(ticket, given)
+        if given is None:
+            given = cookie_of(scope)
+            is_change = scope.get("method") not in SAFE_METHODS
+            if given is not None and is_change and not is_from_own_page(dict(scope["headers"])):
+                raise Problem(
+                    403, "foreign_page", "a cookie changes things only from pages of this server"
+                )
+        if given is None:
+            if self._rights.anonymous is None:
+                raise unknown("key_missing", EXPECTED)
+            return self._rights.anonymous
+        try:
+            return await self._rights.principal(given)
+        except Refused as error:
+            raise unknown("key_refused", str(error)) from error
+        except Unavailable as error:
+            raise Problem(503, "unavailable", str(error), headers={"Retry-After": "2"}) from error
+
+    def _by_ticket(self, ticket: str | None, given: bytes | None) -> Principal:
+        found = self._tickets.use_up(ticket or "")
+        if found is None or given is not None:
+            raise unknown("ticket_refused", "this ticket is not known, or used, or older than 30 s")
+        why = self._rights.end_of(found)
+        if why is not None:
+            raise ended(why)
+        return found
+
+
+def _take_ticket(scope: Scope) -> str | None:
+    """The request's ticket, which its address has no longer then; empty for several."""
+    query: bytes = scope["query_string"]
+    if b"ticket" not in query:
+        return None
+    words = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    found = [value for name, value in words if name == TICKET]
+    if not found:
+        return None
+    kept = [(name, value) for name, value in words if name != TICKET]
+    scope["query_string"] = urlencode(kept, encoding="latin-1").encode()
+    return found[0] if len(found) == 1 else ""
+
+
+def ended(why: End) -> Problem:
+    """The right holds no longer."""
+    return unknown(f"key_{why}", f"this key or token is {why}: come again with a new one")
+
+
+def unknown(code: str, detail: str) -> Problem:
+    """Who somebody is cannot be told."""
+    return Problem(401, code, detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def credential_of(scope: Scope) -> bytes | None:
+    """The key or token in a request's header; None where it has none. Raises Problem."""
+    headers = [value for name, value in scope["headers"] if name == b"authorization"]
+    if headers:
+        scheme, _, given = headers[0].partition(b" ")
+        if scheme.lower() != b"bearer" or len(headers) > 1:
+            raise unknown("key_refused", EXPECTED)
+        return bytes(given.strip())
+    return None
+
+
+def cookie_of(scope: Scope) -> bytes | None:
+    """What the reader's cookie holds."""
+    text = b"; ".join(value for name, value in scope["headers"] if name == b"cookie")
+    if COOKIE.encode() not in text:
+        return None
+    try:
+        cookies: SimpleCookie = SimpleCookie(text.decode("latin-1"))
+    except CookieError:
+        return None
+    found = cookies.get(COOKIE)
+    return None if found is None else found.value.encode("latin-1")
+
+
+def principal_of(scope: Any) -> Principal:
+    """The principal of a connection. Raises Problem where the guard gave it none."""
+    found = (scope.get("state") or {}).get(STATE)
+    if not isinstance(found, Principal):
+        raise unknown("key_missing", EXPECTED)
+    return found
+
+
+_bearer: Final = HTTPBearer(auto_error=False, description="A key of the key file, or a token (JWT)")
+
+
+def _reader(
+    http: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Principal:
+    return principal_of(http.scope)
+
+
+ReaderAsks = Annotated[Principal, Depends(_reader)]
+"""A route's principal."""

@@ -1,0 +1,36 @@
+"""A set of names: some written out, some as patterns in which `*` stands for any characters. Pure.
+
+It is a value: two sets of the same names are equal, so that what is seen through them is made once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+_NOTHING = re.compile(r"(?!)")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """See the module; made by `Names.of`."""
+
+    exact: frozenset[str]
+    patterns: tuple[str, ...] = ()
+    _matches: re.Pattern[str] = field(default=_NOTHING, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Names:
+        """Of names and patterns."""
+        found = set(texts)
+        patterns = tuple(sorted(text for text in found if "*" in text))
+        parts = "|".join(re.escape(text).replace(r"\*", ".*") for text in patterns)
+        compiled = re.compile(parts, re.DOTALL) if patterns else _NOTHING
+        return cls(frozenset(found.difference(patterns)), patterns, compiled)
+
+    def __contains__(self, name: object) -> bool:
+        """Is it one of them? What is no text is none."""
+        if not isinstance(name, str):
+            return False
+        return name in self.exact or self._matches.fullmatch(name) is not None

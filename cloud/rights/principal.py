@@ -1,0 +1,119 @@
+"""Who asks, by whatever protocol: a value made in one place. Pure.
+
+A grant says what may be done (actions) with which streams, and there with which devices and fields.
+What several grants say of one stream adds up. What the operations API guards is shown to nobody
+here, whatever a grant says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from edgewake.cloud.rights.names import Names
+from edgewake.cloud.rights.scope import Part, Scope
+from edgewake.protocol.downlink import ANSWERS, REQUESTS
+
+OPERATOR_STREAMS: Final = frozenset({ANSWERS, REQUESTS})
+"""What devices say to those who operate them: the output of commands, and what devices ask for. The
+operations API shows both."""
+
+
+class Action(StrEnum):
+    """What a grant allows."""
+
+    READ = "read"
+    """Streams, pages, the latest values, the list of what there is."""
+    WAKE = "wake"
+    """A lease of the push proxy, which counts and wakes."""
+
+
+class Kind(StrEnum):
+    """How somebody proved who it is."""
+
+    ANONYMOUS = "anonymous"
+    KEY = "key"
+    TOKEN = "token"  # noqa: S105  (the word)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """By what a principal is known: what revocation looks at."""
+
+    kind: Kind
+    digest: bytes = b""
+    """SHA-256 of the key or token; empty for anonymous."""
+    issuer: str = ""
+    key: str = ""
+    """Thumbprint of the issuer's key that signed the token."""
+    subject: str = ""
+    """The token's `sub`."""
+    token_id: str = ""
+    """The token's `jti`, where it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """See the module. None: all there are."""
+
+    actions: frozenset[Action]
+    streams: Names
+    devices: Names | None = None
+    fields: Names | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a principal may hold at a time on one server; None: as any client."""
+
+    streams: int | None = None
+    """Open streams, pages being read among them."""
+    leases: int | None = None
+    """Leases of one push proxy."""
+    lease_s: float = 0
+    """Seconds that a lease may outlive the token that it was asked for with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """See the module."""
+
+    name: str
+    """For logs; of a token `issuer#subject`."""
+    grants: tuple[Grant, ...]
+    proof: Proof
+    limits: Limits = Limits()
+    expires_at: int | None = None
+    """ms since 1970 UTC; None: when its proof is revoked."""
+
+    def may(self, action: Action, stream: str) -> bool:
+        """May it do this with a stream or query of this name?"""
+        return stream not in OPERATOR_STREAMS and any(
+            action in grant.actions and stream in grant.streams for grant in self.grants
+        )
+
+    def scope(self, action: Action, stream: str) -> Scope | None:
+        """What it sees of a stream then; None: all."""
+        if not self.may(action, stream):
+            return Scope(())
+        parts = [
+            Part(grant.devices, grant.fields)
+            for grant in self.grants
+            if action in grant.actions and stream in grant.streams
+        ]
+        if any(part.devices is None and part.fields is None for part in parts):
+            return None
+        return Scope(tuple(sorted(set(parts), key=repr)))
+
+
+def holder(principal: Principal, client: str) -> str:
+    """Whose limits count: a principal's, of the anonymous each client's own."""
+    if principal.proof.kind is Kind.ANONYMOUS:
+        return f"{principal.name}@{client}"
+    return principal.name
+
+
+ALL: Final = Grant(frozenset(Action), Names.of(["*"]))
+ANYBODY: Final = Principal("anonymous", (ALL,), Proof(Kind.ANONYMOUS))
+"""Who sends no proof of who it is, where the configuration lets anybody read everything."""

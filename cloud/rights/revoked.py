@@ -1,0 +1,50 @@
+"""What is taken back before it expires. Pure.
+
+    jti ID          a token
+    sub SUBJECT     all tokens of somebody
+    key NAME        a key of the key file; to remove its line does the same
+
+One a line; `#` begins a comment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from edgewake.cloud.rights.principal import Kind, Proof
+from edgewake.protocol.errors import ConfigError
+
+ENTRIES_MAX: Final = 100_000
+"""Lines of a file, some 100 bytes of memory each."""
+KINDS: Final = ("jti", "sub", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """See the module."""
+
+    entries: frozenset[tuple[str, str]] = frozenset()
+
+    def has(self, proof: Proof) -> bool:
+        """Is it taken back?"""
+        if not self.entries:
+            return False
+        if proof.kind is Kind.KEY:
+            return ("key", proof.key) in self.entries
+        return ("jti", proof.token_id) in self.entries or ("sub", proof.subject) in self.entries
+
+
+def parse(text: str) -> Revoked:
+    """Raises ConfigError."""
+    found: set[tuple[str, str]] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        kind, _, value = line.partition("#")[0].strip().partition(" ")
+        if not kind:
+            continue
+        if kind not in KINDS or not value.strip():
+            raise ConfigError(f"line {number}: expected one of {', '.join(KINDS)}, and what")
+        found.add((kind, value.strip()))
+    if len(found) > ENTRIES_MAX:
+        raise ConfigError(f"{len(found)} lines: expected at most {ENTRIES_MAX}")
+    return Revoked(frozenset(found))

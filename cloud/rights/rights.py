@@ -1,0 +1,226 @@
+"""Who somebody is, and whether that still holds.
+
+Decided when a request comes, by its key or token; looked at again each second for as long as
+something of it is open: `watch`. That costs nothing while nothing changes: what expires next lies
+first in a heap, and files are read when they change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final
+
+from edgewake.cloud.rights import reader_keys, revoked, tokens
+from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.issuers import Fetch, KeySet, fetch
+from edgewake.cloud.rights.principal import Kind, Principal, Proof
+from edgewake.cloud.rights.roles import Roles
+from edgewake.cloud.rights.tokens import Refused, UnknownKey
+from edgewake.cloud.rights.watched_file import WatchedFile
+from edgewake.protocol.clock import Clock
+
+log = logging.getLogger("edgewake.rights")
+
+LOOK_S: Final = 0.5
+"""How often files and expiry are looked at: what ends, ends within a second."""
+CREDENTIAL_BYTES_MAX: Final = 8192
+"""Bytes of a key or token; what is longer is looked at no further."""
+
+
+KNOWN_MAX: Final = 20_000
+"""Tokens that are remembered as checked, some 1 KB each."""
+
+
+class End(StrEnum):
+    """Why a right holds no longer."""
+
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+class Watch:
+    """One thing that is open by a right; `close` it."""
+
+    def __init__(self, rights: Rights, principal: Principal, end: Callable[[End], None]) -> None:
+        self.principal, self.end = principal, end
+        self._rights = rights
+
+    def close(self) -> None:
+        """It is over."""
+        self._rights.forget(self)
+
+
+class Rights:
+    """Of one server. `run` must run. Raises ConfigError."""
+
+    def __init__(self, config: RightsConfig, clock: Clock, ask: Fetch = fetch) -> None:
+        """`ask`: gets what lies at an issuer's address."""
+        self._clock = clock
+        self._roles = roles = Roles(config)
+        self.anonymous = (
+            None
+            if config.anonymous is None
+            else Principal(
+                "anonymous",
+                roles.grants(config.anonymous, {}),
+                Proof(Kind.ANONYMOUS),
+                roles.limits(config.anonymous),
+            )
+        )
+        """Who proves nothing; None: nobody may."""
+        self._keys = (
+            None
+            if config.key_file is None
+            else WatchedFile(
+                "key_file", config.key_file, lambda text: reader_keys.parse(text, roles)
+            )
+        )
+        self._revoked = (
+            None
+            if config.revoked_file is None
+            else WatchedFile("revoked_file", config.revoked_file, revoked.parse)
+        )
+        self._issuers = {one.issuer: KeySet(one, clock, ask) for one in config.issuers}
+        self._thumbprints = self._known_keys()
+        self._known: OrderedDict[bytes, Principal] = OrderedDict()
+        """Of tokens that were checked already, by their SHA-256; the oldest go first."""
+        self._open: dict[Proof, dict[Watch, None]] = {}
+        self._expiring: list[tuple[int, int, Proof]] = []
+        self._queued: set[Proof] = set()
+        """Those in `_expiring`, each once."""
+        self._numbers = itertools.count()
+
+    async def principal(self, credential: bytes) -> Principal:
+        """Who a key or token belongs to. Raises Refused, and Unavailable where that cannot be told
+        at the moment.
+        """
+        if len(credential) > CREDENTIAL_BYTES_MAX:
+            raise Refused(f"{len(credential)} bytes: expected at most {CREDENTIAL_BYTES_MAX}")
+        digest = sha256(credential).digest()
+        found = self._by_key(digest) or self._known.get(digest)
+        if found is None:
+            found = self._known[digest] = await self._by_token(credential)
+            while len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        why = self.end_of(found)
+        if why is not None:
+            raise Refused(f"this key or token is {why}")
+        return found
+
+    async def _by_token(self, token: bytes) -> Principal:
+        name = tokens.issuer_of(token)
+        keys = None if name is None else self._issuers.get(name)
+        if keys is None:
+            raise Refused("this key is not known here, nor is it a token of an issuer that is")
+        now_s = self._clock.now_ms() / 1000
+        try:
+            return tokens.check(token, keys.issuer, self._roles, now_s=now_s)
+        except UnknownKey:
+            if not await keys.renewed():
+                raise
+        return tokens.check(token, keys.issuer, self._roles, now_s=now_s)
+
+    def end_of(self, principal: Principal) -> End | None:
+        """Why its right holds no longer; None while it does."""
+        if principal.expires_at is not None and principal.expires_at <= self._clock.now_ms():
+            return End.EXPIRED
+        proof = principal.proof
+        if self._revoked is not None and self._revoked.value.has(proof):
+            return End.REVOKED
+        match proof.kind:
+            case Kind.ANONYMOUS:
+                return None if principal == self.anonymous else End.REVOKED
+            case Kind.KEY:
+                held = self._by_key(proof.digest)
+                return None if held == principal else End.REVOKED
+            case Kind.TOKEN:
+                issuer = self._issuers.get(proof.issuer)
+                is_held = issuer is not None and proof.key in issuer.thumbprints
+                return None if is_held else End.REVOKED
+
+    def holder(self, proof: Proof) -> Principal | None:
+        """Who holds this key now, or proves nothing; None where it is taken back."""
+        if self._revoked is not None and self._revoked.value.has(proof):
+            return None
+        return self.anonymous if proof.kind is Kind.ANONYMOUS else self._by_key(proof.digest)
+
+    def believes(self, proof: Proof, *, is_expired: bool) -> bool:
+        """Would this token be believed now, its expiry aside? Of an expired one the key may be
+        gone: issuers change theirs.
+        """
+        issuer = self._issuers.get(proof.issuer)
+        if issuer is None or (self._revoked is not None and self._revoked.value.has(proof)):
+            return False
+        return is_expired or proof.key in issuer.thumbprints
+
+    def watch(self, principal: Principal, end: Callable[[End], None]) -> Watch:
+        """Call `end` once when the right holds no longer, within a second."""
+        watch = Watch(self, principal, end)
+        why = self.end_of(principal)
+        if why is not None:  # since it was found out who asks
+            asyncio.get_running_loop().call_soon(end, why)
+            return watch
+        self._open.setdefault(principal.proof, {})[watch] = None
+        if principal.expires_at is not None and principal.proof not in self._queued:
+            self._queued.add(principal.proof)
+            entry = (principal.expires_at, next(self._numbers), principal.proof)
+            heapq.heappush(self._expiring, entry)
+        return watch
+
+    def forget(self, watch: Watch) -> None:
+        """A watch is over."""
+        found = self._open.get(watch.principal.proof)
+        if found is not None:
+            found.pop(watch, None)
+            if not found:
+                del self._open[watch.principal.proof]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        """End what holds no longer."""
+        changed = [file.reload() for file in (self._keys, self._revoked) if file is not None]
+        for keys in self._issuers.values():
+            keys.look()
+        known = self._known_keys()
+        if known != self._thumbprints or any(changed):
+            self._thumbprints = known
+            self._check_all()
+        now = self._clock.now_ms()
+        while self._expiring and self._expiring[0][0] <= now:
+            proof = heapq.heappop(self._expiring)[2]
+            self._queued.discard(proof)
+            self._check(proof)
+
+    def _known_keys(self) -> list[frozenset[str]]:
+        """All issuers' keys."""
+        return [keys.thumbprints for keys in self._issuers.values()]
+
+    def _check_all(self) -> None:
+        for proof in list(self._open):
+            self._check(proof)
+
+    def _check(self, proof: Proof) -> None:
+        watches = list(self._open.get(proof, ()))
+        why = self.end_of(watches[0].principal) if watches else None
+        if why is None:
+            return
+        self._open.pop(proof, None)
+        facts = {"event": "rights.ended", "holder": watches[0].principal.name, "why": why}
+        log.info("%s: %s, %d ended", facts["holder"], why, len(watches), extra=facts)
+        for watch in watches:
+            watch.end(why)
+
+    def _by_key(self, digest: bytes) -> Principal | None:
+        return None if self._keys is None else self._keys.value.get(digest)

@@ -1,0 +1,83 @@
+"""What one principal sees of one stream: which devices, and which fields of theirs. Pure.
+
+Each part comes from one grant. An event is seen where one part has its device, with the fields of
+all parts that have it; the envelope of an event (its stream, device, order and times) is always
+seen with it. An event that names no device is seen through parts that have all devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from edgewake.cloud.rights.names import Names
+from edgewake.protocol.names import RESERVED_FIELDS
+
+READING_ENVELOPE: Final = RESERVED_FIELDS
+RESULT_ENVELOPE: Final = RESERVED_FIELDS | {"complete", "withdrawn", "window_number"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of a scope; None: all there are."""
+
+    devices: Names | None
+    fields: Names | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """See the module. Without parts nothing is seen."""
+
+    parts: tuple[Part, ...]
+
+    def sees(self, device: object) -> bool:
+        """Is anything of this device seen? None: what names no device."""
+        return any(part.devices is None or device in part.devices for part in self.parts)
+
+    def cut(self, event: Mapping[str, Any], *, is_result: bool) -> Mapping[str, Any] | None:
+        """The fields of a data event that are seen, in their order; the event itself where these
+        are all, None where it is not seen.
+        """
+        device = event.get("device")
+        shown: list[Names] = []
+        is_seen = False
+        for part in self.parts:
+            if part.devices is None or device in part.devices:
+                if part.fields is None:
+                    return event
+                is_seen = True
+                shown.append(part.fields)
+        if not is_seen:
+            return None
+        always = RESULT_ENVELOPE if is_result else READING_ENVELOPE
+        return {
+            name: value
+            for name, value in event.items()
+            if name in always or any(name in fields for fields in shown)
+        }
+
+    def shows_field(self, name: str) -> bool:
+        """Is this field seen of any device?"""
+        return any(
+            part.fields is None or name in part.fields or name in RESULT_ENVELOPE
+            for part in self.parts
+        )
+
+    def shows_field_of_all(self, name: str) -> bool:
+        """Is this field seen of every device that is?"""
+        return name in READING_ENVELOPE or all(
+            part.fields is None or name in part.fields for part in self.parts
+        )
+
+
+Scopes: TypeAlias = tuple[Scope | None, ...]
+"""Of the streams of a subscription, sorted by name: None where all of one is seen; empty where all
+of each is.
+"""
+
+
+def normal(scopes: Sequence[Scope | None]) -> Scopes:
+    """Equal for all who see the same."""
+    return tuple(scopes) if any(scope is not None for scope in scopes) else ()

@@ -1,0 +1,174 @@
+"""What a token (JWT, RFC 7519) proves: from its bytes, its issuer's keys and the time. Pure.
+
+The issuer is looked up by the claim `iss`, character for character; the key among that issuer's own
+by `kid`; the algorithm must be one that the configuration allows and that this key makes. Nothing
+that a token says about its key beside that (`jku`, `jwk`, `x5u`) is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+import jwt
+
+from edgewake.cloud.rights.config import GrantConfig, IssuerConfig
+from edgewake.cloud.rights.jwks import Key
+from edgewake.cloud.rights.principal import Grant, Kind, Principal, Proof
+from edgewake.cloud.rights.roles import NoRights, Roles, granted
+
+TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+"""`typ` of a token that is believed; one without is, too."""
+DETAILS_TYPE: Final = "edgewake"
+DETAILS_MAX: Final = 32
+"""Grants that a token may carry."""
+NAME_CHARS_MAX: Final = 200
+TIME_S_MAX: Final = 253_402_300_800
+"""The year 10000."""
+
+
+class Refused(Exception):
+    """A key or token that proves nothing; `str` says why."""
+
+
+class UnknownKey(Refused):
+    """Signed by a key that its issuer's set does not have, as far as is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """An issuer with the keys that it has at the moment."""
+
+    config: IssuerConfig
+    keys: Sequence[Key]
+
+
+def issuer_of(token: bytes) -> str | None:
+    """Who says that it made a token; None where this is no token. Nothing of it is checked."""
+    if token.count(b".") != 2:
+        return None
+    try:
+        claims = jwt.decode(token, options={"verify_signature": False})
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        return None
+    found = claims.get("iss")
+    return found if isinstance(found, str) else None
+
+
+def check(token: bytes, issuer: Issuer, roles: Roles, *, now_s: float) -> Principal:
+    """Who a token of this issuer belongs to. Raises Refused, and UnknownKey."""
+    config = issuer.config
+    key, algorithm = _key(token, issuer)
+    try:
+        claims = jwt.decode(
+            token,
+            key.public,
+            algorithms=[algorithm],
+            audience=config.audience,
+            issuer=config.issuer,
+            options={
+                "require": ["exp", "iss", "aud", "sub"],
+                "verify_exp": False,
+                "verify_nbf": False,
+                "verify_iat": False,
+            },
+        )
+    except jwt.PyJWTError as error:
+        raise Refused(f"token: {error}") from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise Refused("token: a claim cannot be read") from error
+    expires_s = _checked_times(claims, config, now_s)
+    try:
+        return _principal(token, claims, key, config, roles, expires_s)
+    except NoRights as error:
+        raise Refused(f"token: {error}") from error
+
+
+def _key(token: bytes, issuer: Issuer) -> tuple[Key, str]:
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, RecursionError) as error:
+        raise Refused("token: its header cannot be read") from error
+    algorithm, kid = header.get("alg"), header.get("kid", "")
+    if algorithm not in issuer.config.algorithms:
+        raise Refused(f"token: expected a signature by {', '.join(issuer.config.algorithms)}")
+    if str(header.get("typ", "JWT")).lower() not in TYPES or "crit" in header:
+        raise Refused("token: expected typ JWT or at+jwt, and no crit")
+    able = [key for key in issuer.keys if algorithm in key.algorithms]
+    named = [key for key in able if key.kid == kid]
+    if not kid and len(able) == 1:
+        return able[0], algorithm
+    if not kid or len(named) != 1:
+        raise UnknownKey("token: its issuer has no such key")
+    return named[0], algorithm
+
+
+def _checked_times(claims: Mapping[str, Any], config: IssuerConfig, now_s: float) -> float:
+    """When it expires, in s since 1970 UTC. Raises Refused."""
+    times = {name: claims[name] for name in ("exp", "nbf", "iat") if name in claims}
+    for name, value in times.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not -TIME_S_MAX < value < TIME_S_MAX:
+            raise Refused(f"token: {name}: expected seconds since 1970")
+    expires_s = float(times["exp"])
+    if expires_s + config.leeway_s <= now_s:
+        raise Refused("token: it is expired")
+    if expires_s > now_s + config.life_max_s + config.leeway_s:
+        raise Refused(f"token: it is good for more than {config.life_max_s:.0f} s")
+    if max(times.get("nbf", 0), times.get("iat", 0)) > now_s + config.leeway_s:
+        raise Refused("token: it is not good yet; is the clock right here, and at its issuer?")
+    return expires_s
+
+
+def _principal(
+    token: bytes,
+    claims: Mapping[str, Any],
+    key: Key,
+    config: IssuerConfig,
+    roles: Roles,
+    expires_s: float,
+) -> Principal:
+    subject, token_id = claims["sub"], claims.get("jti", "")
+    if not isinstance(subject, str) or not isinstance(token_id, str) or not subject:
+        raise NoRights("sub and jti: expected texts")
+    role = claims.get(config.role_claim, config.role)
+    if role is not None and role != config.role and role not in config.roles:
+        raise NoRights(f"{config.role_claim}: its issuer may not give this role")
+    details = _details(claims) if config.details else ()
+    if role is None and not details:
+        raise NoRights(f"it says no role in {config.role_claim}, and its issuer has none by itself")
+    named = () if role is None else roles.grants(role, claims)
+    return Principal(
+        f"{config.issuer}#{subject}"[:NAME_CHARS_MAX],
+        (*named, *details),
+        Proof(
+            Kind.TOKEN,
+            sha256(token).digest(),
+            issuer=config.issuer,
+            key=key.thumbprint,
+            subject=subject,
+            token_id=token_id,
+        ),
+        roles.limits(role or ""),
+        int((expires_s + config.leeway_s) * 1000),
+    )
+
+
+def _details(claims: Mapping[str, Any]) -> tuple[Grant, ...]:
+    found = claims.get("authorization_details", [])
+    if not isinstance(found, list) or len(found) > DETAILS_MAX:
+        raise NoRights(f"authorization_details: expected a list of up to {DETAILS_MAX}")
+    ours = [one for one in found if isinstance(one, dict) and one.get("type") == DETAILS_TYPE]
+    try:
+        return tuple(
+            granted(
+                GrantConfig.model_validate({n: v for n, v in one.items() if n != "type"}), claims
+            )
+            for one in ours
+        )
+    except ValueError as error:
+        raise NoRights(
+            "authorization_details: expected type, actions, streams, devices, fields"
+        ) from error

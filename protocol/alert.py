@@ -1,0 +1,272 @@
+"""Alerts, as they stand on `ew.rules` and `ew.alerts`.
+
+A *rule* says what is looked at, when an alert is raised and over, and whom it is told. An *alert*
+is one rule for one key (a device, a group of a query, a problem), with a life: pending, firing,
+acknowledged, resolved. A *note* is one message about alerts of one rule to one destination; its id
+never changes, so who gets it twice can tell. A *word* is what a person said of alerts.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
+
+BY_MAX: Final = 4
+"""Fields of a key: more makes an alert of nearly each reading."""
+SECONDS_MAX: Final = 30 * 86_400
+"""Of any time in a rule: a month."""
+TELL_MAX: Final = 10
+"""Destinations of one rule."""
+HISTORY_MAX: Final = 50
+"""What is kept of an alert's history, the newest."""
+WHY_CHARS_MAX: Final = 300
+"""Characters of one entry of it."""
+KEY_CHARS_MAX: Final = 200
+"""Characters of an alert's key."""
+
+Name = Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
+FieldName = Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")]
+Expression = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+ProblemKind = Literal["operations", "part", "query", "dead_letters", "lease"]
+
+
+class RuleText(BaseModel):
+    """A rule as people write it.
+
+    It looks at one of: the readings of `stream`, the rows of `query`, the silence of devices
+    (`silent_s`, and `stream`: only those that send it), the system's own `problems`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: Annotated[str, StringConstraints(max_length=300)] = ""
+    """What is wrong, for people."""
+    severity: Severity = Severity.WARNING
+    stream: Name | None = None
+    query: Name | None = None
+    silent_s: Annotated[int, Field(ge=10, le=SECONDS_MAX)] | None = None
+    """A device of which nothing was heard for so long."""
+    problems: tuple[ProblemKind, ...] | None = None
+    """Kinds of problems; empty: all."""
+    when: Expression | None = None
+    """Of readings and rows: the condition, as in `where=`. Of silence: which devices, by the field
+    `device`."""
+    until: Expression | None = None
+    """When it is over; without it as soon as `when` is false."""
+    by: Annotated[tuple[FieldName, ...], Field(max_length=BY_MAX)] = ("device",)
+    """Fields of which each combination has an alert of its own; empty: one for all."""
+    value: FieldName | None = None
+    """The field that is told as the value."""
+    for_s: Seconds = 0
+    """So long the condition must hold until an alert fires."""
+    over_for_s: Seconds = 0
+    """So long it must be over until the alert is."""
+    stale_s: Seconds = 0
+    """After so long without a reading for its key an alert is over; 0: never."""
+    tell: Annotated[tuple[Name, ...], Field(max_length=TELL_MAX)] = ()
+    """Destinations."""
+    group_s: Annotated[int, Field(ge=0, le=3600)] = 10
+    """What begins or ends within so long is told in one message."""
+    again_s: Seconds = 0
+    """What still fires and nobody has acknowledged is told again after so long; 0: never."""
+
+    @model_validator(mode="after")
+    def _looks_at_one_thing(self) -> Self:
+        is_silence, is_problems = self.silent_s is not None, self.problems is not None
+        seen = [self.query is not None, is_silence, is_problems]
+        seen.append(self.stream is not None and not is_silence)
+        if sum(seen) != 1:
+            raise ValueError(
+                "expected one of: stream with when, query with when, silent_s (with or without "
+                "stream), problems"
+            )
+        if not (is_silence or is_problems) and self.when is None:
+            raise ValueError("when: expected a condition, e.g. temperature > 30")
+        if is_problems and (self.when or self.until):
+            raise ValueError("when: a rule over problems has no condition of its own")
+        if is_silence and self.until:
+            raise ValueError("until: a silence is over with the first reading")
+        return self
+
+    @property
+    def basis(self) -> str:
+        """What its alerts are about: of another one they say nothing."""
+        if self.problems is not None:
+            return "problems"
+        if self.silent_s is not None:
+            return f"silence of {self.stream or 'devices'}"
+        where = f"stream {self.stream}" if self.query is None else f"query {self.query}"
+        return f"{where} by {', '.join(self.by) or 'nothing'}"
+
+
+class Rule(RuleText):
+    """A rule that is kept (key on `ew.rules`: `rule|name`)."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: Name
+    version: int
+    changed_at: int
+    """ms since 1970 UTC."""
+    changed_by: str
+
+
+class Destination(BaseModel):
+    """Where notes go (key on `ew.rules`: `destination|name`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: Name
+    kind: str
+    """webhook, or the scheme that Apprise knows it by: mailtos, ntfys, slack …"""
+    where: str
+    """For people: the host, and nothing that is secret."""
+    sealed: str
+    """Address and secret, encrypted."""
+    changed_at: int
+    changed_by: str
+
+
+class State(StrEnum):
+    """Where an alert is."""
+
+    PENDING = "pending"
+    """The condition holds, and not long enough yet."""
+    FIRING = "firing"
+    ACKNOWLEDGED = "acknowledged"
+    """Somebody has taken it: it is not told again until it is over."""
+    RESOLVED = "resolved"
+
+
+class Entry(BaseModel):
+    """What happened to an alert."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: int
+    what: str
+    """pending, firing, acknowledged, snoozed, resolved, told, flapping."""
+    why: str = ""
+    who: str = ""
+    """The holder of a key; empty: the rule."""
+    value: str = ""
+
+
+class Alert(BaseModel):
+    """An alert (key on `ew.alerts`: `alert|rule|key`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rule: str
+    key: str
+    """The values of the fields of `by`, with commas."""
+    basis: str
+    state: State
+    since: int
+    """When it came into this state, ms."""
+    began: int
+    """When the condition began to hold."""
+    over_since: int | None = None
+    """Since when it is over, while `over_for_s` waits."""
+    last_at: int
+    """When something was last heard for its key."""
+    place: int = 0
+    """Of a query's rows: `window_start` of the newest one that was judged."""
+    value: str = ""
+    by: str = ""
+    """Who acknowledged it."""
+    snoozed_until: int = 0
+    flips: tuple[int, ...] = ()
+    """When it began to fire or was over, lately."""
+    flapping: bool = False
+    told: Literal["", "firing", "resolved"] = ""
+    """What its destinations know of it."""
+    told_at: int = 0
+    history: tuple[Entry, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Its key on the topic."""
+        return f"alert|{self.rule}|{self.key}"
+
+    @property
+    def loud(self) -> Literal["", "firing", "resolved"]:
+        """What its destinations ought to know of it."""
+        if self.state in (State.FIRING, State.ACKNOWLEDGED):
+            return "firing"
+        return "resolved" if self.state is State.RESOLVED and self.told else self.told
+
+
+class NoteState(StrEnum):
+    """Where a note is."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    GIVEN_UP = "given_up"
+
+
+class Note(BaseModel):
+    """A message to one destination (key on `ew.alerts`: `note|id`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    rule: str
+    destination: str
+    title: str
+    body: str
+    severity: Severity
+    firing: tuple[str, ...] = ()
+    """Keys that fire, the first of them."""
+    resolved: tuple[str, ...] = ()
+    more: int = 0
+    """Keys that are not named."""
+    made_at: int
+    state: NoteState = NoteState.WAITING
+    attempts: int = 0
+    next_at: int = 0
+    """Not tried before, ms."""
+    done_at: int = 0
+    error: str = ""
+    """Of the last attempt."""
+
+
+class Word(BaseModel):
+    """What a person said of alerts of a rule (key on `ew.rules`: `word|id`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    rule: str
+    key: str | None
+    """None: all of the rule."""
+    what: Literal["acknowledge", "snooze"]
+    until: int = 0
+    """Of snooze, ms; 0: no longer."""
+    why: str = ""
+    who: str
+    at: int
+
+
+class Place(BaseModel):
+    """How far a topic is judged (key on `ew.alerts`: `place|topic`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    topic: str
+    offsets: dict[int, int]

@@ -1,0 +1,344 @@
+"""What becomes of a message: readings, and what is refused with its reason. Pure.
+
+The readings are objects such as a plain device sends, with their time in `t`: names are made legal,
+objects flattened and lists kept as text by the one intake rule behind, at an agent
+(`edgewake.edge.intake`) as at a bridge (`edgewake.protocol.frame.from_plain`).
+
+An item of a message that is wrong is refused by itself, and a value that is no value of the type
+that its map declares is null, with its text beside it in `<name>_odd`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.event_time import AUTO, TimeRule, to_ms, with_time
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.field_values import as_declared
+from edgewake.protocol.frame import Scalar
+from edgewake.protocol.maps.decoding import VALUE, decode
+from edgewake.protocol.maps.names import device_name, stream_name
+from edgewake.protocol.maps.path import MISSING
+from edgewake.protocol.maps.rule import (
+    MESSAGE_BYTES_MAX,
+    READINGS_MAX,
+    Condition,
+    FieldRule,
+    Map,
+    Maps,
+    TimeAt,
+)
+from edgewake.protocol.maps.text import Text
+
+ODD: Final = "_odd"
+ODD_CHARS_MAX: Final = 200
+"""Characters of a value that is kept beside its field."""
+_ENVELOPE: Final = ("device", "seq", "epoch")
+"""What means something else in a plain device's object than in this one."""
+
+
+class Mapped(NamedTuple):
+    """A reading."""
+
+    device: str
+    """Empty: the map gives none."""
+    stream: str
+    """Empty: the map gives none."""
+    body: dict[str, Any]
+
+
+class Refusal(NamedTuple):
+    """A message, or an item of one, that gives no reading."""
+
+    why: Rejected
+    item: Any = None
+    """The item; None: the whole message."""
+    readings: int = 1
+    """How many are lost by it."""
+
+
+class Outcome(NamedTuple):
+    """What became of one message. Nothing in any of the three: it is to be ignored."""
+
+    map: str = ""
+    """Name of the map that took it; empty: none did."""
+    readings: Sequence[Mapped] = ()
+    refused: Sequence[Refusal] = ()
+    remarks: Sequence[str] = ()
+    """What was odd, in words that are few."""
+
+
+def apply(maps: Maps, topic: str, payload: bytes, prefix: str = "") -> Outcome:
+    """One message. Never raises. `prefix`: of the names of devices."""
+    routes = maps.route(topic)
+    if not routes:
+        why = Rejected(RejectReason.TOPIC, f"no map takes the topic {topic[:200]!r}")
+        return Outcome(refused=[Refusal(why)])
+    if not payload:
+        return Outcome(routes[0][0].name)  # how retained messages are cleared
+    if len(payload) > MESSAGE_BYTES_MAX:
+        why = Rejected(
+            RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}"
+        )
+        return Outcome(routes[0][0].name, refused=[Refusal(why)])
+    return _first(maps, routes, payload, prefix)
+
+
+def _first(
+    maps: Maps, routes: Sequence[tuple[Map, Mapping[str, str]]], payload: bytes, prefix: str
+) -> Outcome:
+    """By the first map whose conditions hold."""
+    document: Any = MISSING
+    decoded_as = None
+    refusal: Outcome | None = None
+    for one, parts in routes:
+        if one.is_ignored and not one.when:
+            return Outcome(one.name)
+        try:
+            form = (one.payload, one.columns, one.separator)
+            if form != decoded_as:
+                document, decoded_as = decode(payload, one), form
+        except Rejected as error:
+            refusal = refusal or _refused(one, error)
+            decoded_as = None
+            continue
+        if all(_holds(condition, parts, document) for condition in one.when):
+            return (
+                Outcome(one.name)
+                if one.is_ignored
+                else _Mapping(maps, one, parts, prefix).of(document)
+            )
+    if refusal is not None:
+        return refusal
+    names = ", ".join(one.name for one, _ in routes)
+    return _refused(
+        routes[0][0], Rejected(RejectReason.SHAPE, f"no condition of the maps {names} holds")
+    )
+
+
+def _refused(of: Map, why: Rejected) -> Outcome:
+    detail = f"map {of.name}: {why.detail}"
+    return Outcome(of.name, refused=[Refusal(Rejected(why.reason, detail))])
+
+
+def device_of(maps: Maps, topic: str, prefix: str = "") -> str:
+    """The device of a topic, where the topic alone says it; else empty."""
+    for one, parts in maps.route(topic):
+        if one.device is not None and one.device.is_of_topic:
+            try:
+                return _device(maps, one.device.fill(parts, None, None), prefix)
+            except ValueError:
+                return ""
+    return ""
+
+
+def _device(maps: Maps, text: str, prefix: str) -> str:
+    return device_name(maps.renamed.get(text, text), prefix)
+
+
+def _holds(condition: Condition, parts: Mapping[str, str], own: Any) -> bool:
+    value: Any = (
+        parts.get(condition.part, MISSING) if condition.path is None else condition.path.get(own)
+    )
+    if condition.exists is not None:
+        return condition.exists is (value is not MISSING and value is not None)
+    if condition.one_of is not None:
+        return any(_same(value, one) for one in condition.one_of)
+    return not any(_same(value, one) for one in condition.none_of)
+
+
+def _same(value: Any, other: Scalar) -> bool:
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
+
+
+class _Mapping:
+    """Of one message."""
+
+    def __init__(self, maps: Maps, of: Map, parts: Mapping[str, str], prefix: str) -> None:
+        self._maps = maps
+        self._of = of
+        self._parts = parts
+        self._prefix = prefix
+        self._whole: Any = None
+        self._readings: list[Mapped] = []
+        self._refused: list[Refusal] = []
+        self._remarks: list[str] = []
+
+    def of(self, document: Any) -> Outcome:
+        self._whole = document
+        count = 0
+        for key, item in self._items(document):
+            if count >= READINGS_MAX:
+                self._refuse_rest(document)
+                break
+            count += 1
+            self._take(key, item)
+        if not count and self._of.each is not None:
+            why = Rejected(RejectReason.SHAPE, f"nothing at {self._of.each.text!r} (each)")
+            return _refused(self._of, why)
+        return Outcome(self._of.name, self._readings, self._refused, self._remarks)
+
+    def _items(self, document: Any) -> Iterable[tuple[str, Any]]:
+        each = self._of.each
+        if each is None:
+            if type(document) is list:
+                return (("", item) for item in document)
+            return (("", document),)
+        if each.has_star:
+            return each.all(document)
+        found = each.get(document)
+        if type(found) is list:
+            return ((str(number), item) for number, item in enumerate(found))
+        return found.items() if type(found) is dict else ()
+
+    def _refuse_rest(self, document: Any) -> None:
+        left = sum(1 for _ in self._items(document)) - READINGS_MAX
+        why = Rejected(
+            RejectReason.OVERSIZE,
+            f"map {self._of.name}: {left + READINGS_MAX} readings in a message: expected at most "
+            f"{READINGS_MAX}",
+        )
+        self._refused.append(Refusal(why, None, left))
+
+    def _take(self, key: str, item: Any) -> None:
+        try:
+            self._readings.append(self._reading(key, item))
+        except Rejected as error:
+            why = Rejected(error.reason, f"map {self._of.name}: {error.detail}")
+            self._refused.append(Refusal(why, None if item is self._whole else item))
+
+    def _reading(self, key: str, item: Any) -> Mapped:
+        """Raises Rejected."""
+        of = self._of
+        parts = {**self._parts, "key": key} if of.each is not None else self._parts
+        own = self._object(item, parts)
+        device = self._filled(of.device, "device", parts, own)
+        stream = self._filled(of.stream, "stream", parts, own)
+        try:
+            device = device and _device(self._maps, device, self._prefix)
+            stream = stream and stream_name(stream)
+        except ValueError as error:
+            raise Rejected(RejectReason.NAME, str(error)) from error
+        tags = {name: self._filled(text, name, parts, own) for name, text in of.tags.items()}
+        seq = None if of.seq is None else of.seq.get(self._whole if of.seq.is_whole else own)
+        time_ms = None if of.time is None else self._time(of.time, own)
+        named: dict[str, Any] = {}
+        for rule in of.fields:
+            self._name(rule, parts, own, named)
+        for path in of.left_out:
+            if not path.is_whole:
+                path.take(own)
+        body = _without_envelope(own) if of.keeps_others else {}
+        if time_ms is not None:
+            if "t" in body:
+                body["t_"] = body.pop("t")
+            body["t"] = time_ms
+        elif of.time is not None and not of.time.paths:
+            body = dict(with_time(body, _rule_of(of.time), self._remarks.append))
+        body.update(named)
+        body.update(tags)
+        if type(seq) is int:
+            body["seq"] = seq
+        return Mapped(device, stream, body)
+
+    def _object(self, item: Any, parts: Mapping[str, str]) -> dict[str, Any]:
+        if type(item) is dict:
+            return item
+        if isinstance(item, bytes):
+            raise Rejected(RejectReason.JSON, "a line that is no JSON")
+        if isinstance(item, list):
+            raise Rejected(
+                RejectReason.SHAPE, "expected an object or one value, found a list: see `each`"
+            )
+        name = self._of.value
+        return {VALUE if name is None else self._filled(name, "value", parts, item): item}
+
+    def _filled(self, text: Text | None, key: str, parts: Mapping[str, str], own: Any) -> str:
+        if text is None:
+            return ""
+        if text.constant is not None:
+            return text.constant
+        try:
+            return text.fill(parts, self._whole, own)
+        except ValueError as error:
+            raise Rejected(RejectReason.SHAPE, f"{key}: {error}") from error
+
+    def _time(self, at: TimeAt, own: dict[str, Any]) -> int | None:
+        """The time, taken out of the object; None where it is of now, or found by its looks."""
+        for path in at.paths:
+            value = path.get(self._whole if path.is_whole else own)
+            if value is MISSING or value is None:
+                continue
+            try:
+                found = to_ms(value, at.style, at.zone)
+            except (ValueError, OverflowError, TypeError) as error:
+                if at.refuses:
+                    raise Rejected(RejectReason.TIME, f"{path.text}: {error}") from error
+                self._remarks.append(f"no time in {path.text}")
+                return None
+            if not path.is_whole:
+                path.take(own)
+            return found
+        if at.refuses and at.paths:
+            listed = ", ".join(path.text for path in at.paths)
+            raise Rejected(RejectReason.TIME, f"expected a time in {listed}, found nothing")
+        if at.paths:
+            self._remarks.append(f"no time in {at.paths[0].text}")
+        return None
+
+    def _name(
+        self, rule: FieldRule, parts: Mapping[str, str], own: dict[str, Any], into: dict[str, Any]
+    ) -> None:
+        if not all(_holds(condition, parts, own) for condition in rule.when):
+            return
+        path = rule.path
+        found = path.all(self._whole) if path.is_whole else path.take(own)
+        for star, value in found:
+            name = self._filled(rule.name, path.text, parts, own).replace("*", star)
+            if rule.is_plain or value is None:
+                into[name] = value
+                continue
+            try:
+                into[name] = _converted(rule, value)
+            except (ValueError, OverflowError, TypeError):
+                into[name] = None
+                into[name + ODD] = str(value)[:ODD_CHARS_MAX]
+                self._remarks.append(f"odd in {name}")
+
+
+def _converted(rule: FieldRule, value: Any) -> Scalar:
+    """Raises ValueError."""
+    if rule.values and not isinstance(value, dict | list):
+        word = str(value).lower() if isinstance(value, bool) else str(value)
+        if word in rule.values:
+            value = rule.values[word]
+    if isinstance(value, dict | list):
+        raise ValueError("expected one value")
+    if rule.is_time:
+        return to_ms(value)
+    is_scaled = rule.scale is not None or rule.offset
+    kind = rule.kind or (FieldType.NUMBER if is_scaled else None)
+    found: Scalar = value if kind is None else as_declared(value, kind)
+    if not is_scaled or found is None or isinstance(found, str):
+        return found
+    scaled = float(f"{found * (1.0 if rule.scale is None else rule.scale) + rule.offset:.15g}")
+    if not math.isfinite(scaled):
+        raise ValueError("too large")
+    return scaled
+
+
+def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
+    """The object; names that would mean something else to an intake get a `_` behind them."""
+    if not own.keys().isdisjoint(_ENVELOPE):
+        for name in _ENVELOPE:
+            if name in own:
+                value = own.pop(name)
+                own.setdefault(f"{name}_", value)
+    return own
+
+
+def _rule_of(at: TimeAt) -> TimeRule:
+    return TimeRule(AUTO, zone=at.zone, refuses=at.refuses)

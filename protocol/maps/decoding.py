@@ -1,0 +1,136 @@
+"""What a payload is: from bytes to what JSON could say, by the map's `payload`. Pure.
+
+Formats that need more than a few lines are modules in `decoders/`, imported when a map names one: a
+small device pays for what it has.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from codecs import BOM_UTF8
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.field_values import NOTHING, as_declared
+from edgewake.protocol.json_text import is_meant_as_json, parse
+from edgewake.protocol.maps.rule import READINGS_MAX, Map
+
+Decoder: TypeAlias = Callable[[bytes, Map], Any]
+"""An object, or a list of them. Raises Rejected."""
+VALUE: Final = "value"
+"""Name of the field of a message that is one value, where the map gives no other."""
+_MODULES: Final[Mapping[str, str]] = {
+    name: f"edgewake.protocol.maps.decoders.{module}" for name, module in dict[str, str]().items()
+}
+
+
+def known_kinds() -> list[str]:
+    """What `payload` may be."""
+    return sorted({*BUILT_IN, *_MODULES})
+
+
+def decode(payload: bytes, of: Map) -> Any:
+    """Raises Rejected."""
+    decoder = BUILT_IN.get(of.payload)
+    return (decoder or _decoder(of.payload))(payload, of)
+
+
+@cache
+def _decoder(name: str) -> Decoder:
+    found: Decoder = importlib.import_module(_MODULES[name]).decode
+    return found
+
+
+def text_of(payload: bytes) -> str:
+    """Raises Rejected(encoding)."""
+    try:
+        return payload.removeprefix(BOM_UTF8).decode()
+    except UnicodeDecodeError as error:
+        raise Rejected(RejectReason.ENCODING, f"byte {error.start} is not UTF-8") from error
+
+
+def json_of(payload: bytes) -> Any:
+    """Raises Rejected(json)."""
+    try:
+        return parse(payload)
+    except orjson.JSONDecodeError as error:
+        if payload.startswith(BOM_UTF8):
+            return json_of(payload.removeprefix(BOM_UTF8))
+        raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error
+
+
+def _json(payload: bytes, _of: Map) -> Any:
+    return json_of(payload)
+
+
+def _auto(payload: bytes, _of: Map) -> Any:
+    """JSON where it is; other text as one value."""
+    try:
+        return json_of(payload)
+    except Rejected:
+        if is_meant_as_json(payload):
+            raise
+    text = text_of(payload)
+    return None if text.strip().lower() in NOTHING else text
+
+
+def _text(payload: bytes, _of: Map) -> Any:
+    return text_of(payload)
+
+
+def _number(payload: bytes, _of: Map) -> Any:
+    text = text_of(payload)
+    try:
+        return as_declared(text, FieldType.NUMBER)
+    except ValueError as error:
+        raise Rejected(RejectReason.SHAPE, f"{text[:40]!r}: {error}") from error
+
+
+def _lines(payload: bytes, _of: Map) -> Sequence[Any]:
+    """A reading a line. A line that is none is refused by itself, as bytes."""
+    lines = [line for line in payload.removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
+    return [_line(line) for line in lines[: READINGS_MAX + 1]]
+
+
+def _line(line: bytes) -> Any:
+    try:
+        return parse(line)
+    except orjson.JSONDecodeError:
+        return line
+
+
+def _csv(payload: bytes, of: Map) -> Sequence[Any]:
+    """A reading a line; a line that names the columns is passed over."""
+    lines = [line for line in text_of(payload).splitlines() if line.strip()][: READINGS_MAX + 2]
+    try:
+        rows = list(csv.reader(lines, delimiter=of.separator, skipinitialspace=True))
+    except csv.Error as error:
+        raise Rejected(RejectReason.SHAPE, f"CSV: {error}") from error
+    return [
+        dict(zip(of.columns, map(_cell, row), strict=False))
+        for row in rows
+        if tuple(row) != of.columns
+    ]
+
+
+def _cell(text: str) -> Any:
+    """A number where it is one as JSON writes it; else text."""
+    text = text.strip()
+    if text.lower() in NOTHING:
+        return None
+    try:
+        value = parse(text)
+    except orjson.JSONDecodeError:
+        return text
+    return value if isinstance(value, int | float) else text
+
+
+BUILT_IN: Final[Mapping[str, Decoder]] = {
+    "auto": _auto, "json": _json, "text": _text, "number": _number, "lines": _lines, "csv": _csv,
+}  # fmt: skip

@@ -1,0 +1,117 @@
+"""What would become of a message, for people: the readings as they would be kept. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frame import Scalar, from_plain
+from edgewake.protocol.maps.applying import Mapped, Outcome, apply
+from edgewake.protocol.maps.rule import Map, Maps
+from edgewake.protocol.printable import printable
+
+VALUE_CHARS_MAX: Final = 80
+"""Characters of a value that are shown."""
+
+
+class Kept(NamedTuple):
+    """A reading as it would be kept."""
+
+    device: str
+    stream: str
+    t: int
+    fields: dict[str, Scalar]
+    seq: int | None = None
+
+
+class Look(NamedTuple):
+    """What became of one message."""
+
+    map: str
+    kept: list[Kept]
+    refused: list[Rejected]
+    remarks: list[str]
+    lost: int
+    """Readings that were refused."""
+
+
+def look(maps: Maps, topic: str, payload: bytes, *, now_ms: int, prefix: str = "") -> Look:
+    """Whatever the payload is."""
+    return of_outcome(apply(maps, topic, payload, prefix), now_ms)
+
+
+def of_outcome(outcome: Outcome, now_ms: int) -> Look:
+    """By the rule that every reading passes behind a map."""
+    kept: list[Kept] = []
+    refused = [one.why for one in outcome.refused]
+    lost = sum(one.readings for one in outcome.refused)
+    for reading in outcome.readings:
+        try:
+            kept.append(_kept(reading, now_ms))
+        except Rejected as error:
+            refused.append(error)
+            lost += 1
+    return Look(outcome.map, kept, refused, list(outcome.remarks), lost)
+
+
+def _kept(reading: Mapped, now_ms: int) -> Kept:
+    try:
+        payload = orjson.dumps(reading.body)
+    except TypeError as error:
+        raise Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}") from error
+    frame = from_plain(payload, received_at=now_ms)
+    fields = {name: column[0] for name, column in frame.fields.items()}
+    return Kept(reading.device, reading.stream, frame.t[0], fields, frame.seq)
+
+
+def sample_topic(of: Map) -> str:
+    """A topic that a map takes: each part has its own name."""
+    levels = of.topic.filter.split("/")
+    for number, name in enumerate(of.topic.names):
+        if levels[number] in ("+", "#"):
+            levels[number] = name or "x"
+    return "/".join(levels)
+
+
+def lines(maps: Maps, topic: str, seen: Look, now_ms: int) -> Iterator[str]:
+    """For a terminal."""
+    name = seen.map or "none"
+    yield f"{printable(topic)}: map {name} (version {maps.version})"
+    units = {
+        rule.name.constant: rule.unit
+        for one in maps.maps
+        for rule in one.fields
+        if one.name == seen.map and rule.unit and rule.name.constant
+    }
+    for one in seen.kept:
+        device = one.device or "(the agent's)"
+        stream = one.stream or "(the source's)"
+        moment = datetime.fromtimestamp(one.t / 1000, UTC).isoformat(timespec="milliseconds")
+        when = "now" if one.t == now_ms else moment.replace("+00:00", "Z")
+        number = "" if one.seq is None else f", seq {one.seq}"
+        yield f"  device {device}, stream {stream}, time {when}{number}"
+        width = max((len(field) for field in one.fields), default=0)
+        for field, value in one.fields.items():
+            text = printable(orjson.dumps(value).decode())[:VALUE_CHARS_MAX]
+            yield f"    {field:<{width}}  {text}  {units.get(field, '')}".rstrip()
+    for what in dict.fromkeys(seen.remarks):
+        yield f"  remark: {what}"
+    for why in seen.refused:
+        yield f"  REFUSED {printable(str(why))}"
+    if not seen.kept and not seen.refused:
+        yield "  ignored, as the map says"
+
+
+def as_object(topic: str, seen: Look) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "topic": topic,
+        "map": seen.map,
+        "readings": [one._asdict() for one in seen.kept],
+        "refused": [{"reason": str(one.reason), "detail": one.detail} for one in seen.refused],
+        "remarks": seen.remarks,
+    }

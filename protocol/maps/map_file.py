@@ -1,0 +1,93 @@
+"""A map file that may change while it is in use: looked at now and then, read again when it did.
+
+A file that became wrong changes nothing: the maps of before stay, and what is wrong is said.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.maps.compiling import FILE_BYTES_MAX, compile_maps, compile_presets
+from edgewake.protocol.maps.rule import Maps
+
+log = logging.getLogger("edgewake.maps")
+
+LOOK_S: Final = 2.0
+"""Seconds between two looks at the file."""
+
+
+class MapFile:
+    """A file, or presets alone. Blocking."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        presets: Sequence[str] = (),
+        *,
+        zone: str = "UTC",
+        needs_names: bool = False,
+    ) -> None:
+        """Raises ConfigError."""
+        if (path is None) == (not presets):
+            raise ConfigError("maps: expected either a file or presets")
+        self._path = path
+        self._zone = zone
+        self._needs_names = needs_names
+        self._seen = self._mark()
+        if path is None:
+            self.maps: Maps = compile_presets(presets, zone=zone, needs_names=needs_names)
+        else:
+            self.maps = self._read(path)
+        self._say("serve")
+
+    def look(self) -> bool:
+        """Are there other maps now than before?"""
+        if self._path is None or (mark := self._mark()) == self._seen:
+            return False
+        self._seen = mark
+        try:
+            maps = self._read(self._path)
+        except ConfigError as error:
+            log.error(
+                "the maps of before stay, for the file is wrong: %s",
+                error,
+                extra={"event": "maps.refused", "version": self.maps.version},
+            )
+            return False
+        if maps.version == self.maps.version:
+            return False
+        self.maps = maps
+        self._say("changed")
+        return True
+
+    def _read(self, path: Path) -> Maps:
+        try:
+            with path.open("rb") as file:
+                text = file.read(FILE_BYTES_MAX + 1).decode("utf-8-sig")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: byte {error.start} is not UTF-8") from error
+        return compile_maps(text, str(path), zone=self._zone, needs_names=self._needs_names)
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        """Another one whenever the file is another; None where it is not there."""
+        try:
+            found = self._path.stat() if self._path is not None else None
+        except OSError:
+            return None
+        return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    def _say(self, what: str) -> None:
+        log.info(
+            "maps %s: version %s, %d maps, topics %s",
+            what,
+            self.maps.version,
+            len(self.maps.maps),
+            ", ".join(self.maps.filters),
+            extra={"event": "maps.loaded", "version": self.maps.version},
+        )

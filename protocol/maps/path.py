@@ -1,0 +1,125 @@
+"""Paths into a message: `a.b`, `a[0]`, `a.*`, `"a.b".c`. Pure.
+
+A path begins at the reading's own object: the whole message, or one item of it where the map has
+`each`. One that begins with `$` begins at the whole message always.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+STEPS_MAX: Final = 16
+"""Steps of a path: no message of a device is nested deeper and meant to be read."""
+PATH_CHARS_MAX: Final = 512
+"""Characters of a path."""
+Step: TypeAlias = str | int | None
+"""A name, a number in a list, or None: all there are."""
+_STEP: Final = re.compile(
+    r"""\.?(?:(?P<star>\*)|"(?P<quoted>[^"]+)"|\[(?P<number>-?[0-9]{1,4})\]|\[(?P<all>\*)\]"""
+    r"""|(?P<name>[^.\[\]"*{}]+))"""
+)
+MISSING: Final = object()
+"""Nothing is at a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A parsed path."""
+
+    text: str
+    steps: tuple[Step, ...]
+    is_whole: bool = False
+    """Does it begin at the whole message?"""
+
+    @property
+    def has_star(self) -> bool:
+        """May it lead to several values?"""
+        return None in self.steps
+
+    @classmethod
+    def parse(cls, text: str) -> Path:
+        """Raises ValueError with what was expected."""
+        if not 0 < len(text) <= PATH_CHARS_MAX:
+            raise ValueError(f"a path of {len(text)} characters: expected 1 to {PATH_CHARS_MAX}")
+        is_whole = text == "$" or text.startswith(("$.", "$["))
+        rest = text[1:].removeprefix(".") if is_whole else text
+        steps: list[Step] = []
+        at = 0
+        while at < len(rest):
+            found = _STEP.match(rest, at)
+            if found is None or (at == 0 and rest.startswith(".")):
+                raise ValueError(
+                    f'path {text!r}: expected names joined by dots, [number] and *, such as a."b.c"'
+                    f"[0].*; cannot read {rest[at : at + 20]!r}"
+                )
+            steps.append(_step(found))
+            at = found.end()
+        if not steps and not is_whole:
+            raise ValueError(f"path {text!r}: expected a name")
+        if len(steps) > STEPS_MAX:
+            raise ValueError(f"path {text!r}: {len(steps)} steps: expected at most {STEPS_MAX}")
+        return cls(text, tuple(steps), is_whole)
+
+    def get(self, value: Any) -> Any:
+        """What is there; MISSING where nothing is. Of a path without a star."""
+        for step in self.steps:
+            if type(value) is dict:
+                value = value.get(step, MISSING)
+            elif type(value) is list and type(step) is int and -len(value) <= step < len(value):
+                value = value[step]
+            else:
+                return MISSING
+        return value
+
+    def all(self, value: Any) -> Iterator[tuple[str, Any]]:
+        """Every value that is there, with the last name that a star stood for."""
+        return _walk(value, self.steps, 0, "")
+
+    def take(self, value: Any) -> list[tuple[str, Any]]:
+        """`all`, and they are there no longer."""
+        *way, last = self.steps
+        found: list[tuple[str, Any]] = []
+        for key, holder in _walk(value, tuple(way), 0, ""):
+            if type(holder) is dict and last is None:
+                found += holder.items()
+                holder.clear()
+            elif type(holder) is dict and last in holder:
+                found.append((key, holder.pop(last)))
+            elif type(holder) is list:
+                found += _walk(holder, (last,), 0, key)
+        return found
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["star"] or found["all"]:
+        return None
+    if found["number"]:
+        return int(found["number"])
+    return found["quoted"] or found["name"]
+
+
+def _walk(value: Any, steps: tuple[Step, ...], at: int, key: str) -> Iterator[tuple[str, Any]]:
+    """As deep as the path has steps."""
+    if at == len(steps):
+        yield key, value
+        return
+    step = steps[at]
+    if step is None:
+        pairs: Any = ()
+        if type(value) is dict:
+            pairs = value.items()
+        elif type(value) is list:
+            pairs = enumerate(value)
+        for name, inner in list(pairs):
+            yield from _walk(inner, steps, at + 1, str(name))
+    elif _has(value, step):
+        yield from _walk(value[step], steps, at + 1, key)
+
+
+def _has(value: Any, step: Step) -> bool:
+    if type(value) is dict:
+        return step in value
+    return type(value) is list and type(step) is int and -len(value) <= step < len(value)

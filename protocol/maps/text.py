@@ -1,0 +1,89 @@
+"""Texts with places in them: `{device}` is a part of the topic, `{$.a.b}` a value of the message,
+`{@.a}` one of the reading's own object. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from edgewake.protocol.maps.path import MISSING, Path
+
+TEXT_CHARS_MAX: Final = 256
+"""Characters of such a text."""
+_PLACE: Final = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A parsed text: literals, names of parts, and paths in turn."""
+
+    pieces: tuple[str | _Part | Path, ...]
+    constant: str | None = None
+    """What it is where there is no place in it."""
+
+    @classmethod
+    def parse(cls, text: str, parts: Collection[str]) -> Text:
+        """`parts`: what the topic gives. Raises ValueError."""
+        if not 0 < len(text) <= TEXT_CHARS_MAX:
+            raise ValueError(f"expected 1 to {TEXT_CHARS_MAX} characters")
+        pieces: list[str | _Part | Path] = []
+        at = 0
+        for found in _PLACE.finditer(text):
+            pieces += [text[at : found.start()]] if found.start() > at else []
+            pieces.append(_place(found[1], parts))
+            at = found.end()
+        rest = text[at:]
+        if "{" in rest or "}" in rest or any("}" in one for one in pieces if type(one) is str):
+            raise ValueError(f"{text!r}: a brace without its partner")
+        pieces += [rest] if rest else []
+        is_constant = len(pieces) == 1 and type(pieces[0]) is str
+        return cls(tuple(pieces), text if is_constant else None)
+
+    @property
+    def is_of_topic(self) -> bool:
+        """Is it known by the topic alone?"""
+        return not any(isinstance(piece, Path) for piece in self.pieces)
+
+    def fill(self, parts: Mapping[str, str], whole: Any, own: Any) -> str:
+        """Raises ValueError where a place has nothing that can be text."""
+        if self.constant is not None:
+            return self.constant
+        return "".join(_filled(piece, parts, whole, own) for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+
+
+def _place(text: str, parts: Collection[str]) -> _Part | Path:
+    if text.startswith("@."):
+        path = Path.parse(text[2:])
+    elif text.startswith("$"):
+        path = Path.parse(text)
+    elif text in parts:
+        return _Part(text)
+    else:
+        known = ", ".join(sorted(parts)) or "none"
+        raise ValueError(
+            f"{{{text}}} is no part of the topic: known are {known}; a value of the message is "
+            "written {$.path}, one of the reading's own object {@.path}"
+        )
+    if path.has_star:
+        raise ValueError(f"{{{text}}}: expected a path to one value")
+    return path
+
+
+def _filled(piece: str | _Part | Path, parts: Mapping[str, str], whole: Any, own: Any) -> str:
+    if isinstance(piece, str):
+        return piece
+    if isinstance(piece, _Part):
+        return parts.get(piece.name, "")
+    value = piece.get(whole if piece.is_whole else own)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        found = "nothing" if value is MISSING else f"{type(value).__name__}"
+        raise ValueError(f"expected text or a number at {piece.text!r}, found {found}")
+    return str(value)

@@ -1,0 +1,139 @@
+"""Templates of MQTT topics. Pure.
+
+`home/{room}/+/temperature` subscribes to `home/+/+/temperature` and gives the field `room`;
+`home/{rest...}` subscribes to `home/#` and gives all that follows in the field `rest`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from edgewake.protocol.names import is_field
+
+TEMPLATE_BYTES_MAX: Final = 512
+"""Bytes of a template; brokers take topics of 64 KiB, people write short ones."""
+_NAMED: Final = re.compile(r"\{(\w+)(\.\.\.|…)?\}")
+"""A field, and whether it has all levels that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTemplate:
+    """A parsed template."""
+
+    filter: str
+    """What is subscribed to (MQTT 5, section 4.7)."""
+    names: tuple[str | None, ...]
+    """The field that each level gives; None: none."""
+    has_rest: bool = False
+    """Has the last field all levels that follow?"""
+
+    @classmethod
+    def parse(cls, text: str, is_name: Callable[[str], bool] = is_field) -> TopicTemplate:
+        """`is_name`: may a part have this name? Raises ValueError."""
+        if not text or len(text.encode()) > TEMPLATE_BYTES_MAX or "\0" in text:
+            raise ValueError(f"expected 1 to {TEMPLATE_BYTES_MAX} bytes")
+        levels, names = [], []
+        has_rest = False
+        parts = text.split("/")
+        for number, part in enumerate(parts):
+            named = _NAMED.fullmatch(part)
+            if named is None and ("{" in part or "}" in part or (part != "+" and "+" in part)):
+                raise ValueError(
+                    f"{part!r}: a level is a text, + or {{field}}, the last one may be {{field...}}"
+                )
+            if "#" in part and (part != "#" or number < len(parts) - 1):
+                raise ValueError("# stands alone at the end")
+            if named is not None and not is_name(named[1]):
+                raise ValueError(f"{named[1]!r} is not a name of a field")
+            has_rest = named is not None and named[2] is not None
+            if has_rest and number < len(parts) - 1:
+                raise ValueError(f"{part!r} stands at the end")
+            levels.append(_level(part, named))
+            names.append(named[1] if named else None)
+        given = [name for name in names if name]
+        if len(set(given)) < len(given):
+            raise ValueError("one field stands in two levels")
+        return cls("/".join(levels), tuple(names), has_rest)
+
+    def fields(self, topic: str) -> Mapping[str, str]:
+        """The fields that a topic gives which the broker sent for this template."""
+        levels = topic.split("/", len(self.names) - 1) if self.has_rest else topic.split("/")
+        return {
+            name: level for name, level in zip(self.names, levels, strict=False) if name is not None
+        }
+
+    def match(self, topic: str) -> Mapping[str, str] | None:
+        """The fields that a topic gives; None where it is none of this template."""
+        return self.fields(topic) if matches(self.filter, topic) else None
+
+
+def _level(part: str, named: re.Match[str] | None) -> str:
+    if named is None:
+        return part
+    return "#" if named[2] else "+"
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Does a topic filter take a topic? `a/#` takes nothing of `a` itself here."""
+    wanted, levels = pattern.split("/"), topic.split("/")
+    if wanted[-1] == "#":
+        wanted.pop()
+        if len(levels) <= len(wanted):
+            return False
+    elif len(levels) != len(wanted):
+        return False
+    if topic.startswith("$") and not pattern.startswith("$"):
+        return False
+    return all(want in ("+", level) for want, level in zip(wanted, levels, strict=False))
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Takes `wide` every topic that `narrow` takes?"""
+    mine, other = wide.split("/"), narrow.split("/")
+    for number, level in enumerate(mine):
+        if level == "#":
+            return True
+        if number >= len(other) or other[number] == "#":
+            return False
+        if level != "+" and level != other[number]:
+            return False
+    return len(mine) == len(other)
+
+
+def overlap(one: str, two: str) -> bool:
+    """Is there a topic that both filters take?"""
+    a, b = one.split("/"), two.split("/")
+    for number in range(max(len(a), len(b))):
+        mine = a[number] if number < len(a) else None
+        other = b[number] if number < len(b) else None
+        if "#" in (mine, other):
+            return True
+        if mine is None or other is None:
+            return False
+        if mine != other and "+" not in (mine, other):
+            return False
+    return True
+
+
+def reduced(filters: Sequence[str]) -> tuple[str, ...]:
+    """The filters that are needed to hear the same: without those that others cover.
+
+    Raises ValueError for two that cross, such as `a/+` and `+/b`: what both take would come twice.
+    """
+    wanted: list[str] = []
+    for one in dict.fromkeys(filters):
+        if any(covers(other, one) for other in wanted):
+            continue
+        wanted = [other for other in wanted if not covers(one, other)]
+        wanted.append(one)
+    for number, one in enumerate(wanted):
+        for other in wanted[number + 1 :]:
+            if overlap(one, other):
+                raise ValueError(
+                    f"{one!r} and {other!r} cross: a topic that both take would come twice; "
+                    "expected one that covers the other, or a level that tells them apart"
+                )
+    return tuple(wanted)

@@ -1,0 +1,1 @@
+"""WebSockets of access servers."""

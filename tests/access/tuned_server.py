@@ -1,0 +1,26 @@
+"""`edgewake access --config FILE` with bounds that nobody can configure, so that a test meets them
+with little data: `python -m tests.access.tuned_server FILE '{"views_max": 100}'`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+from edgewake.cloud.access.config import AccessConfig
+from edgewake.cloud.access.run import main
+from edgewake.cloud.log.hub_bounds import HubBounds
+
+_derived = AccessConfig.hub
+
+
+def tuned(config: AccessConfig) -> HubBounds:
+    """The bounds of the configuration, but for those of the command line."""
+    return dataclasses.replace(_derived.__get__(config), **json.loads(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    AccessConfig.hub = property(tuned)  # type: ignore[method-assign, assignment]
+    main(Path(sys.argv[1]), host=None, port=None, verbose=False)

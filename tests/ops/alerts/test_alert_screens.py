@@ -1,0 +1,125 @@
+"""The screens of alerts in a real browser: a story, by keyboard, both themes, wide and narrow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.chromium import accessibility_faults, chromium, open_page
+from tests.ops.alerts.conftest import Alerts
+from tests.ops.alerts.receivers import Mail
+
+pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as opened:
+        yield opened
+
+
+async def enter(browser: Browser, alerts: Alerts) -> Page:
+    page = await open_page(browser, viewport={"width": 1440, "height": 900})
+    await page.goto(alerts.ops.url + alerts.ops.client.post("/v1/tickets").json()["path"])
+    await page.get_by_role("link", name="Alerts", exact=True).click()
+    return page
+
+
+async def test_a_rule_is_made_tried_told_acknowledged_and_removed(
+    browser: Browser, alerts: Alerts, mailbox: Mail
+):
+    stream = alerts.stream()
+    alerts.send(stream, "oven", 20.0, ago_s=900)
+    alerts.send(stream, "oven", 33.0, ago_s=600)
+    alerts.send(stream, "oven", 20.0, ago_s=300)
+    page = await enter(browser, alerts)
+    await page.get_by_role("link", name="Destinations").click()
+    await page.get_by_label("Name").fill("oncall_mail")
+    await page.get_by_label("Address").fill(mailbox.address)
+    await page.get_by_role("button", name="Keep").click()
+    await page.get_by_role("button", name="Test oncall_mail").click()
+    await expect(page.get_by_role("row").filter(has_text="oncall_mail")).to_contain_text("sent")
+    assert len(mailbox.letters) == 1
+    await page.get_by_role("link", name="Alerts", exact=True).first.click()
+    await page.get_by_role("link", name="New rule").click()
+    await page.get_by_label("Stream", exact=True).select_option(stream)
+    await page.get_by_role("button", name="temperature").click()
+    await page.get_by_label("Condition").fill("temperature >")
+    trial = page.get_by_role("region", name="Trial")
+    await expect(trial).to_contain_text("when or until")
+    await page.get_by_label("Condition").fill("temperature > 30")
+    await expect(trial).to_contain_text("1 time in the last hour, 1 alert (3 looks)")
+    await page.get_by_label("Name of the rule").fill("too_hot_here")
+    await page.get_by_role("checkbox", name="oncall_mail").check()
+    await page.get_by_role("button", name="Make the rule").click()
+    await expect(page.get_by_text("It has raised nothing")).to_be_visible()
+    alerts.until_judged()
+    alerts.send(stream, "oven", 34.5)
+    await page.get_by_role("link", name="Alerts", exact=True).first.click()
+    await expect(page.get_by_role("listitem").filter(has_text="oven 34.5")).to_be_visible()
+    take = page.get_by_role("button", name="Acknowledge oven")
+    await take.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Acknowledged")).to_be_visible()
+    await page.get_by_role("link", name="too_hot_here").first.click()
+    await expect(page.locator(".history")).to_contain_text("acknowledged by operator")
+    await expect(page.get_by_role("region", name="Told")).to_contain_text("sent")
+    page.on("dialog", lambda dialog: dialog.accept())
+    await page.get_by_role("button", name="Remove").click()
+    await expect(page.get_by_role("link", name="too_hot_here")).to_have_count(0)
+    await page.close()
+
+
+async def test_who_edits_what_another_changed_is_told_and_can_load_it(
+    browser: Browser, alerts: Alerts
+):
+    alerts.ask("PUT", "/v1/alerts/parts", {"problems": ["part"], "text": "first"})
+    page = await enter(browser, alerts)
+    await page.evaluate("location.hash = '#/alerts/parts?edit=1'")
+    await page.get_by_label("In words").fill("mine")
+    alerts.ask("PUT", "/v1/alerts/parts", {"problems": ["part"], "text": "theirs"})
+    await page.get_by_role("button", name="Replace").click()
+    await expect(page.locator(".fault")).to_contain_text("is version 2 now, changed by operator")
+    await page.get_by_role("button", name="Load that version").click()
+    await expect(page.get_by_label("In words")).to_have_value("theirs")
+    await page.get_by_label("In words").fill("ours")
+    await page.get_by_role("button", name="Replace").click()
+    await expect(page.locator(".lead")).to_have_text("ours")
+    await page.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_every_screen_is_accessible_and_no_wider_than_its_window(
+    browser: Browser, alerts: Alerts, theme: str
+):
+    stream = alerts.stream()
+    rule = alerts.rule("wide", stream=stream, when="temperature > 30", by=["device"])
+    alerts.send(stream, "<img src=x onerror=alert(1)>", 34.5)
+    page = await enter(browser, alerts)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    await page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
+    await expect(page.get_by_role("listitem").filter(has_text="<img")).to_be_visible()
+    for width in (390, 1440):
+        await page.set_viewport_size({"width": width, "height": 900})
+        for address in (
+            "#/alerts",
+            f"#/alerts/{rule}",
+            f"#/alerts/{rule}?edit=1",
+            "#/alerts?new=1",
+            "#/alerts?show=destinations",
+            "#/alerts/none",
+        ):
+            await page.evaluate("(to) => (location.hash = to)", address)
+            await expect(page.locator("main .card").first).to_be_visible()
+            await expect(page.get_by_text("loading…")).to_have_count(0)
+            shown = await page.evaluate("document.documentElement.scrollWidth")
+            assert shown <= width, address
+            faults = await accessibility_faults(page)
+            assert faults == [], f"{address}: {json.dumps(faults)}"
+    assert complaints == []
+    await page.close()

@@ -1,0 +1,107 @@
+"""No payload, however broken, raises or changes what becomes of another."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgewake.protocol.maps import presets
+from edgewake.protocol.maps.applying import apply
+from edgewake.protocol.maps.compiling import compile_maps, compile_presets
+from edgewake.protocol.maps.decoding import known_kinds
+from edgewake.protocol.maps.looking import look, sample_topic
+from edgewake.protocol.maps.rule import Maps
+
+NOW_MS = 1_790_000_000_000
+KEYS = st.sampled_from(
+    ["a", "b", "t", "ts", "time", "device", "seq", "list", "x.y", "ä", "\0", ""]
+)  # fmt: skip
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["2026-01-01T10:00:00+14:00", "0001-01-01T00:00:00+14:00", "9" * 400])
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def _encoded(value: object) -> bytes:
+    import json
+
+    return json.dumps(value).encode()
+
+
+PAYLOADS = (
+    st.binary(max_size=60) | VALUES.map(_encoded) | VALUES.map(_encoded).map(lambda p: p[:-1])
+)
+
+
+def _general() -> Maps:
+    kinds = [kind for kind in known_kinds() if kind != "csv"]
+    rows = [
+        f"""
+[[map]]
+topic = "k/{kind}/{{device}}"
+payload = "{kind}"
+device = "{{device}}"
+stream = "{{$.a}}"
+time = {{ path = ["ts", "$.time", "list[0]"], zone = "Europe/Berlin" }}
+seq = "seq"
+each = "list"
+when = {{ path = "b", not = 3 }}
+[map.fields]
+"a.*" = {{ name = "*", as = "number", scale = 1e300 }}
+"b" = {{ as = "time" }}
+"$.list[*].a" = "x_*"
+[[map]]
+topic = "k/{kind}/{{device}}"
+payload = "{kind}"
+device = "{{device}}"
+stream = "s"
+time = "auto"
+"""
+        for kind in kinds
+    ]
+    rows.append(
+        '[[map]]\ntopic = "k/csv/{device}"\npayload = "csv"\ncolumns = ["ts", "a"]\ntime = "ts"\n'
+    )
+    return compile_maps("".join(rows), "general")
+
+
+GENERAL = _general()
+TOPICS = [f"k/{kind}/d" for kind in known_kinds()]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@settings(max_examples=150, deadline=None)
+@given(payload=PAYLOADS)
+def test_no_payload_raises_and_none_changes_what_becomes_of_another(
+    topic: str, payload: bytes
+) -> None:
+    seen = look(GENERAL, topic, payload, now_ms=NOW_MS)
+    assert all(one.detail for one in seen.refused)
+    after = look(GENERAL, "k/json/d", b'{"v": 1, "b": 3, "ts": 1790000000}', now_ms=NOW_MS)
+    assert [(one.t, one.fields) for one in after.kept] == [(1790000000000, {"v": 1, "b": 3})]
+
+
+@pytest.mark.parametrize("name", presets.names())
+@settings(max_examples=60, deadline=None)
+@given(payload=PAYLOADS)
+def test_no_preset_raises(name: str, payload: bytes) -> None:
+    maps = compile_presets([name])
+    for one in maps.maps:
+        look(maps, sample_topic(one), payload, now_ms=NOW_MS)
+
+
+@given(topic=st.text(max_size=40))
+def test_no_topic_raises(topic: str) -> None:
+    apply(GENERAL, topic, b"1")
+
+
+def test_what_passes_is_json() -> None:
+    outcome = apply(GENERAL, "k/json/d", b'{"list":[{"a":{"x":2}}],"a":"s","ts":1790000000}')
+    assert orjson.dumps(outcome.readings[0].body)

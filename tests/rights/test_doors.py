@@ -1,0 +1,404 @@
+"""Six principals at every door of an access server: what each is shown, and that what it may not
+see is answered as what is not there.
+
+The doors are taken from the application's own table of routes: one that has no rule here fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from edgewake.cloud.access import app as application
+from edgewake.cloud.access.config import AccessConfig
+from edgewake.cloud.access.latest_stores import LatestStores
+from edgewake.cloud.access.lease_reports import LeaseReports
+from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.web import _leaves_of
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.cursor import CursorCodec, CursorKeys
+from tests.feeds import eventually, unique
+from tests.rights.conftest import KEYS, World
+from tests.rights.forge import Maker, key_set
+from tests.services import PATIENCE_S
+
+OPEN, NAMED, LISTS, OWN = "open", "named", "lists", "own"
+RULES = {
+    "/": OPEN, "/town": OPEN, "/docs": OPEN, "/openapi.json": OPEN, "/healthz": OPEN,
+    "/readyz": OPEN, "/metrics": OPEN, "/v1/server": OPEN, "/page": OPEN, "/docs/{file}": OPEN,
+    "/v1/streams": LISTS,
+    "/v1/streams/{name}/events": NAMED, "/v1/events": NAMED, "/v1/latest/{name}": NAMED,
+    "/v1/tickets": OWN, "/v1/session": OWN, "/v1/ws": OWN,
+}  # fmt: skip
+"""Who may come in by each path: everybody; who has a right to the name; who has any right, and sees
+what it may; who has one, about itself."""
+NAMED_PATHS = {
+    "a stream": "/v1/streams/{}/events?from=earliest",
+    "a page": "/v1/streams/{}/events?from=earliest&limit=9",
+    "a page, NDJSON": "/v1/events?stream={}&from=earliest&limit=9",
+    "several": "/v1/events?stream={}&stream={}&from=earliest",
+    "latest": "/v1/latest/{}",
+}
+PRINCIPALS = ("stranger", "board", "owner", "guest", "cookie", "ticket")
+STRANGERS: dict[str, dict[str, Any]] = {
+    "expired": {"exp": time.time() - 60},
+    "of another audience": {"aud": "others"},
+    "of another issuer": {"iss": "https://evil.example.org"},
+}
+
+
+def app() -> FastAPI:
+    """The application, of which nothing runs."""
+    settings, clock, metrics = AccessConfig(), SystemClock(), Metrics()
+    hub = Hub(
+        settings.hub,
+        KafkaConfig(bootstrap="127.0.0.1:9"),
+        name="doors",
+        codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)),
+        clock=clock,
+    )
+    rights = Rights(RightsConfig(), clock)
+    return application.build(
+        settings,
+        hub=hub,
+        streams=OpenStreams(
+            settings, metrics, hub, rights=rights, clock=clock, rng=random.Random(1)
+        ),
+        latest=LatestStores(hub, clock),
+        leases=LeaseReports(settings.kafka, "doors", clock),
+        metrics=metrics,
+        rights=rights,
+        clock=clock,
+    )
+
+
+def paths_of(found: FastAPI) -> set[str]:
+    leaves = {route.path for route in _leaves_of(found.routes)}
+    mounts = {getattr(route, "path", "") for route in found.routes} - {""}
+    return leaves | mounts
+
+
+def test_every_route_has_a_rule() -> None:
+    assert paths_of(app()) == set(RULES)
+
+
+async def test_what_has_a_rule_asks_who_comes() -> None:
+    """Also a route of tomorrow: nothing of the application is reached before the guard has seen
+    the request.
+    """
+    made = app()
+
+    @made.get("/v1/tomorrow")
+    async def tomorrow() -> str:
+        return "secret"
+
+    transport = httpx.ASGITransport(made)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for path, rule in (*RULES.items(), ("/v1/tomorrow", LISTS)):
+            for method in ("GET", "HEAD", "POST", "DELETE"):
+                asked = path.replace("{name}", "s").replace("/page", "/page/style.css")
+                answer = await client.request(method, asked)
+                if rule is OPEN:
+                    assert answer.status_code not in (401, 403), path
+                else:
+                    assert answer.status_code == 401, (method, path)
+
+
+@asynccontextmanager
+async def client_of(world: World, who: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that comes as one of PRINCIPALS. A ticket is taken for each request."""
+    bearer = {
+        "board": "board-key-00000001",
+        "guest": "guest-key-00000001",
+        "owner": world.token(),
+    }.get(who)
+    headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
+
+    async def with_ticket(request: httpx.Request) -> None:
+        ticket = (await owner.post("/v1/tickets")).json()["ticket"]
+        request.url = request.url.copy_add_param("ticket", ticket)
+
+    hooks = {"request": [with_ticket]} if who == "ticket" else {}
+    url = world.server.url
+    async with (
+        httpx.AsyncClient(
+            base_url=url,
+            timeout=PATIENCE_S,
+            headers={"Authorization": f"Bearer {world.token()}"},
+        ) as owner,
+        httpx.AsyncClient(
+            base_url=url, timeout=PATIENCE_S, headers=headers, event_hooks=hooks
+        ) as client,
+    ):
+        if who == "cookie":
+            begun = await owner.post("/v1/session")
+            assert begun.status_code == 204
+            said = begun.headers["set-cookie"].lower()
+            assert "httponly" in said
+            assert "samesite=strict" in said
+            client.cookies = begun.cookies
+        yield client
+
+
+async def events(client: httpx.AsyncClient, path: str, count: int) -> list[dict[str, Any]]:
+    """The data of the first events of a stream, and then of what it ends with, if it ends."""
+    found: list[dict[str, Any]] = []
+    async with asyncio.timeout(PATIENCE_S), client.stream("GET", path) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        name = ""
+        async for line in answer.aiter_lines():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                if name in ("", "end", "gap"):
+                    found.append(json.loads(line.removeprefix("data: ")) | {"kind": name})
+                name = ""
+            if len(found) >= count:
+                break
+    return found
+
+
+def told(answer: httpx.Response, name: str) -> tuple[int, str, dict[str, str]]:
+    """An answer without what differs between any two."""
+    left_out = ("date", "retry-after", "content-length")
+    headers = {key: value for key, value in answer.headers.items() if key not in left_out}
+    text = re.sub(r'"near":\[[^]]*\]|; did you mean [^"?]*\?', "", answer.text)
+    return answer.status_code, text.replace(name, "NAME").replace(',"near"', ""), headers
+
+
+@pytest.mark.parametrize("door", NAMED_PATHS)
+@pytest.mark.parametrize("who", PRINCIPALS)
+async def test_what_is_forbidden_is_answered_as_what_is_not_there(
+    rights_world: World, who: str, door: str
+) -> None:
+    world, path = rights_world, NAMED_PATHS[door]
+    absent = unique("feed")
+    forbidden = world.mine.name if who == "guest" else world.other.name
+    async with client_of(world, who) as client:
+        missing = await client.get(path.replace("{}", absent))
+        if who == "stranger":
+            assert missing.status_code == 401
+            answer = await client.get(path.replace("{}", world.mine.name))
+            assert told(answer, world.mine.name) == told(missing, absent)
+            return
+        assert missing.status_code == 404
+        if who == "board":
+            return
+        for headers in ({}, {"Sec-Fetch-Mode": "cors"}):
+            answer = await client.get(path.replace("{}", forbidden), headers=headers)
+            assert told(answer, forbidden) == told(missing, absent)
+            assert world.other.name not in json.dumps(missing.json()["near"])
+
+
+@pytest.mark.parametrize("who", ["board", "owner", "cookie", "ticket"])
+async def test_what_is_allowed_is_shown_and_no_more(rights_world: World, who: str) -> None:
+    world = rights_world
+    sees_all = who == "board"
+    async with client_of(world, who) as client:
+        name = world.mine.name
+        latest = (await client.get(NAMED_PATHS["latest"].replace("{}", name))).json()["rows"]
+        page = (await client.get(NAMED_PATHS["a page"].replace("{}", name))).json()["events"]
+        stream = await events(
+            client, NAMED_PATHS["a stream"].replace("{}", name), 2 if sees_all else 1
+        )
+        for rows in (latest, page, stream):
+            assert {row["device"] for row in rows} == (
+                {"car-1", "car-2"} if sees_all else {"car-1"}
+            )
+            assert {"speed" in row for row in rows} == {True}
+            assert {"secret" in row for row in rows} == {sees_all}
+        asked = f"/v1/streams/{name}/events?from=earliest&limit=9&where="
+        oracle = await client.get(asked + "secret = 'x' OR device = 'car-2'")
+        assert len(oracle.json()["events"]) == (2 if sees_all else 0)
+        page = (await client.get(NAMED_PATHS["a page"].replace("{}", world.totals.name))).json()
+        rows = [row for row in page["events"] if "$event" not in row]
+        assert [row.get("device") for row in rows] == (
+            [None, "car-1", "car-2"] if sees_all else ["car-1"]
+        )
+        listed = {row["name"] for row in (await client.get("/v1/streams")).json()["streams"]}
+        names = {world.mine.name, world.other.name, world.totals.name}
+        seen = names if sees_all else names - {world.other.name}
+        assert listed & names == seen
+        assert sees_all or listed == seen
+
+
+async def test_a_filter_tells_nothing_by_its_warnings(rights_world: World) -> None:
+    async with client_of(rights_world, "owner") as client:
+        path = f"/v1/streams/{rights_world.mine.name}/events?from=earliest&where=secre IS NULL"
+        async with asyncio.timeout(PATIENCE_S), client.stream("GET", path) as answer:
+            async for line in answer.aiter_lines():
+                assert "secret" not in line
+                if line.startswith("data: ") and "car-1" in line:
+                    break
+
+
+async def test_it_takes_as_long(rights_world: World) -> None:
+    """What is forbidden is looked for as long as what is not there: both wait for a fresh look."""
+    forbidden: list[float] = []
+    missing: list[float] = []
+    async with client_of(rights_world, "owner") as client:
+        for _ in range(7):
+            for name, times in (
+                (rights_world.other.name, forbidden),
+                (unique("feed"), missing),
+            ):
+                began = time.perf_counter()
+                assert (await client.get(f"/v1/latest/{name}")).status_code == 404
+                times.append(time.perf_counter() - began)
+    fast, slow = sorted((statistics.median(forbidden), statistics.median(missing)))
+    assert slow < 3 * fast + 0.2, (forbidden, missing)
+
+
+async def test_a_cursor_of_one_is_no_right_of_another(rights_world: World) -> None:
+    world = rights_world
+    async with client_of(world, "board") as board, client_of(world, "owner") as owner:
+        both = f"/v1/events?stream={world.mine.name}&stream={world.other.name}"
+        page = (await board.get(f"{both}&from=earliest&limit=1")).json()
+        forbidden = await owner.get(f"{both}&after={page['cursor']}")
+        assert forbidden.status_code in (404, 503)
+        assert page["events"]
+        assert "events" not in forbidden.json()
+        one = f"/v1/streams/{world.mine.name}/events?limit=9"
+        page = (await board.get(f"{one}&from=earliest")).json()
+        before = (await board.get(f"{one}&from=earliest&limit=1".replace("limit=9&", ""))).json()
+        mine = (await owner.get(f"{one}&after={before['cursor']}")).json()["events"]
+        assert {row["device"] for row in mine} <= {"car-1"}
+        assert all("secret" not in row for row in mine)
+        assert len(page["events"]) == 2
+
+
+async def test_what_many_may_cache_is_nobodys_own(rights_world: World) -> None:
+    async with client_of(rights_world, "owner") as client:
+        path = f"/v1/streams/{rights_world.mine.name}/events?limit=1&after="
+        first = await client.get(path.replace("&after=", "&from=earliest"))
+        again = await client.get(path + first.json()["cursor"])
+        for answer in (first, again):
+            assert "public" not in answer.headers["cache-control"]
+            assert "Authorization" in answer.headers["vary"]
+
+
+@pytest.mark.parametrize("why", STRANGERS)
+async def test_a_token_that_proves_nothing_is_never_taken_for_nothing(
+    rights_world: World, why: str
+) -> None:
+    token = rights_world.token(**STRANGERS[why])
+    async with httpx.AsyncClient(base_url=rights_world.server.url, timeout=PATIENCE_S) as client:
+        for headers in (
+            {"Authorization": f"Bearer {token}"},
+            {"Cookie": f"edgewake_reader={token}"},
+        ):
+            answer = await client.get("/v1/streams", headers=headers)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+        huge = await client.get("/v1/streams", headers={"Authorization": "Bearer " + "x" * 100_000})
+        assert huge.status_code in (400, 401, 431)
+
+
+async def test_a_ticket_is_used_once_and_not_logged(rights_world: World) -> None:
+    async with client_of(rights_world, "owner") as owner:
+        ticket = (await owner.post("/v1/tickets")).json()["ticket"]
+    log = rights_world.server.process.log
+    async with httpx.AsyncClient(base_url=rights_world.server.url, timeout=PATIENCE_S) as client:
+        path = f"/v1/streams?ticket={ticket}"
+        assert (await client.get(path)).status_code == 200
+        again = await client.get(path)
+        assert again.status_code == 401
+        assert ticket not in again.text
+        wrong = await client.get(f"/v1/streams/{unique('x')}/events?nonsense=1&ticket={ticket}")
+        assert wrong.status_code == 401
+    assert ticket not in log.read_text()
+
+
+async def test_a_cookie_changes_nothing_from_a_foreign_page(rights_world: World) -> None:
+    async with client_of(rights_world, "cookie") as client:
+        foreign = {"Origin": "https://evil.example.org", "Sec-Fetch-Site": "cross-site"}
+        assert (await client.post("/v1/tickets")).status_code == 403
+        assert (await client.post("/v1/tickets", headers=foreign)).status_code == 403
+        own = {"Origin": rights_world.server.url, "Sec-Fetch-Site": "same-origin"}
+        assert (await client.post("/v1/tickets", headers=own)).status_code == 200
+
+
+REASONS = ("expired", "key removed", "issuer's key removed", "token taken back")
+
+
+@pytest.mark.parametrize("why", REASONS)
+async def test_what_is_open_ends_when_the_right_does(rights_world: World, why: str) -> None:
+    """A stream within two seconds, with an event that says why; a page that waits is refused. What
+    others have open goes on.
+    """
+    world, began = rights_world, time.monotonic()
+    second = Maker(kid=unique("kid"))
+    world.file("issuer.json", key_set(world.maker, second))
+    if why == "key removed":
+        bearer = "lost-key-000000001"
+    elif why == "issuer's key removed":
+        said: dict[str, Any] = {"edgewake_role": "owner", "device": "car-1"}
+        bearer = second.token(exp=time.time() + 600, **said).decode()
+    else:
+        lives_s = 3 if why == "expired" else 600
+        bearer = world.token(jti="t-lost", exp=time.time() + lives_s)
+    headers = {"Authorization": f"Bearer {bearer}"}
+    path = f"/v1/streams/{world.mine.name}/events"
+    ended_at: list[float] = []
+
+    async def follow(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+        found = await events(client, f"{path}?from=latest", 1)
+        ended_at.append(time.monotonic())
+        return found
+
+    async with (
+        httpx.AsyncClient(base_url=world.server.url, timeout=PATIENCE_S, headers=headers) as client,
+        client_of(world, "board") as board,
+    ):
+        stream = asyncio.create_task(follow(client))
+        page = asyncio.create_task(client.get(f"{path}?limit=5&wait=60"))
+        other = asyncio.create_task(follow(board))
+        try:
+            await eventually(
+                lambda: clients_of(world) >= 3 or stream.done() or page.done(), "all are open"
+            )
+            ends = time.monotonic()
+            if why == "expired":
+                ends = began + 3
+            elif why == "key removed":
+                world.file("readers.keys", KEYS.replace("lost ", "# lost "))
+            elif why == "issuer's key removed":
+                world.file("issuer.json", key_set(world.maker))
+            else:
+                world.file("revoked", "jti t-lost\n")
+            (end,) = await stream
+            answer = await page
+            assert end == {"kind": "end", "reason": "expired" if why == "expired" else "revoked"}
+            assert answer.status_code == 401
+            assert ended_at[0] - ends < 2.5
+            assert not other.done()
+            assert (await client.get("/v1/streams")).status_code == 401
+        finally:
+            other.cancel()
+            await asyncio.wait([other, stream, page])
+            world.file("revoked", "")
+            world.file("readers.keys", KEYS)
+
+
+def clients_of(world: World) -> float:
+    """Streams and pages that are open."""
+    text = httpx.get(f"{world.server.url}/metrics", timeout=PATIENCE_S).text
+    found = re.search(r"^edgewake_access_clients(?:\{[^}]*\})? ([0-9.]+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])

@@ -1,0 +1,122 @@
+"""Rights at the door of WebSockets: who comes in, what each is shown, and the end of a right while
+a socket is open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from tests.access.sockets.talk import Talk, talk
+from tests.feeds import unique
+from tests.rights.conftest import World
+from tests.services import PATIENCE_S
+
+pytestmark = pytest.mark.services
+
+BEARERS = {"board": "board-key-00000001", "guest": "guest-key-00000001"}
+
+
+def headers_of(world: World, who: str) -> dict[str, str]:
+    """As whom a socket is opened."""
+    bearer = BEARERS.get(who) or world.token()
+    return {"Authorization": f"Bearer {bearer}"}
+
+
+async def answered(socket: Talk, name: str) -> dict[str, Any]:
+    """The answer to a subscription that is not there for a reader."""
+    await socket.say("subscribe", streams=[name], from_="earliest")
+    return await socket.until("problem")
+
+
+@pytest.mark.parametrize("who", ["owner", "guest"])
+async def test_what_is_forbidden_is_answered_as_what_is_not_there(
+    rights_world: World, who: str
+) -> None:
+    world, absent = rights_world, unique("feed")
+    forbidden = world.mine.name if who == "guest" else world.other.name
+    async with talk(world.server, additional_headers=headers_of(world, who)) as socket:
+        told = [
+            re.sub(r'"near": \[[^]]*\]|; did you mean [^"?]*\?', "", json.dumps(answer)).replace(
+                name, "NAME"
+            )
+            for name in (absent, forbidden)
+            for answer in [await answered(socket, name)]
+        ]
+        assert told[0] == told[1]
+        assert "unknown_stream" in told[0]
+
+
+@pytest.mark.parametrize("who", ["owner", "cookie", "ticket", "board"])
+async def test_what_is_allowed_is_shown_and_no_more(rights_world: World, who: str) -> None:
+    world, query = rights_world, ""
+    headers = headers_of(world, who)
+    async with httpx.AsyncClient(base_url=world.server.url, timeout=PATIENCE_S) as client:
+        if who == "cookie":
+            begun = await client.post("/v1/session", headers=headers)
+            headers = {"Cookie": begun.headers["set-cookie"].partition(";")[0]}
+        elif who == "ticket":
+            query = (
+                "?ticket=" + (await client.post("/v1/tickets", headers=headers)).json()["ticket"]
+            )
+            headers = {}
+    sees_all = who == "board"
+    async with talk(world.server, query, additional_headers=headers) as socket:
+        await socket.say("subscribe", streams=[world.mine.name], from_="earliest")
+        rows = [one["data"] for one in await socket.take(2 if sees_all else 1)]
+        assert {row["device"] for row in rows} == ({"car-1", "car-2"} if sees_all else {"car-1"})
+        assert {"secret" in row for row in rows} == {sees_all}
+        where = "secret = 'x' OR device = 'car-2'"
+        await socket.say("subscribe", "b", streams=[world.mine.name], from_="earliest", where=where)
+        await socket.say("change", where=where)
+        await socket.until("changed")
+        world.mine.send("car-2", fields={"speed": [1.0], "secret": ["x"]})
+        world.mine.send("car-1", fields={"speed": [2.0], "secret": ["x"]})
+        await socket.say("subscribe", "c", streams=[world.mine.name], from_="earliest")
+        await socket.take(1, "c")
+        seen = [m for m in socket.heard if m["type"] == "events" and m["id"] == "b"]
+        assert bool(seen) == sees_all
+    if who == "ticket":
+        with pytest.raises(InvalidStatus) as again:
+            await talk(world.server, query).__aenter__()
+        assert again.value.response.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "status"),
+    [
+        ({}, "", 401),
+        ({"Authorization": "Bearer nobodys-key-000001"}, "", 401),
+        ({"Authorization": "Basic Ym9hcmQ="}, "", 401),
+        ({}, "?ticket=made-up", 401),
+        ({"Cookie": "edgewake_reader=nobodys-key-000001"}, "", 401),
+    ],
+)
+async def test_who_proves_nothing_is_refused(
+    rights_world: World, headers: dict[str, str], query: str, status: int
+) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        await talk(rights_world.server, query, additional_headers=headers).__aenter__()
+    assert refused.value.response.status_code == status
+    assert json.loads(refused.value.response.body)["status"] == status
+
+
+async def test_a_socket_ends_with_its_right(rights_world: World) -> None:
+    """Within two seconds, with a word for each subscription."""
+    ends = time.time() + 4
+    token = {"Authorization": f"Bearer {rights_world.token(exp=ends)}"}
+    async with talk(rights_world.server, additional_headers=token) as socket:
+        await socket.say("subscribe", streams=[rights_world.mine.name])
+        await socket.until("subscribed")
+        end = await socket.until("end")
+        code, reason = await socket.until_closed()
+        assert (end["reason"], code) == ("expired", 1008)
+        assert "expired" in reason
+        assert ends - 0.1 <= time.time() < ends + 2.5
+        assert end["cursor"].startswith("v2.")
