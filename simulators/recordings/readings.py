@@ -159,7 +159,9 @@ class Devices:
 def legal_stream(name: str) -> str:
     """A legal stream name: lower case, `_` for the rest."""
     legal = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:60]
-    return legal if legal and legal[0].isalpha() else f"s_{legal}" if legal else "replay"
+    if not legal:
+        return "replay"
+    return legal if legal[0].isalpha() else f"s_{legal}"
 
 
 # --- times ----------------------------------------------------------------------------------------
