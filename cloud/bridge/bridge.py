@@ -123,7 +123,7 @@ class Bridge:
         self._register = register
         self._outbox = outbox
         self._catalogue = catalogue
-        self._compiled = CompiledStreams(catalogue) if config.compiled_decoders else None
+        self._compiled = CompiledStreams(catalogue)
         self._clock = clock
         self.health = Health(clock.monotonic_s)
         self.metrics = BridgeMetrics()
