@@ -33,7 +33,7 @@ def is_batch(payload: bytes, content_type: str | None) -> bool:
 
 def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
     """The readings, or what is refused of them; None: it is to be looked at as one message, for
-    whoever it asks to answer is the wrong one, or nothing is in it.
+    it asks for the answer of another, or nothing in it is meant as a reading.
     """
     if packet.response_topic is not None and not is_answerable(packet):
         return None
@@ -46,6 +46,8 @@ def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
         items = _items(payload, packet.content_type, received_at)
     except Rejected as error:
         return [Part(packet, error)]
+    if not any(isinstance(one, dict | bytes) for one in items):
+        return None
     found = [_part(packet, one) for one in items[:READINGS_MAX]]
     if len(items) > READINGS_MAX:
         why = Rejected(

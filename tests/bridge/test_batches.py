@@ -55,6 +55,7 @@ def test_what_is_none_is_refused_whole_and_an_empty_list_is_looked_at_as_ever() 
     assert one.refusal is not None
     assert one.refusal.reason is RejectReason.JSON
     assert parts(packet(b"[]"), NOW_MS) is None
+    assert parts(packet(b"[1, 2]"), NOW_MS) is None
 
 
 def test_who_asks_for_the_answer_on_the_topic_of_another_is_looked_at_as_ever() -> None:
