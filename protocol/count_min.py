@@ -1,13 +1,12 @@
-"""Count-Min: how often a text occurred, never too low (Cormode, Muthukrishnan 2005); and whether it
-occurred at all.
+"""Count-Min: how often a text occurred, never too low (Cormode, Muthukrishnan 2005).
 
 A table of `depth` rows of `width` cells; a text adds 1 to one cell of each row, and the smallest of
 its cells is the answer. With probability 1 - 2^-depth it is too high by at most 2/width of all
-readings. A text with an empty cell never occurred: so it is a counting Bloom filter as well. Texts
-are hashed as Apache Spark's `count_min_sketch` does, so that its tables merge with those of
-devices: Murmur3 x86 of the UTF-8 bytes with seed 0 (h) and with seed h (g); the cell of row i is |h
-+ i·g| mod width, in 32-bit arithmetic. The width is a power of two, so a wide table folds into a
-narrow one, cell j onto j mod width.
+readings. With a thousand different texts there is hardly an empty cell, so it cannot tell which
+occurred: a Bloom filter does (bloom.py). Texts are hashed as Apache Spark's `count_min_sketch`
+does, so that its tables merge with those of devices: Murmur3 x86 of the UTF-8 bytes with seed 0 (h)
+and with seed h (g); the cell of row i is |h + i·g| mod width, in 32-bit arithmetic. The width is a
+power of two, so a wide table folds into a narrow one, cell j onto j mod width.
 
 Bytes: varints of FORMAT, depth, log2 of width, readings; then the cells row by row, a run of n
 empty ones as 0, n.
@@ -114,16 +113,6 @@ class CountMin:
     def confidence(self) -> float:
         """The probability that `error` holds for one question."""
         return float(1 - 0.5**self.depth)
-
-    @property
-    def false_positives(self) -> float:
-        """Probability that a text that never occurred has no empty cell: the product of the rows'
-        shares of cells in use.
-        """
-        found = 1.0
-        for at in range(0, len(self.cells), self.width):
-            found *= 1 - self.cells[at : at + self.width].count(0) / self.width
-        return found
 
     def encode(self) -> bytes:
         """See the module."""

@@ -5,7 +5,7 @@ Its fields say what was summed up and carry the bytes; its event time is the win
 
     of_stream   the stream whose readings are summed up
     of_field    the field of that stream
-    kind        numbers | hll | theta | kll | top | count_min | sample
+    kind        numbers | hll | theta | kll | top | count_min | bloom | sample
     start, end  the window, ms since 1970 UTC; end is the first ms after it, at most a day later,
     and both lie in one UTC day
     readings    readings in the window that have the field
@@ -22,6 +22,7 @@ What the bytes of each kind are:
     kll         Apache DataSketches KLL of doubles; k 200 always fits
     top         Apache DataSketches frequent strings of the texts
     count_min   counts of texts (see count_min.py)
+    bloom       which texts there were (see bloom.py): 2^20 to 2^48 places, an error of 1/100
     sample      a uniform sample of the texts (see sample.py)
 
 What is sent instead is merged with what others send of the stream. What is sent beside is the
@@ -51,11 +52,17 @@ STREAM: Final = "device_sketches"
 """The stream of sketches that were made on devices."""
 SKETCH_BYTES_MAX: Final = STRING_CHARS_MAX // 4 * 3
 """Bytes of a sketch that a reading carries: its base64 is one string of a frame."""
+TEXT_BYTES_MAX: Final = 256
+"""A text of so many bytes is counted as it is. The cloud counts longer ones by their beginning and
+a hash, and a device had better not."""
 DAY_MS: Final = 86_400_000
 HLL_LOG2_BUCKETS: Final = 12
 """The size of a device's HLL: standard error 1.6 %, at most 4 KiB."""
 THETA_LOG2_ENTRIES: Final = 9
 """The size of a device's theta sketch: standard error 4.4 %, at most 4.5 KiB."""
+BLOOM_BITS_MIN: Final = 20
+"""A device's Bloom filter has 2^20 places at least. One of fewer would make those of all others as
+coarse when they are merged: 10,000 values in 2^20 places are an error of 1 %."""
 KLL_K: Final = 200
 """The size of a device's and the cloud's KLL: rank error 1.3 %, at most 5 KiB for a million
 readings."""
@@ -70,6 +77,7 @@ class SketchKind(StrEnum):
     KLL = "kll"
     TOP = "top"
     COUNT_MIN = "count_min"
+    BLOOM = "bloom"
     SAMPLE = "sample"
 
 

@@ -10,14 +10,30 @@ from pydantic import Field, field_validator, model_validator
 from edgewake.cloud.analysis.spark.settings import StateStore, is_local, refused_settings
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import bloom
 from edgewake.protocol.config import Config
-from edgewake.protocol.names import is_device, is_stream
+from edgewake.protocol.names import is_device, is_field, is_stream
 
 SETS_MAX: Final = 16
 """Declared sets of devices: each costs a stream's summaries as much again, for the readings of its
 devices."""
 SET_DEVICES_MAX: Final = 1000
 """Devices of a set: they are compared with each reading's."""
+
+
+VALUES_STREAMS_MAX: Final = 64
+"""Streams with declared values: as many as are summed up."""
+
+
+class SummaryValues(Config):
+    """What the Bloom filters of a field are for (`summary_values`)."""
+
+    capacity: int = Field(default=bloom.CAPACITY, ge=1, le=bloom.CAPACITY_MAX)
+    """Different values of a day. Sixteen times as many still keep the error, within 256 KiB a
+    filter; some 13 bits a value."""
+    error: float = Field(default=bloom.ERROR, ge=bloom.ERROR_MIN, le=0.5)
+    """How often `yes` may be wrong of a value that did not occur; what would be wrong more often is
+    not said."""
 
 
 class AnalysisConfig(Config):
@@ -96,6 +112,12 @@ class AnalysisConfig(Config):
     """Sets of devices that are summed up beside the whole, by name, e.g. north = ["car-01",
     "car-02"]; one device may be a set. At most 16 of 1000 devices; each costs as much again for its
     devices' readings."""
+    summary_values: dict[str, dict[str, SummaryValues]] = Field(
+        default_factory=dict, max_length=VALUES_STREAMS_MAX
+    )
+    """By stream and field how many different values its summaries are for, e.g.
+    [summary_values.orders.customer] with capacity = 100000: `edgewake summary --contains` is wrong
+    so often at most."""
     session_s: float = Field(default=10.0, ge=0.5, le=600)
     """Seconds without a sign of life after which another analysis takes over, where one stands by.
     At least what Kafka allows: 6 unless its `group.min.session.timeout.ms` is lowered, as it is in
@@ -133,6 +155,20 @@ class AnalysisConfig(Config):
                 "analysis sets itself"
             )
         return settings
+
+    @field_validator("summary_values")
+    @classmethod
+    def _are_fields(
+        cls, values: dict[str, dict[str, SummaryValues]]
+    ) -> dict[str, dict[str, SummaryValues]]:
+        for stream, fields in values.items():
+            wrong = [name for name in fields if not is_field(name)]
+            if not is_stream(stream) or wrong:
+                raise ValueError(
+                    f"{stream[:80]}.{wrong[0][:80] if wrong else '…'}: expected the names of a "
+                    "stream and of its fields"
+                )
+        return values
 
     @field_validator("summary_devices")
     @classmethod

@@ -144,4 +144,6 @@ def _estimate(one: Mapping[str, Any] | None) -> str:
 
 
 def _presence(one: Mapping[str, Any]) -> str:
+    if one["value"] is None:
+        return f"cannot say: {one['reason']}"
     return f"yes ({100 * one['false_positive']:.2g} % wrong)" if one["value"] else "no"

@@ -216,10 +216,10 @@ def bind(
     for fields, paths in _by_fields(files):
         listed = ", ".join(_text(str(folder / path)) for path in paths)
         of_fields = expressions(source.kind, shown, fields)
-        parts.append(
-            f"SELECT {_list(base, of_fields)} FROM read_parquet([{listed}], hive_partitioning = "  # noqa: S608
-            "false)"
-        )
+        rows_in = f"read_parquet([{listed}], hive_partitioning = false)"
+        if source.kind is Kind.SUMMARY:
+            rows_in = _with_all_columns(source.kind, listed)
+        parts.append(f"SELECT {_list(base, of_fields)} FROM {rows_in}")  # noqa: S608
     for number, rows in enumerate(tables):
         db.register("arrow_rows", rows.table())
         kept = quoted(f"present {name} {number}")
@@ -229,10 +229,7 @@ def bind(
             f"SELECT {_list(base, expressions(source.kind, shown, rows.fields))} FROM {kept}"  # noqa: S608
         )
     if not parts:
-        of_types = [
-            f"NULL::{type_} AS {quoted(column)}" for column, type_ in BASE[source.kind].items()
-        ]
-        parts.append(f"SELECT {', '.join(of_types)} WHERE false")
+        parts.append(_no_row(source.kind))
     rows_of = " UNION ALL ".join(parts)
     schema, _, table = name.rpartition(".")
     if schema:
@@ -244,9 +241,20 @@ def bind(
     )
 
 
+def _with_all_columns(kind: Kind, listed: str) -> str:
+    """The rows of files; those of before there was a kind of sketch lack its column."""
+    files = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    return f"({_no_row(kind)} UNION ALL BY NAME FROM {files})"
+
+
+def _no_row(kind: Kind) -> str:
+    """A table of the right columns, empty."""
+    of_types = [f"NULL::{type_} AS {quoted(column)}" for column, type_ in BASE[kind].items()]
+    return f"SELECT {', '.join(of_types)} WHERE false"
+
+
 def _truth(rows: str, shown_names: set[str], kind: Kind, passed: int | None) -> str:
-    """Of a query's rows, and of summaries, only the last revision of each, without those that are
-    none any more.
+    """Rows of queries and summaries: only the last revision of each, without the withdrawn ones.
 
     A row is told when it changes, and not once more when its window becomes final, so what is final
     the query's watermark says.
@@ -315,7 +323,7 @@ def rows_of(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes
 
 
 def _plain(value: Any) -> Any:
-    """As JSON knows it: a number that is none is null, one beyond 64 bits is text, bytes are
+    """The value in JSON: NaN and infinity are null, a number beyond 64 bits is text, bytes are
     hexadecimal.
     """
     match value:

@@ -6,22 +6,25 @@ Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import BaseModel
 
-from edgewake.cloud.summaries.sketches import KINDS, read_theta
+from edgewake.cloud.summaries.sketches import KINDS, exact_theta, read_theta
 from edgewake.cloud.summaries.summary import Summary
+from edgewake.protocol import bloom
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.sample import Sample
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketch import TEXT_BYTES_MAX, SketchKind, item_text
 
 TWO_DEVIATIONS: Final = 0.9545
 """Confidence of bounds at two standard errors."""
 KLL_CONFIDENCE: Final = 0.99
-"""Of KLL's rank error, as its authors give it."""
+"""The confidence of KLL's rank error, as its authors give it."""
 
 
 class Estimate(BaseModel):
@@ -44,7 +47,7 @@ class Quantile(Estimate):
 
 
 class Item(Estimate):
-    """How often a text occurred."""
+    """A text and the number of times that it occurred."""
 
     text: str
 
@@ -53,9 +56,15 @@ class Presence(BaseModel):
     """Did a text occur?"""
 
     text: str
-    value: bool
+    value: bool | None
+    """`false` is certain; null: it cannot be said, see `reason`."""
     false_positive: float
-    """Probability that `true` is wrong; `false` never is."""
+    """Probability that a text that did not occur is found all the same: `true` is wrong so often,
+    and never more often than was declared."""
+    seen: int
+    """Readings whose values are known."""
+    reason: str | None = None
+    """Why it cannot be said."""
 
 
 class Figures(BaseModel):
@@ -68,7 +77,7 @@ class Figures(BaseModel):
     max: float | None
     mean: float | None
     variance: float | None
-    """Of the values themselves, not of a larger population."""
+    """The variance of the values themselves, not of a larger population."""
 
 
 class Operation(StrEnum):
@@ -108,8 +117,8 @@ def _finite(value: float) -> float | None:
 
 
 def distinct(summary: Summary) -> Estimate | None:
-    """How many different values: exact where the theta sketch still holds all of them, else by the
-    HLL.
+    """The number of different values: exact where the theta sketch still holds all of them, else by
+    the HLL.
     """
     theta, hll = summary.sketch(SketchKind.THETA), summary.sketch(SketchKind.HLL)
     if theta is not None and (
@@ -145,7 +154,7 @@ def _of_theta(theta: Any, seen: int) -> Estimate:
 
 
 def set_operation(operation: Operation, one: Summary, two: Summary) -> Estimate | None:
-    """How many different values there are in both, in one of them, or in `one` alone."""
+    """The number of different values in both, in one of them, or in `one` alone."""
     import datasketches
 
     pair = [summary.sketches.get(SketchKind.THETA) for summary in (one, two)]
@@ -195,7 +204,7 @@ def _at(kll: Any, rank: float) -> float:
 
 
 def between(summary: Summary, low: float, high: float) -> Estimate | None:
-    """How many readings have low <= value < high."""
+    """The number of readings with low <= value < high."""
     kll = summary.sketch(SketchKind.KLL)
     if kll is None or kll.is_empty():
         return None
@@ -237,7 +246,7 @@ def frequent(summary: Summary, most: int) -> list[Item]:
 
 
 def occurrences(summary: Summary, text: str) -> Item | None:
-    """How often a text occurred: never more than `high`, and rarely less than `low`."""
+    """The times that a text occurred: never more than `high`, and rarely less than `low`."""
     table = summary.sketch(SketchKind.COUNT_MIN)
     if not isinstance(table, CountMin):
         return None
@@ -253,13 +262,74 @@ def occurrences(summary: Summary, text: str) -> Item | None:
     )
 
 
-def presence(summary: Summary, text: str) -> Presence | None:
-    """Did a text occur?"""
-    table = summary.sketch(SketchKind.COUNT_MIN)
-    if not isinstance(table, CountMin):
-        return None
-    value = table.count(text) > 0
-    return Presence(text=text, value=value, false_positive=table.false_positives if value else 0.0)
+def presence(summary: Summary, texts: Sequence[str]) -> list[Presence]:
+    """Did these texts occur? By the theta sketch while it holds all values, else by the Bloom
+    filter.
+    """
+    known = _known(summary) if texts else None
+    return [_presence(summary, known, text) for text in texts if known]
+
+
+def _presence(summary: Summary, known: _Known, text: str) -> Presence:
+    size = len(text.encode())
+    is_held = 0 < size <= TEXT_BYTES_MAX
+    is_there = is_held and known.has(bloom.hash_of(_as_counted(summary, text)))
+    reason = None
+    if not is_held:
+        reason = f"a text of {size} bytes: sketches hold those of 1 to {TEXT_BYTES_MAX}"
+    elif is_there and known.false_positives > known.error:
+        reason = (
+            f"more different values than the filter is for: {100 * known.false_positives:.2g} % "
+            f"of all would be found, declared are {100 * known.error:.2g} %"
+        )
+    elif not is_there and known.seen < summary.readings:
+        reason = (
+            f"the values of {summary.readings - known.seen} of {summary.readings} readings are not "
+            "known"
+        )
+    return Presence(
+        text=text,
+        value=None if reason else is_there,
+        false_positive=known.false_positives,
+        seen=known.seen,
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a summary's values, by their hashes (bloom.py)."""
+
+    seen: int
+    has: Callable[[int], bool]
+    false_positives: float
+    error: float
+
+
+def _known(summary: Summary) -> _Known:
+    theta, found = (summary.sketches.get(kind) for kind in (SketchKind.THETA, SketchKind.BLOOM))
+    if theta is not None and (found is None or theta.seen >= found.seen):
+        exact = exact_theta(theta.data)
+        if exact is not None:
+            hashes = frozenset(exact)
+            share = len(hashes) / 2**bloom.HASH_BITS
+            return _Known(theta.seen, hashes.__contains__, share, bloom.ERROR)
+    if found is None:
+        return _Known(0, frozenset[int]().__contains__, 0.0, bloom.ERROR)
+    filled: Bloom = summary.sketch(SketchKind.BLOOM)
+    return _Known(found.seen, filled.has, filled.false_positives, filled.error)
+
+
+def _as_counted(summary: Summary, text: str) -> str:
+    """A number as sketches count it (`7.0` is counted as `7`), where the field's values are
+    numbers.
+    """
+    if not summary.numbers.count or summary.numbers.count < summary.readings:
+        return text
+    try:
+        return item_text(float(text))
+    except ValueError:
+        return text
 
 
 def inner_product(one: Summary, two: Summary) -> Estimate | None:

@@ -31,10 +31,11 @@ class Asked:
         """The sketches that it needs; the others are not read."""
         needed = {
             SketchKind.HLL: self.distinct,
-            SketchKind.THETA: self.distinct,
+            SketchKind.THETA: self.distinct or self.contained,
             SketchKind.KLL: self.ranks or self.between,
             SketchKind.TOP: self.frequent,
-            SketchKind.COUNT_MIN: self.counted or self.contained,
+            SketchKind.COUNT_MIN: self.counted,
+            SketchKind.BLOOM: self.contained,
             SketchKind.SAMPLE: self.sample,
         }
         return tuple(kind for kind, is_needed in needed.items() if is_needed)
@@ -82,15 +83,10 @@ class Span:
 
 
 def answered(start_ms: int, end_ms: int, found: Summary, asked: Asked) -> Row:
-    """The row. Raises Rejected where kept bytes are no sketch."""
+    """The row. Raises Rejected where kept bytes are not a sketch."""
     between = answers.between(found, *asked.between) if asked.between else None
     counted = [
         one for text in asked.counted if (one := answers.occurrences(found, text)) is not None
-    ]
-    contained = [
-        presence
-        for text in asked.contained
-        if (presence := answers.presence(found, text)) is not None
     ]
     return Row(
         start=start_ms,
@@ -101,6 +97,6 @@ def answered(start_ms: int, end_ms: int, found: Summary, asked: Asked) -> Row:
         between=between,
         frequent=answers.frequent(found, asked.frequent) if asked.frequent else [],
         occurrences=counted,
-        contains=contained,
+        contains=answers.presence(found, asked.contained),
         sample=answers.sample(found, asked.sample) if asked.sample else [],
     )

@@ -15,18 +15,20 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from edgewake.cloud.summaries import sketches
+from edgewake.protocol import bloom
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketch import BLOOM_BITS_MIN, Numbers, SketchKind
 
 THETA_SEED_HASH: Final = 0x93CC
-"""Of DataSketches' default seed 9001; sketches of other seeds do not merge."""
+"""The hash of DataSketches' default seed 9001; sketches of other seeds do not merge."""
 KLL_LEVELS_MAX: Final = 48
 """Enough for 2^53 readings."""
 _THETA_MAX: Final = 2**63 - 1
 
 
 def check(kind: SketchKind, data: bytes, readings: int) -> None:
-    """May the bytes be merged as a sketch of so many readings? Raises Rejected."""
+    """Check that the bytes may be merged as a sketch of `readings`. Raises Rejected."""
     try:
         _CHECKS[kind](data, readings)
         if kind is not SketchKind.NUMBERS:
@@ -117,7 +119,7 @@ def _theta(data: bytes, readings: int) -> None:
 
 
 def kll_capacity(k: int, m: int, levels: int) -> int:
-    """Items that a KLL of so many levels has room for; the layout of its items follows from it."""
+    """The items that a KLL of `levels` has room for; the layout of its items follows from it."""
 
     def room(depth: int) -> int:
         if depth > 30:
@@ -214,6 +216,16 @@ def _own(kind: SketchKind) -> Callable[[bytes, int], None]:
     return check_own
 
 
+def _bloom(data: bytes, readings: int) -> None:
+    found = Bloom.decode(data)
+    _demand(
+        found.bits >= BLOOM_BITS_MIN and found.one_in == bloom.ONE_IN,
+        f"bloom: 2^{found.bits} places, an error of 1/{found.one_in}: expected 2^{BLOOM_BITS_MIN} "
+        f"at least, and 1/{bloom.ONE_IN}",
+    )
+    _demand(len(found.places) <= readings, "bloom: more places than readings")
+
+
 def _numbers(data: bytes, readings: int) -> None:
     _demand(Numbers.decode(data).count <= readings, "numbers: more than readings")
 
@@ -225,5 +237,6 @@ _CHECKS: Final[Mapping[SketchKind, Callable[[bytes, int], None]]] = {
     SketchKind.KLL: _kll,
     SketchKind.TOP: _top,
     SketchKind.COUNT_MIN: _own(SketchKind.COUNT_MIN),
+    SketchKind.BLOOM: _bloom,
     SketchKind.SAMPLE: _own(SketchKind.SAMPLE),
 }

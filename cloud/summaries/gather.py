@@ -107,7 +107,7 @@ def joined(rows: Iterable[Record]) -> list[Record]:
 
 
 def _device_and_end(maker: str) -> str:
-    """Device and end of the window; the maker itself where it is no device."""
+    """Device and end of the window; the maker itself where it is not a device."""
     return maker.rpartition("|")[0] or maker
 
 
@@ -127,7 +127,7 @@ def over(
         parts += gathered(view, series, step, begin, first, kinds)
         parts += gathered(view, series, step, last, end, kinds)
         begin, end = first, last
-    return merged(part.summary for part in parts)
+    return merged((part.summary for part in parts), with_values=SketchKind.BLOOM in kinds)
 
 
 def by_step(
@@ -142,4 +142,5 @@ def by_step(
     parts: dict[int, list[Summary]] = defaultdict(list)
     for row in gathered(view, series, step, start_ms, end_ms, kinds):
         parts[step.floor(row.start_ms)].append(row.summary)
-    return {start: merged(ones) for start, ones in sorted(parts.items())}
+    with_values = SketchKind.BLOOM in kinds
+    return {start: merged(ones, with_values=with_values) for start, ones in sorted(parts.items())}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.sample import Sample
@@ -20,19 +21,20 @@ if TYPE_CHECKING:
     import datasketches
 
 HLL_LOG2_BUCKETS: Final = 14
-"""Of merged HLLs, as in the analysis: standard error 0.81 %; narrower ones of devices make the
-result as narrow as they are."""
+"""The size of merged HLLs, as in the analysis: standard error 0.81 %; narrower ones of devices make
+the result as narrow as they are."""
 THETA_LOG2_ENTRIES: Final = 12
-"""Of merged theta sketches: exact up to 4096 different values, then a standard error of 1.6 %."""
+"""The size of merged theta sketches: exact up to 4096 different values, then a standard error of
+1.6 %."""
 KLL_K: Final = 200
-"""Of merged KLLs: rank error 1.3 %."""
+"""The size of merged KLLs: rank error 1.3 %."""
 TOP_LOG2_ITEMS: Final = 10
-"""Of merged frequent items: 768 are followed."""
+"""The size of merged frequent items: 768 are followed."""
 LOG2_MAX: Final = 14
-"""Of what is read from others: of HLL's buckets and of the map of frequent items, which is
-allocated before it is filled."""
+"""The largest size that is read from others: for HLL's buckets and for the map of frequent items,
+which is allocated before it is filled."""
 KLL_K_MAX: Final = 4096
-"""Of what is read from others."""
+"""The largest k that is read from others."""
 
 
 def read(kind: SketchKind, data: bytes) -> Any:
@@ -90,6 +92,12 @@ def read_theta(data: bytes) -> datasketches.compact_theta_sketch:
     return _library().compact_theta_sketch.deserialize(data)
 
 
+def exact_theta(data: bytes) -> datasketches.compact_theta_sketch | None:
+    """A theta sketch that still holds all values, None of another; raises as read_theta."""
+    found = read_theta(data)
+    return None if found.is_estimation_mode() else found
+
+
 def read_kll(data: bytes) -> datasketches.kll_doubles_sketch:
     """Bytes of a KLL of doubles; raises Rejected and what the library raises."""
     _check_head(data, 15, 8, {})
@@ -120,6 +128,11 @@ def _merge_hll(parts: Sequence[Any]) -> bytes:
     return bytes(union.get_result(_library().tgt_hll_type.HLL_8).serialize_compact())
 
 
+def small_theta(theta: Any) -> bytes:
+    """The bytes of a larger one, cut to THETA_LOG2_ENTRIES."""
+    return _merge_theta([theta])
+
+
 def _merge_theta(parts: Sequence[Any]) -> bytes:
     union = _library().theta_union(THETA_LOG2_ENTRIES)
     for part in parts:
@@ -145,6 +158,10 @@ def _merge_count_min(parts: Sequence[Any]) -> bytes:
     return CountMin.merged(parts).encode()
 
 
+def _merge_bloom(parts: Sequence[Any]) -> bytes:
+    return Bloom.merged(parts).encode()
+
+
 def _merge_sample(parts: Sequence[Any]) -> bytes:
     whole = parts[0]
     for part in parts[1:]:
@@ -158,6 +175,7 @@ _READ: Final[Mapping[SketchKind, Callable[[bytes], Any]]] = {
     SketchKind.KLL: read_kll,
     SketchKind.TOP: read_top,
     SketchKind.COUNT_MIN: CountMin.decode,
+    SketchKind.BLOOM: Bloom.decode,
     SketchKind.SAMPLE: Sample.decode,
 }
 _MERGE: Final[Mapping[SketchKind, Callable[[Sequence[Any]], bytes]]] = {
@@ -166,7 +184,8 @@ _MERGE: Final[Mapping[SketchKind, Callable[[Sequence[Any]], bytes]]] = {
     SketchKind.KLL: _merge_kll,
     SketchKind.TOP: _merge_top,
     SketchKind.COUNT_MIN: _merge_count_min,
+    SketchKind.BLOOM: _merge_bloom,
     SketchKind.SAMPLE: _merge_sample,
 }
 KINDS: Final = tuple(_READ)
-"""All but the exact figures, which are no sketch."""
+"""All but the exact figures, which are not a sketch."""

@@ -4,13 +4,19 @@
     key     stream|field|devices|start|maker
     value   {"stream":…,"field":…,"devices":"","start":ms,"end":ms,"maker":"","readings":n,
              "count":…,"sum":…,"min":…,"max":…,"mean":…,"variance":…,
-             "hll":base64,"theta":…,"kll":…,"top":…,"count_min":…,"sample":…,"seen":{"kll":n}}
+             "hll":base64,"theta":…,"kll":…,"top":…,"count_min":…,"bloom":…,"sample":…,
+             "seen":{"kll":n}}
 
 `devices`: a declared set of devices, empty for all. `maker`: empty for what the cloud summed up,
 `late:N` for what it summed up of readings that came later (late_part), `DEVICE|END|KIND` for a
 device's sketch. `readings`: readings that have the field; `count`: those of them that are numbers.
 `seen`: how many readings a sketch has seen where that is not all of them, because some devices did
 not send one. A text or boolean field has neither numbers nor KLL.
+
+Which values there were is in theta while that holds all of them (4096 and more), and the same value
+in any summary has the same hash there. So there is a Bloom filter only where theta has become an
+estimate, made of the thetas that were none yet, or where the analysis has a declaration for the
+series.
 """
 
 from __future__ import annotations
@@ -21,12 +27,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final
 
 import orjson
 
 from edgewake.cloud.summaries import sketches
-from edgewake.protocol import topics
+from edgewake.protocol import bloom, topics
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.names import is_field, is_stream
 from edgewake.protocol.sketch import Numbers, SketchKind
@@ -64,7 +72,11 @@ _LENGTHS: Final = {Step.MINUTE: MINUTE_MS, Step.HOUR: HOUR_MS, Step.DAY: DAY_MS}
 KEPT_MS: Final[Mapping[Step, int]] = {
     step: topics.SUMMARIES_KEPT_MS[topics.SUMMARIES_PREFIX + step] for step in Step
 }
-"""How long summaries are kept after they were written, whatever time they are about."""
+"""The retention of summaries after they were written, whatever time they are about."""
+
+
+UNDECLARED: Final = Bloom(bloom.BITS, bloom.ONE_IN, ())
+"""The filter of a series without a declaration, empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +105,16 @@ class Summary:
     sketches: Mapping[SketchKind, Sketch] = field(default_factory=dict)
 
     def sketch(self, kind: SketchKind) -> Any:
-        """The sketch of a kind, None where there is none; raises Rejected."""
+        """The sketch of a kind, None without one; raises Rejected."""
         found = self.sketches.get(kind)
         return None if found is None else sketches.read(kind, found.data)
 
 
-def merged(parts: Iterable[Summary]) -> Summary:
-    """All together, in any order and grouping; raises Rejected where a sketch cannot be read."""
+def merged(parts: Iterable[Summary], *, with_values: bool = True) -> Summary:
+    """All together, in any order and grouping; raises Rejected where a sketch cannot be read.
+
+    `with_values`: false where nobody will ask which values there were, and no Bloom filter is made.
+    """
     parts = list(parts)
     if len(parts) == 1:
         return parts[0]
@@ -109,13 +124,38 @@ def merged(parts: Iterable[Summary]) -> Summary:
         numbers = numbers.merge(part.numbers)
         for kind, sketch in part.sketches.items():
             found.setdefault(kind, []).append(sketch)
+    blooms = found.pop(SketchKind.BLOOM, [])
     together = {
         kind: Sketch(
             sum(one.seen for one in ones), sketches.merge(kind, [one.data for one in ones])
         )
         for kind, ones in found.items()
     }
+    theta = together.get(SketchKind.THETA)
+    is_exact = theta is not None and sketches.exact_theta(theta.data) is not None
+    if with_values and (blooms or (theta is not None and not is_exact)):
+        values = _values([part.sketches for part in parts])
+        together |= {} if values is None else {SketchKind.BLOOM: values}
     return Summary(sum(part.readings for part in parts), numbers, together)
+
+
+def _values(parts: Iterable[Mapping[SketchKind, Sketch]]) -> Sketch | None:
+    """One Bloom filter of the values of all parts that still know them; None where none does."""
+    seen = 0
+    blooms: list[Bloom] = []
+    thetas: list[Iterable[int]] = []
+    for part in parts:
+        bloom, theta = part.get(SketchKind.BLOOM), part.get(SketchKind.THETA)
+        if bloom is not None and (theta is None or theta.seen <= bloom.seen):
+            blooms.append(sketches.read(SketchKind.BLOOM, bloom.data))
+            seen += bloom.seen
+        elif theta is not None and (found := sketches.exact_theta(theta.data)) is not None:
+            thetas.append(found)
+            seen += theta.seen
+    if not blooms and not thetas:
+        return None
+    whole = Bloom.merged(blooms or [UNDECLARED], chain.from_iterable(thetas))
+    return Sketch(seen, whole.encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ class SketchConfig(ConfigTable):
         SketchKind.TOP,
     )
     """numbers: count, mean, variance, sum, least, most; hll, theta: how many different values; kll:
-    quantiles; top: frequent values; count_min: how often a value occurred."""
+    quantiles; top: frequent values; count_min: how often a value occurred; bloom:
+    whether one did."""
     window_s: int = key(default=60, ge=1, le=DAY_S)
     """Seconds of event time that one sketch sums up; a part of a day. Until it is over its readings
     stay in the log."""
@@ -51,7 +52,7 @@ class SketchConfig(ConfigTable):
     """Seconds of event time that a window waits for readings that come out of order; later ones are
     left out, counted."""
     lane: Lane = Lane.NORMAL
-    """Of `device_sketches`; the same for all."""
+    """The lane of `device_sketches`; the same for all."""
 
     def __post_init__(self) -> None:
         if DAY_S % self.window_s:

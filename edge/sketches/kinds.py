@@ -13,11 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
+from edgewake.protocol.bloom import Bloom, hash_of
 from edgewake.protocol.count_min import DEPTH, CountMin, places
 from edgewake.protocol.sketch import (
+    BLOOM_BITS_MIN,
     HLL_LOG2_BUCKETS,
     KLL_K,
     SKETCH_BYTES_MAX,
+    TEXT_BYTES_MAX,
     THETA_LOG2_ENTRIES,
     Numbers,
     SketchKind,
@@ -29,11 +32,11 @@ BLOCK: Final = 256
 digits."""
 COUNT_MIN_WIDTH: Final = 256
 """Cells of a row: what a frame's text holds."""
+BLOOM_SIZE_BITS_MAX: Final = (SKETCH_BYTES_MAX - 16) * 8
+"""A Bloom filter has so many bits at most: what a frame's text holds, less the numbers before
+them."""
 TOP_LOG2: Final = 6
-"""Of frequent items: up to 48 values; fewer where they are long."""
-TEXT_BYTES_MAX: Final = 256
-"""Bytes of a text that is counted: the cloud counts longer ones by their beginning and a hash, and
-a device had better not."""
+"""The size of frequent items: up to 48 values; fewer where they are long."""
 
 Value = float | int | str | bool
 
@@ -142,6 +145,37 @@ class FilledCountMin:
         return CountMin(DEPTH, COUNT_MIN_WIDTH, self.readings, tuple(self._cells)).encode()
 
 
+class FilledBloom:
+    """Tells which values there were. What a frame's text cannot hold is left out: more than some
+    4,900 values.
+    """
+
+    def __init__(self) -> None:
+        self._filter: Bloom | None = Bloom.of(())
+        self._readings = 0
+
+    @property
+    def readings(self) -> int:
+        """None where there are too many values."""
+        return 0 if self._filter is None else self._readings
+
+    def add(self, values: Sequence[Value]) -> None:
+        texts = texts_of(values)
+        self._readings += len(texts)
+        if self._filter is None:
+            return
+        # As the cloud's sketches do, it leaves the empty text out.
+        hashes = {hash_of(text) for text in texts if text}
+        more = Bloom.merged([self._filter], hashes, size_bits_max=BLOOM_SIZE_BITS_MAX)
+        self._filter = more if more.bits >= BLOOM_BITS_MIN else None
+
+    def data(self) -> bytes:
+        """Raises ValueError where there are too many values."""
+        if self._filter is None:
+            raise ValueError("more values than a frame's text holds")
+        return self._filter.encode()
+
+
 def _hll() -> Filled:
     from datasketches import hll_sketch, tgt_hll_type
 
@@ -189,5 +223,6 @@ MAKERS: Final[Mapping[SketchKind, Callable[[], Filled]]] = {
     SketchKind.KLL: FilledKll,
     SketchKind.TOP: _top,
     SketchKind.COUNT_MIN: FilledCountMin,
+    SketchKind.BLOOM: FilledBloom,
 }
 """Kind → an empty one."""

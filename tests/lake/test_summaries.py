@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import orjson
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
@@ -35,7 +36,7 @@ from tests.summaries.made import SERIES, summary
 
 MIDNIGHT = 1_790_000_000_000 // DAY_MS * DAY_MS
 HOURS = Source(topics.HOURS, Kind.SUMMARY, "summaries.hour")
-SKETCHES = ("hll", "theta", "kll", "top", "count_min", "sample")
+SKETCHES = ("hll", "theta", "kll", "top", "count_min", "bloom", "sample")
 
 
 def hour(
@@ -284,3 +285,19 @@ def test_what_is_no_summary_is_foreign(change: dict[str, Any]) -> None:
     value = orjson.dumps(orjson.loads(hour(MIDNIGHT, [1.0]).encode()) | change)
     with pytest.raises(Foreign):
         Gathered(Kind.SUMMARY).add(value, key=b"", partition=0, offset=0)
+
+
+@pytest.mark.parametrize("old", [(0,), (0, 1, 2)], ids=["one of them", "all"])
+def test_files_of_before_there_was_a_kind_of_sketch_are_shown_without_it(
+    tmp_path: Path, old: tuple[int, ...]
+) -> None:
+    disk = Disk(tmp_path)
+    records = [hour(MIDNIGHT + i * HOUR_MS, [float(i)]) for i in range(6)]
+    files = files_of(disk, records, iter([2, 2, 2]))
+    before = in_sql(files, tmp_path)
+    for number in old:
+        path = tmp_path / files[number].path
+        pq.write_table(pq.read_table(path).drop_columns(["bloom"]), path)
+    assert in_sql(files, tmp_path) == before
+    merged = disk.merge(files, now_ms=9)
+    assert in_sql([merged], tmp_path) == before

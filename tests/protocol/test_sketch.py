@@ -54,7 +54,7 @@ def test_the_largest_sketch_is_one_text_of_a_frame() -> None:
         ({"of_stream": None}, "of_stream"),
         ({"of_stream": "a b"}, "no names"),
         ({"of_field": "t"}, "no names"),
-        ({"kind": "bloom"}, "kind"),
+        ({"kind": "cuckoo"}, "kind"),
         ({"start": True}, "start"),
         ({"end": T0}, "window"),
         ({"end": T0 + DAY_MS}, "window"),
@@ -126,10 +126,6 @@ def test_counts_answer_within_their_bounds() -> None:
         1 - found.confidence
     )
     assert 60 <= found.inner_product(other) <= 60 + found.error
-    assert (
-        sum(found.count(str(i)) > 0 for i in range(1000, 3000))
-        <= 2 * 2000 * found.false_positives + 5
-    )
 
 
 def test_sparks_table_is_ours() -> None:

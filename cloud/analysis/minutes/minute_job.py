@@ -62,6 +62,7 @@ from edgewake.cloud.retry import Backoff
 from edgewake.cloud.summaries import late_part
 from edgewake.cloud.summaries.summary import Record, Step
 from edgewake.protocol import topics
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
 from edgewake.protocol.field_type import FieldType
@@ -107,6 +108,11 @@ class Summing:
         return Wanted(
             summarised(self.streams, self.record.streams),
             tuple(sorted(self.config.summary_devices.items())),
+            {
+                (stream, name): Bloom.of((), capacity=values.capacity, error=values.error)
+                for stream, fields in self.config.summary_values.items()
+                for name, values in fields.items()
+            },
         )
 
     @property
@@ -305,7 +311,8 @@ class _Turns:
         )
         frames = records(self._owner.session, self._config.kafka, start, end, group=GROUP)
         self._tried = sum(high - low for one in ranges.values() for low, high in one.values())
-        found = minute_sums.found_in(minute_sums.graph(frames, wanted, since).toArrow())
+        rows = minute_sums.graph(frames, wanted, since).toArrow()
+        found = minute_sums.found_in(rows, wanted.values)
         self._size = self._size.after(self._tried, len(found.records) / ROWS)
         return found
 

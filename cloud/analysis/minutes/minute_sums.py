@@ -5,8 +5,10 @@ They go to `ew.summaries.minute` (edgewake.cloud.summaries, which makes hours, d
 them) and to the lake (minute_lake.py). Text and boolean fields have no KLL and no figures but the
 count of readings. The sketches are Apache DataSketches: HLL of 2^14 buckets and theta of 2^12
 entries over texts, KLL of doubles with k 200, frequent strings; and Spark's own Count-Min of texts,
-and a sample of readings. Their columns in the lake: hll, theta, kll, top, count_min, sample (the
-last two in the bytes of protocol/count_min.py and protocol/sample.py).
+and a sample of readings. Spark's theta sketch holds 2^16 entries; where they are more than 2^12,
+and where the series has a declaration, a Bloom filter is made of them. Their columns in the lake:
+hll, theta, kll, top, count_min, bloom, sample (the last three in the bytes of
+protocol/count_min.py, bloom.py and sample.py).
 
 One Spark job without state sums a batch of all streams up; its plan does not grow with their
 number, for which fields there are is data:
@@ -31,8 +33,17 @@ from edgewake.cloud.analysis.plan.clock_correction import correct, corrected
 from edgewake.cloud.analysis.plan.columns import as_text
 from edgewake.cloud.analysis.plan.decode import decode_any
 from edgewake.cloud.summaries import late_part, sketches
-from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Sketch, Summary, numbers_of
+from edgewake.cloud.summaries.summary import (
+    MINUTE_MS,
+    UNDECLARED,
+    Record,
+    Series,
+    Sketch,
+    Summary,
+    numbers_of,
+)
 from edgewake.protocol import count_min, sample, sketch
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.sketch import SketchKind
 
@@ -47,6 +58,10 @@ _COUNT_MIN_EPS: Final = 2 / count_min.WIDTH
 _COUNT_MIN_CONFIDENCE: Final = 1 - 0.5**count_min.DEPTH
 _SEED: Final = 1
 """Of factors in Spark's Count-Min that are used for numbers only; texts are hashed without."""
+VALUES_LOG2: Final = 16
+"""The size of the theta sketch of one batch, from which Bloom filters are made: 65,536 different
+values of a minute. Of more nobody can say later whether a value was among them; 1 MB of the heap
+while they come."""
 EXACT_ITEMS: Final = partials.TOP_ITEMS_MAX * 3 // 4
 """Different texts up to which the frequent items are all texts with their numbers. Spark's table of
 40 KiB is then left behind, and made of them: so a minute of few readings takes little memory."""
@@ -67,6 +82,8 @@ class Wanted:
     """Stream → fields and their types."""
     sets: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Declared sets of devices: name and members. Each is summed up beside the whole."""
+    values: Mapping[tuple[str, str], Bloom] = field(default_factory=dict)
+    """(stream, field) → an empty Bloom filter as it is declared: these have one in any case."""
 
 
 def summarised(
@@ -113,7 +130,7 @@ def graph(records: DataFrame, wanted: Wanted, since: Mapping[str, int]) -> DataF
         F.min("x").alias("min"),
         F.max("x").alias("max"),
         F.var_pop("x").alias("variance"),
-        F.theta_sketch_agg("text", sketches.THETA_LOG2_ENTRIES).alias("theta"),
+        F.theta_sketch_agg("text", VALUES_LOG2).alias("theta"),
         F.count_min_sketch(
             "text", F.lit(_COUNT_MIN_EPS), F.lit(_COUNT_MIN_CONFIDENCE), F.lit(_SEED)
         ).alias("count_min"),
@@ -220,22 +237,22 @@ class Found:
     """The same of receptions."""
 
 
-def found_in(rows: pa.Table) -> Found:
-    """The rows of `graph` as values."""
+def found_in(rows: pa.Table, declared: Mapping[tuple[str, str], Bloom]) -> Found:
+    """The rows of `graph` as values. `declared`: `Wanted.values`."""
     records: list[Record] = []
     marks: dict[str, dict[str, dict[int, int]]] = {_TOP: {}, _READ: {}}
     for row in rows.to_pylist():
         if row["partition"] == _NO_PARTITION:
-            records.append(_record(row))
+            records.append(_record(row, declared.get((row["stream"], row["field"]))))
         elif not row["devices"]:
             marks[row["field"]].setdefault(row["stream"], {})[row["partition"]] = int(row["max"])
     return Found(records, marks[_TOP], marks[_READ])
 
 
-def _record(row: Mapping[str, Any]) -> Record:
+def _record(row: Mapping[str, Any], declared: Bloom | None) -> Record:
     readings = row["readings"]
-    of_texts = {kind: row[kind] for kind in (SketchKind.HLL, SketchKind.THETA, SketchKind.TOP)}
-    own = {
+    of_texts = {kind: row[kind] for kind in (SketchKind.HLL, SketchKind.TOP)}
+    own = _texts(row["theta"], declared) | {
         SketchKind.COUNT_MIN: _count_min(row["count_min"], row["top"]),
         SketchKind.SAMPLE: _sample(row["sample"], readings),
     }
@@ -249,6 +266,16 @@ def _record(row: Mapping[str, Any]) -> Record:
         row["minute"] + MINUTE_MS,
         summary,
     )
+
+
+def _texts(data: bytes, declared: Bloom | None) -> dict[SketchKind, bytes]:
+    """Of Spark's theta sketch one of the usual size, and a Bloom filter where one is needed."""
+    theta = sketches.read_theta(data)
+    is_large = theta.num_retained > 1 << sketches.THETA_LOG2_ENTRIES
+    found = {SketchKind.THETA: sketches.small_theta(theta) if is_large else data}
+    if not theta.is_estimation_mode() and (is_large or declared is not None):
+        found[SketchKind.BLOOM] = Bloom.merged([declared or UNDECLARED], theta).encode()
+    return found
 
 
 def _count_min(data: bytes | None, top: bytes) -> bytes:

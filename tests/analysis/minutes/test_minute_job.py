@@ -24,11 +24,15 @@ from edgewake.cloud.analysis.minutes.minute_lake import latest
 from edgewake.cloud.analysis.minutes.open_minutes import LATENESS_MS
 from edgewake.cloud.analysis.minutes.set_aside import SetAside
 from edgewake.cloud.summaries import gather
+from edgewake.cloud.summaries.answers import presence
 from edgewake.cloud.summaries.store import Reads, Store
-from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Step
+from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Step, merged
+from edgewake.protocol import bloom
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.sketch import SketchKind
 from tests.analysis.support import T0, Analysis, Feed, minutes, summed_up, summing
 from tests.services import wait_until
 
@@ -284,3 +288,22 @@ def test_few_texts_and_many_are_counted_alike(analysis: Analysis, feed: Feed) ->
         T0 + i * MINUTE_MS: CountMin.of(texts + texts[:2])
         for i, texts in enumerate((few, edge, many))
     }
+
+
+def test_of_more_texts_than_theta_holds_there_is_a_filter_and_the_hash_is_sparks(
+    analysis: Analysis, feed: Feed
+) -> None:
+    texts = [f"line {i} ä" for i in range(5_000)]
+    for at in range(0, len(texts), 100):
+        feed.send([T0] * 100, street=texts[at : at + 100])
+    feed.send([T0 + MINUTE_MS] * 3, street=["a", "b", "a"])
+    with summing(analysis, feed) as made:
+        summed_up(made, feed)
+    found = {row["start"]: Record.decode(orjson.dumps(row)) for row in minutes(feed).values()}
+    many, few = found[T0].summary, found[T0 + MINUTE_MS].summary
+    assert many.sketch(SketchKind.BLOOM) == Bloom.of(texts)
+    assert SketchKind.BLOOM not in few.sketches
+    whole = merged((many, few))
+    absent = [f"line {i}" for i in range(5_000)]
+    assert all(one.value for one in presence(whole, [*texts[::50], "a", "b"]))
+    assert sum(one.value is not False for one in presence(whole, absent)) <= 5_000 * bloom.ERROR

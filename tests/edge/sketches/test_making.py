@@ -21,6 +21,7 @@ from edgewake.edge.sketches.kinds import (
     BLOCK,
     COUNT_MIN_WIDTH,
     TEXT_BYTES_MAX,
+    FilledBloom,
     FilledCountMin,
     FilledNumbers,
     numbers_of,
@@ -28,10 +29,11 @@ from edgewake.edge.sketches.kinds import (
 )
 from edgewake.edge.sketches.maker import Maker, serve
 from edgewake.edge.sketches.pipe import LENGTH
+from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.count_min import DEPTH, CountMin
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketch import BLOOM_BITS_MIN, SKETCH_BYTES_MAX, Numbers, SketchKind
 
-OWN = (SketchKind.NUMBERS, SketchKind.COUNT_MIN)
+OWN = (SketchKind.NUMBERS, SketchKind.COUNT_MIN, SketchKind.BLOOM)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,27 @@ def test_counts_of_texts_are_those_of_the_sketch_that_the_cloud_knows() -> None:
     assert sum(found.cells) == DEPTH * 4
 
 
+def test_which_values_there_were_is_in_the_filter_that_the_cloud_knows() -> None:
+    filled = FilledBloom()
+    filled.add(["a", "b", "a", 7.0, "", "x" * (TEXT_BYTES_MAX + 1)])
+    found = Bloom.decode(filled.data())
+    assert (filled.readings, found) == (5, Bloom.of(["a", "b", "7"]))
+
+
+def test_a_filter_holds_some_thousand_values_in_a_frames_text_and_of_more_none_is_sent() -> None:
+    filled = FilledBloom()
+    filled.add([f"v{i}" for i in range(4_500)])
+    data = filled.data()
+    found = Bloom.decode(data)
+    assert len(data) <= SKETCH_BYTES_MAX
+    assert found.bits >= BLOOM_BITS_MIN
+    assert found.false_positives <= found.error
+    filled.add([f"w{i}" for i in range(1_000)])
+    assert filled.readings == 0
+    with pytest.raises(ValueError, match="more values"):
+        filled.data()
+
+
 # the maker
 
 
@@ -120,11 +143,13 @@ def test_windows_and_fields_are_apart_and_a_window_is_given_once() -> None:
     maker.take([[1, "speed", [4]]])
     assert made(maker, 1) == {
         ("name", "count_min"): 1,
+        ("name", "bloom"): 1,
         ("speed", "numbers"): 3,
         ("speed", "count_min"): 3,
+        ("speed", "bloom"): 3,
     }
     assert made(maker, 1) == {}
-    assert made(maker, 2) == {("speed", "numbers"): 1, ("speed", "count_min"): 1}
+    assert made(maker, 2) == {("speed", kind): 1 for kind in ("numbers", "count_min", "bloom")}
     assert made(maker, -7) == {}
 
 
