@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -22,8 +23,11 @@ RECORDS_MAX: Final = 2_000
 """Records of one stream in one answer, the newest."""
 EVENTS_MAX: Final = 5_000
 """Readings and rows in one answer; the oldest are left out, and that is said."""
-PLACE_CHARS_MAX: Final = 8_192
-"""Characters of a place: positions in sixteen streams of many partitions."""
+PLACE_CHARS_MAX: Final = 4_096
+"""Characters of a place: positions in sixteen streams of some dozen partitions each; the head of a
+request has room for it, however it is written."""
+PLACE_BYTES_MAX: Final = 65_536
+"""Bytes of a place that is unpacked; more is nobody's."""
 
 Places = dict[str, dict[int, int]]
 
@@ -42,18 +46,20 @@ class Recent(BaseModel):
 
 def encode(places: Places) -> str:
     """A place as text."""
-    return base64.urlsafe_b64encode(orjson.dumps(places, option=orjson.OPT_NON_STR_KEYS)).decode()
+    text = orjson.dumps(places, option=orjson.OPT_NON_STR_KEYS)
+    return base64.urlsafe_b64encode(zlib.compress(text)).decode()
 
 
 def decode(text: str) -> Places:
     """Raises ValueError."""
     try:
-        found = orjson.loads(base64.urlsafe_b64decode(text))
+        packed = base64.urlsafe_b64decode(text)
+        found = orjson.loads(zlib.decompressobj().decompress(packed, PLACE_BYTES_MAX))
         return {
             str(topic): {int(partition): int(offset) for partition, offset in offsets.items()}
             for topic, offsets in found.items()
         }
-    except (binascii.Error, ValueError, AttributeError, TypeError) as error:
+    except (binascii.Error, zlib.error, ValueError, AttributeError, TypeError) as error:
         raise ValueError("after: expected the place of an earlier answer") from error
 
 
