@@ -61,7 +61,7 @@ def server(
 ) -> Iterator[Server]:
     """A running access server; `settings` are keys of its configuration.
 
-    `module`: what to run in the place of `edgewake access`; it is told `hub`: bounds that have no key.
+    `module`: what to run in the place of `edgewake access`; it gets `hub`, bounds without a key.
     """
     port = port or free_ports(1)[0]
     name = f"access-{port}"
