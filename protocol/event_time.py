@@ -132,7 +132,8 @@ def _number(value: Any) -> float:
 
 def unit_of(value: float) -> str:
     """By size: seconds reach 1e11 in the year 5138, milliseconds begin there in 1973."""
-    return "s" if value < 1e11 else "ms" if value < 1e14 else "us" if value < 1e17 else "ns"
+    units = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
+    return next((unit for below, unit in units if value < below), "ns")
 
 
 def _calendar(text: str, style: str, zone: tzinfo | None) -> float:

@@ -95,8 +95,12 @@ class Lease:
     disabled: str | None = None
     """Why the endpoint is given up; None while it is not."""
     client: str = ""
-    """Who asked for it, as a keyed hash of its address: what one client may hold is bounded. Empty:
-    not known."""
+    """Who asked for it, as a keyed hash of its address, or of its name where it proved one: what
+    one client may hold is bounded. Empty: not known."""
+    right: str = ""
+    """JSON: what it may see and by what it proved who it is; empty: everything, and nothing."""
+    condition: str | None = None
+    """What its right adds to `where`, which nobody is shown."""
 
     @property
     def subscription(self) -> Subscription:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 GONE_S: Final = 15.0
-"""How long a killed process may take to be gone: a JVM with a gigabyte to give back needs a
+"""Seconds that a killed process may take to be gone: a JVM with a gigabyte to give back needs a
 second."""
 
 
@@ -35,7 +35,9 @@ class Fault:
 
 
 def state(pid: int) -> str:
-    """The state letter of a process as in /proc (R, S, D, T, Z …); empty where there is none."""
+    """The state letter of a process as in /proc (R, S, D, T, Z …); empty for a process that is
+    gone.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except (FileNotFoundError, ProcessLookupError):

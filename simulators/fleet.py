@@ -37,8 +37,8 @@ WAITING_MAX: Final = 900
 """Readings a vehicle keeps while nobody acknowledges: 15 minutes at one a second, 200 kB. Then the
 oldest goes."""
 ANSWER_S: Final = 1.0
-"""Seconds within which an acknowledgement is back, also from a busy cloud: so many readings of a
-vehicle are on their way at once."""
+"""Seconds within which an acknowledgement is back, also from a busy cloud: the readings of a
+vehicle in this time are on their way at once."""
 IN_FLIGHT_MAX: Final = 64
 """Readings of one vehicle on their way: far fewer than the sequencer can put into order (1024)."""
 REPORT_S: Final = 10.0
@@ -49,7 +49,7 @@ FILES_SPARE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """How the fleet sends."""
+    """What the fleet sends, and where."""
 
     broker: Broker
     interval_s: float = 1.0

@@ -1,5 +1,5 @@
-"""How many readings came too late for which query while a file was played, asked of the operations
-API before it and after it.
+"""Counts the readings that came too late for each query while a file was played, by asking the
+operations API before it and after it.
 
 A count may be of others that sent to the same stream meanwhile. Where the API is not known, or does
 not answer, nothing is said.
@@ -21,8 +21,8 @@ from edgewake.protocol.errors import ConfigError
 
 ANSWER_S: Final = 5.0
 WAIT_S: Final = 60.0
-"""How long queries may take until they have computed what was sent; then it is said that it is not
-known yet."""
+"""Seconds that queries may take until they have computed what was sent; then the report says that
+it is not known yet."""
 LOOK_S: Final = 1.0
 LOOKS: Final = 12
 """Looks in a row at which nothing is left to compute and nothing changed: a calm stream has a batch
@@ -98,7 +98,9 @@ def lines(before: Look, after: Look, unknown: Collection[str]) -> Iterator[str]:
 
 
 class LateReport:
-    """Of one stream: `begin` before anything is sent, `end` when all of it is acknowledged."""
+    """The late readings of one stream: `begin` before anything is sent, `end` when all of it is
+    acknowledged.
+    """
 
     def __init__(
         self,

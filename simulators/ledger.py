@@ -109,7 +109,7 @@ class Judgement:
     twice: list[str] = field(default_factory=list)
     """Delivered twice to one client, or one cursor given to two events."""
     disorder: list[str] = field(default_factory=list)
-    """Of one device, in another order than put in."""
+    """Readings of one device in another order than put in."""
     phantom: list[str] = field(default_factory=list)
     """Delivered and never put in."""
     corrupt: list[str] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Judgement:
     """A window whose last revision is not what its readings say, that is missing, or that none
     explain."""
     changed_after_final: list[str] = field(default_factory=list)
-    """A window that was shown anew after the client had been told that it is final."""
+    """Windows that were shown again after the client had been told that they are final."""
     unreported_gaps: list[str] = field(default_factory=list)
     """A hole in a device's numbers that no gap explained."""
 
@@ -425,7 +425,7 @@ def _covers_range(gap: ReportedGap, hole: _Hole) -> bool:
 
 
 def _room(gap: ReportedGap, hole: _Hole) -> int:
-    """How many readings of the gap's range can lie inside the hole."""
+    """The number of readings of the gap's range that can lie inside the hole."""
     if gap.device is None or gap.first_seq is None:
         return gap.count
     first, last = gap.first_seq, gap.first_seq + gap.count - 1

@@ -70,7 +70,7 @@ class NmeaReader:
         return done
 
     def finish(self) -> dict[str, Any] | None:
-        """The fix that is still open; None where there is none, or no date was said yet."""
+        """The fix that is still open; None without one, or before a date was sent."""
         fix, self._fix = self._fix, {}
         if "lat" not in fix or self._date is None:
             return None

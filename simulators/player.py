@@ -64,7 +64,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class PlayPlan:
-    """How to play."""
+    """What to play, and how fast."""
 
     broker: Broker
     stream: str

@@ -3,9 +3,9 @@ reading the file.
 
 A row is (line number, {column: value}); values are numbers, text, booleans or None where the file
 says that it does not know. What cannot be read is a BadRow with its line and reason: counted and
-said by the caller, never silently left out. A column of a CSV file is a number if all its values in
-the first TYPE_ROWS rows are (`007` and `46A` are text), else text; a later value of a number column
-that is none becomes a BadValue.
+reported by the caller, never silently left out. A column of a CSV file is a number if all its
+values in the first TYPE_ROWS rows are (`007` and `46A` are text), else text; a later value of a
+number column that is not a number becomes a BadValue.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Tally:
     """What was wrong inside rows that could be read."""
 
     bad_values: int = 0
-    """Values of number columns that were no numbers; left out of their rows."""
+    """Values of number columns that were not numbers; left out of their rows."""
     columns: set[str] = field(default_factory=set)
     """Where they were."""
 

@@ -158,7 +158,9 @@ def legal_device(name: str) -> str:
 def legal_stream(name: str) -> str:
     """A legal stream name: lower case, `_` for the rest."""
     legal = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:60]
-    return legal if legal and legal[0].isalpha() else f"s_{legal}" if legal else "replay"
+    if not legal:
+        return "replay"
+    return legal if legal[0].isalpha() else f"s_{legal}"
 
 
 # --- times ----------------------------------------------------------------------------------------
@@ -208,8 +210,8 @@ class Pace:
         return 0.0 if self._speed is None else max(0.0, (t - self._first_t) / 1000 / self._speed)
 
     def event_time(self, t: int, now_ms: int) -> int:
-        """The time to send: the recorded one, the moved one, or now where there is no speed to
-        scale by.
+        """The time to send: the recorded one, the moved one, or now where `speed` does not scale
+        it.
         """
         if not self._move:
             return t

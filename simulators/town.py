@@ -76,8 +76,8 @@ class Edge:
         return LIMIT_KMH[self.kind] / 3.6
 
     def point_at(self, metres: float) -> tuple[Point, float]:
-        """The point so many metres from `a`, and the bearing there towards `b` in degrees (0 north,
-        90 east).
+        """The point `metres` from `a`, and the bearing there towards `b` in degrees (0 north, 90
+        east).
         """
         marks = self.marks
         i = 0

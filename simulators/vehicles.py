@@ -177,7 +177,9 @@ class Vehicle:
                 return
 
     def _plan_exit(self) -> None:
-        """How fast the end of this street may be passed: 0 where it has to stop first."""
+        """The speed at which the end of this street may be passed: 0 where the vehicle has to stop
+        first.
+        """
         self._exit_speed = 0.0
         if not self._route:
             return

@@ -14,6 +14,7 @@ import logging
 import random
 from collections.abc import Callable
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic import Field
@@ -49,6 +50,9 @@ class FeedConfig(Config):
     streams: tuple[str, ...] = ()
     """Streams and queries that every device may follow; "*" for all. None by default: what a device
     sends is nobody else's affair."""
+    key_file: Path | None = None
+    """A file with a key or token that the access servers know, where they ask for one; read for
+    each question. What devices may follow is what its holder may read, and `streams` name."""
     waiting_max: int = Field(default=1000, ge=1)
     """Questions that wait for their chunk, some 100 KB each. One more is not answered, and asked
     again by its device."""
@@ -139,6 +143,13 @@ class Feeds:
             {"Last-Event-ID": ask.after} if ask.after else {}
         )
         try:
+            key = self._key()
+        except OSError as error:
+            log.error("feed.key_file: %s", error, extra={"event": "feed.key"})
+            return _error(ask, "this installation's own key cannot be read", RETRY_S)
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        try:
             request = self._client.build_request(
                 "GET",
                 url,
@@ -152,6 +163,11 @@ class Feeds:
                 await answer.aclose()
         except httpx.HTTPError as error:
             return _error(ask, f"no access server: {error or type(error).__name__}", RETRY_S)
+
+    def _key(self) -> str:
+        """Raises OSError."""
+        path = self._config.key_file
+        return "" if path is None else path.read_text("ascii", "ignore").strip()
 
     async def _read(self, ask: FeedAsk, answer: httpx.Response) -> FeedChunk:
         if answer.status_code != 200:

@@ -145,7 +145,7 @@ async def system_resolver(host: str, port: int) -> Sequence[str]:
 async def resolve(endpoint: Endpoint, resolver: Resolver = system_resolver) -> Sequence[str]:
     """The addresses to connect to, in the resolver's order.
 
-    Raises EndpointRefused when any address is not public, Unavailable when there is none.
+    Raises EndpointRefused when any address is not public, Unavailable without an address.
     """
     try:
         async with asyncio.timeout(RESOLVE_TIMEOUT_S):

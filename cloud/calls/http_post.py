@@ -20,7 +20,7 @@ from edgewake.cloud.calls.endpoint import Endpoint
 from edgewake.protocol.errors import EdgewakeError
 
 ANSWER_BYTES_MAX: Final = 65_536
-"""Of an answer before its head has ended; more is no answer."""
+"""The most bytes of an answer before its head has ended; more is not taken for an answer."""
 
 
 class NotConnected(EdgewakeError):
@@ -28,7 +28,7 @@ class NotConnected(EdgewakeError):
 
 
 class NotAnswered(EdgewakeError):
-    """The request may have been taken, but there is no answer to it."""
+    """The request may have been taken, but was not answered."""
 
 
 @dataclass(frozen=True, slots=True)

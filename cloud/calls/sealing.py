@@ -7,7 +7,7 @@ ciphertext>`; the key id is a fingerprint of the key, so a wrong key is never tr
 
 The key file has one key of 64 hex digits a line; `#` begins a comment. The *first* key seals, all
 open. To change it: add the new key as a second line on every proxy and restart them, then make it
-the first and restart them: a proxy seals anew what it takes over, and when all have logged
+the first and restart them: a proxy seals with it what it takes over, and when all have logged
 `push.sealed_anew` the old key can go.
 """
 

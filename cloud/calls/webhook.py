@@ -7,9 +7,9 @@ Body, at most BODY_BYTES_MAX:
      "urgency":"normal","again":0,"streams":["…"],"events":[{…}]}
 
 `cursor` is the client's own, from which it resumes; `count` events are after it (more when
-`capped`); `gap` says that part of the range is no longer kept; `again` is how often the client was
-woken since it last resumed. Attempts of one wake-up have the same webhook-id and the same body, so
-that a receiver can drop repeats.
+`capped`); `gap` says that part of the range is not kept any more; `again` counts the times that the
+client was woken since it last resumed. Attempts of one wake-up have the same webhook-id and the
+same body, so that a receiver can drop repeats.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def wake_body(
 
     `facts`: lease, cursor, count, capped, gap, urgency, again, streams.
 
-    A cursor over so many partitions that it does not fit is left out (null): the client has it.
+    A cursor over more partitions than fit is left out (null): the client has it.
     """
     timestamp = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     body: dict[str, Any] = {"type": TYPE, "timestamp": timestamp, **facts, "events": []}
@@ -160,8 +160,8 @@ def _of_all_authorities() -> ssl.SSLContext:
 
 
 class Caller:
-    """Calls endpoints: each call resolves and checks anew, sends one request, follows nothing,
-    reads no body.
+    """Calls endpoints: each call resolves and checks the address, sends one request, follows
+    nothing, reads no body.
     """
 
     def __init__(

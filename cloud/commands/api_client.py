@@ -21,7 +21,7 @@ OPS_URL: Final = "http://127.0.0.1:8702"
 REQUEST_TIMEOUT_S: Final = 15.0
 PAGE_SIZE: Final = 500
 FOREIGN_CHARS_MAX: Final = 200
-"""Characters of what was wrong with an answer that is none of ours."""
+"""The most characters that are shown of an answer that is not ours."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

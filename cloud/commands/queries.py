@@ -18,10 +18,10 @@ from edgewake.cloud.commands.repair import ask, backfill, repair, repairs
 from edgewake.cloud.commands.times import TIME, time_ms
 
 WAIT_S: Final = 60
-"""How long `add` waits for a query to run."""
+"""Seconds that `add` waits for a query to run."""
 LOOK_EVERY_S: Final = 0.1
 PREVIEW_S: Final = 75
-"""How long `preview` waits: longer than the operations API does."""
+"""Seconds that `preview` waits: longer than the operations API does."""
 COLUMNS: Final = ("name", "state", "streams", "lag", "detail")
 WIDE_COLUMNS: Final = (
     "name",

@@ -1,4 +1,4 @@
-"""`edgewake query rebuild`: states of queries removed and computed anew from the log."""
+"""`edgewake query rebuild`: states of queries removed and computed again from the log."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ OPEN: Final = ("waiting", "running")
 def rebuild(
     api: OpsApi, names: tuple[str, ...], stream: str | None, is_all: bool, lossy: bool, wait_s: int
 ) -> None:
-    """Remove the states of queries and compute them anew from the log, as far as it is kept.
+    """Remove the states of queries and compute them again from the log, as far as it is kept.
 
     Only rows that differ are told once more. A query's lane stands still meanwhile; other lanes go
     on.

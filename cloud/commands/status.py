@@ -32,7 +32,7 @@ class Status:
     queries: Sequence[Item]
     leases: int
     dead_letters: Mapping[str, int]
-    """Of the last hour by reason, among the newest hundred."""
+    """Dead letters of the last hour by reason, among the newest hundred."""
 
 
 def ask(api: OpsApi) -> Status:

@@ -93,10 +93,10 @@ def fence(transactional: Producer, timeout_s: float) -> None:
 
 
 FOLLOWER_WAIT_MS: Final = 500
-"""How long Kafka holds back a fetch that finds nothing, of a consumer that follows a topic without
-seeking in it; a record ends the wait at once. Each asks so often while nothing changes: a small
-system has twenty such consumers, which with 200 ms were a third of all that it asked of Kafka. The
-end of a table that is written in transactions is seen so late when it is read at the start."""
+"""How long Kafka holds back a fetch that finds nothing, for a consumer that follows a topic without
+seeking in it; a record ends the wait at once. Each asks that often while nothing changes: a small
+system has twenty such consumers, which with 200 ms were a third of all requests to Kafka. The end
+of a table that is written in transactions is seen with this delay when it is read at the start."""
 HANDED_OVER_WAIT_MS: Final = 200
 """The same where a group hands partitions over: one that comes while a fetch of the others waits is
 read so late."""
@@ -133,7 +133,7 @@ def consumer(
 
 
 def admin(config: KafkaConfig, what: str = "admin") -> Admin:
-    """A client that makes and describes topics; it is made anew after it failed for a while.
+    """A client that makes and describes topics; it is replaced after it failed for a while.
 
     `what` it is for, for the log.
     """
@@ -143,7 +143,9 @@ def admin(config: KafkaConfig, what: str = "admin") -> Admin:
 def asked_consumer(
     config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any
 ) -> Mortal[Consumer]:
-    """A consumer that is asked and does not follow; it is made anew after it failed for a while."""
+    """A consumer that answers questions and does not follow; it is replaced after it failed for a
+    while.
+    """
     return Mortal(
         client_id, lambda: consumer(config, client_id, group=group, **more), Consumer.close
     )

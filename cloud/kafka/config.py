@@ -15,11 +15,11 @@ RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of a Kafka record: a frame of FRAME_BYTES_MAX with its envelope. Larger ones never pass the
 bridge."""
 UP_BATCH_BYTES: Final = 128 * 1024
-"""Bytes of a batch on `ew.up` at most, but for a record that is larger alone. Kafka gives out whole
-batches, and a reader of 64 partitions with a backlog comes to the last of them after a piece of
-each other one: with batches of a megabyte a round is 64 MiB, ten seconds of work. Less than this is
-dear where frames are large: those of an agent at full load have 36 KB, and with 32 KiB each was a
-request alone."""
+"""The most bytes of a batch on `ew.up`, unless one record is larger. Kafka gives out whole batches,
+and a reader of 64 partitions with a backlog comes to the last of them after a piece of each other
+one: with batches of a megabyte a round is 64 MiB, ten seconds of work. Smaller batches are
+expensive where frames are large: those of an agent at full load have 36 KB, and with 32 KiB each
+was a request alone."""
 METADATA_TIMEOUT_S: Final = 4.0
 """Seconds for one question to Kafka; below the five in which a part must stop."""
 
@@ -47,11 +47,11 @@ class KafkaConfig(Config):
     """Copies that have a record before it is acknowledged; with fewer alive nothing is accepted.
     None: a majority of `replication`."""
     retention_hours: int = Field(default=168, ge=1)
-    """How long streams, results and dead letters are kept."""
+    """Hours that streams, results and dead letters are kept."""
     up_retention_hours: int = Field(default=24, ge=1)
-    """How long `ew.up` keeps what the bridges accepted: by time only, for what was acknowledged may
-    not go before it is sequenced. Once the sequencer is half of it behind, the bridges accept
-    nothing more."""
+    """Hours that `ew.up` keeps what the bridges accepted: by time only, because what was
+    acknowledged may not go before it is sequenced. Once the sequencer is half of it behind, the
+    bridges accept nothing more."""
     retention_bytes: int = Field(default=1 << 30, ge=1 << 20)
     """Bytes kept per partition of streams and results; the older go first and readers are told by a
     gap."""

@@ -65,8 +65,8 @@ def warm_metadata(consumer: Consumer, topic: str) -> None:
 
 
 def topic_id(client: Admin, topic: str) -> str:
-    """The topic's id in Kafka (KIP-516): another one means that the topic was deleted and made
-    anew. Raises Unavailable.
+    """The topic's id in Kafka (KIP-516): another one means that the topic was recreated. Raises
+    Unavailable.
     """
     try:
         description = client.describe_topics(
@@ -78,7 +78,7 @@ def topic_id(client: Admin, topic: str) -> str:
 
 
 def topic_ids(client: Admin, names: Iterable[str]) -> dict[str, str]:
-    """The topics' ids in Kafka (KIP-516): another one means that a topic was deleted and made anew.
+    """The topics' ids in Kafka (KIP-516): another one means that a topic was recreated.
 
     Raises Unavailable.
     """

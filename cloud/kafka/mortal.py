@@ -1,4 +1,4 @@
-"""Clients of Kafka that are asked questions, and that are made anew after they failed for a while
+"""Clients of Kafka that answer questions, and that are replaced after they failed for a while
 (`mortality`).
 
 `Admin` takes the place of confluent_kafka's AdminClient, with the questions that we ask; `Mortal`
@@ -26,7 +26,7 @@ log = logging.getLogger("edgewake.kafka")
 
 C = TypeVar("C")
 MADE: Final[dict[str, int]] = {}
-"""Clients that were made anew since the process began, by what they are for: for metrics."""
+"""Clients that were replaced since the process began, by their purpose: for metrics."""
 
 
 class Mortal(Generic[C]):
@@ -136,8 +136,8 @@ class Admin:
     def list_topics(self, *arguments: Any, **more: Any) -> ClusterMetadata:
         """See AdminClient; blocks.
 
-        An answer without a broker is none: Kafka has shut itself out, and may know nothing of what
-        is new.
+        An answer without a broker does not count: Kafka has shut itself out, and may know nothing
+        of what is new.
         """
         with self._client.asked() as client:
             found = client.list_topics(*arguments, **more)

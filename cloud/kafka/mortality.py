@@ -1,4 +1,4 @@
-"""When a client of Kafka is made anew. Decides only: no client, clock or thread of its own.
+"""Decides when a client of Kafka is replaced: no client, clock or thread of its own.
 
 librdkafka 2.16 forgets every broker that it knows when an answer names topics and no broker, which
 is what a Kafka says while its own controller has shut it out for being silent too long (a machine
@@ -18,7 +18,7 @@ REMAKE_S: Final = 5.0
 """Seconds in which no question was answered, and one failed at least, after which the next question
 is asked by a new client. Longer than one question's own time (METADATA_TIMEOUT_S), so that one that
 was lost on its way is not enough. A new client costs 2 ms and a connection: while Kafka is away,
-each of ours is made anew so often at first."""
+each of ours is replaced this often at first."""
 REMAKE_MAX_S: Final = 60.0
 """Bound of the doubling for clients that were never answered: on a starved machine a greeting may
 take longer than REMAKE_S, and a client that is given up before it is through would be so for
@@ -26,7 +26,7 @@ ever."""
 
 
 class Mortality:
-    """Of one client. Times are seconds of a monotonic clock. Not for several threads."""
+    """The failures of one client. Times are seconds of a monotonic clock. For one thread only."""
 
     def __init__(self, remake_s: float = REMAKE_S) -> None:
         self._first_s = remake_s

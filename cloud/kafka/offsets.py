@@ -79,7 +79,7 @@ _OTHER_LEADER: Final = frozenset(
 
 
 def is_of_another_leader(error: KafkaException) -> bool:
-    """Was a leader asked that is none any more, or that was started again since, or none? Then
+    """Whether the broker that was asked is not the leader any more, or was restarted since. Then
     `ask_for_leaders`, and ask again.
 
     librdkafka's AdminClient asks the leader that it once knew, for 15 minutes: nothing but a

@@ -1,4 +1,4 @@
-"""How many records come in a second. No I/O."""
+"""The rate of records in a second. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Rate:
         self._since_s = float("-inf")
 
     def note(self, records: int = 1) -> None:
-        """So many came."""
+        """Count `records` that came."""
         self._came += records
 
     def look(self, now_s: float) -> bool:

@@ -1,5 +1,5 @@
-"""How parts prove who they are to Kafka, and how they know that it is Kafka: the keys under
-`[kafka.security]`, as each client wants them.
+"""The keys under `[kafka.security]`, as each client wants them: parts prove to Kafka who they are,
+and Kafka proves it to them.
 
 librdkafka takes files; Java's clients (Spark) take PEM text of a certificate and a PKCS 8 key. A
 secret is read when a client is made, goes into that client's settings and nowhere else: not into
@@ -30,7 +30,7 @@ class SecurityProtocol(StrEnum):
 
 
 class SaslMechanism(StrEnum):
-    """How user and password are shown."""
+    """The way in which user and password are shown."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -142,7 +142,7 @@ def spark_options(security: SecurityConfig) -> dict[str, str]:
 def explain(code: str, text: str, security: SecurityConfig) -> str | None:
     """What librdkafka's error means for our configuration: one sentence that names the key.
 
-    None where it is no matter of security.
+    None for an error of another kind.
 
     `code`: the error's name, e.g. `_AUTHENTICATION`.
     """

@@ -66,8 +66,8 @@ class TableReader:
         """Read to the ends as they are now, waiting for transactions that are open there, for as
         long as records come.
 
-        Logs every PROGRESS_S how far it is. Raises Unavailable after `idle_s` without a record, or
-        when it is no longer wanted.
+        Logs its progress every PROGRESS_S. Raises Unavailable after `idle_s` without a record, or
+        when it is not wanted any more.
         """
         # The end is after the last record, also of those that an open transaction still hides.
         self._read_to_end_of(self._uncommitted, idle_s, is_wanted)

@@ -116,7 +116,7 @@ def _check_partitions(name: str, found: int) -> None:
 
 
 def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
-    """A broker that is slow or away is no refusal; librdkafka does not call its own time-outs
+    """A broker that is slow or away does not refuse; librdkafka does not call its own time-outs
     retriable.
     """
     is_away = error.retriable() or error.code() in (
@@ -197,7 +197,7 @@ def ensure_partitions(
 
 
 def delete_topics(client: Admin, names: Iterable[str]) -> None:
-    """Delete topics; one that is gone already is no error. Raises Unavailable or LocalError."""
+    """Delete topics; a missing one is not an error. Raises Unavailable or LocalError."""
     for name, future in client.delete_topics(
         list(names), request_timeout=METADATA_TIMEOUT_S
     ).items():

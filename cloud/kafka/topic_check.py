@@ -129,5 +129,5 @@ def foreign_installation(names: Iterable[str], own: str) -> BrokenPromise | None
 
 
 def _is_less(found: str, wanted: str) -> bool:
-    """-1 is no bound at all."""
+    """-1 means without a bound."""
     return int(found) != -1 and (int(wanted) == -1 or int(found) < int(wanted))

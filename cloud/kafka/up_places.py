@@ -1,4 +1,4 @@
-"""How far the sequencers are in `ew.up`, and where it ends: what Kafka tells of it.
+"""The progress of the sequencers in `ew.up`, and where it ends, as Kafka reports it.
 
 Blocks: for a thread.
 """

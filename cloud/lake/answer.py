@@ -254,8 +254,7 @@ def _no_row(kind: Kind) -> str:
 
 
 def _truth(rows: str, shown_names: set[str], kind: Kind, passed: int | None) -> str:
-    """Of a query's rows, and of summaries, only the last revision of each, without those that are
-    none any more.
+    """Rows of queries and summaries: only the last revision of each, without the withdrawn ones.
 
     A row is told when it changes, and not once more when its window becomes final, so what is final
     the query's watermark says.
@@ -324,7 +323,7 @@ def rows_of(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes
 
 
 def _plain(value: Any) -> Any:
-    """As JSON knows it: a number that is none is null, one beyond 64 bits is text, bytes are
+    """The value in JSON: NaN and infinity are null, a number beyond 64 bits is text, bytes are
     hexadecimal.
     """
     match value:

@@ -19,11 +19,12 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.errors import LocalError, QueryError, QueryFault, Unavailable
 
 AT_ONCE_MAX: Final = 2
-"""Children at a time; each may have a gigabyte of memory (child.MEMORY_MAX) and two threads."""
+"""The most children at once; each may have a gigabyte of memory (child.MEMORY_MAX) and two
+threads."""
 WAITING_MAX: Final = 8
 """Questions under way or waiting; one more is answered at once that there are too many."""
 HOLDER_SHARE: Final = 0.5
-"""Of WAITING_MAX: what one key's holder may have under way."""
+"""The share of WAITING_MAX that one key's holder may have under way."""
 START_S: Final = 10.0
 """What a child has beside the question's time: to start and to read the present, on a busy
 machine."""

@@ -23,10 +23,10 @@ from edgewake.protocol.errors import QueryError, QueryFault
 ROW_MAKERS: Final = frozenset({"range", "generate_series", "unnest"})
 """Functions in FROM that read nothing."""
 WITH_NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
-"""What WITH may name: a plain word, which is no file and no address, whatever the engine makes of
-it."""
+"""The names that WITH may give: a plain word, which is not a file or an address, whatever the
+engine makes of it."""
 ENGINES: Final = ("duckdb_", "pg_", "sqlite_", "pragma_")
-"""How tables of the engine itself begin; WITH gives no such names."""
+"""The first letters of the engine's own tables; WITH gives no such names."""
 _READS: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 
 
@@ -34,8 +34,8 @@ def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
     """The streams, queries and summaries that it names, in small letters, with their place in the
     text (bytes). Raises QueryError.
 
-    What WITH names is none where it can be seen: in the rest of the same WITH, and in the SELECT
-    that it belongs to.
+    A name of WITH is not a table where it can be seen: in the rest of the same WITH, and in the
+    SELECT that it belongs to.
     """
     try:
         statements = db.extract_statements(sql)

@@ -88,7 +88,7 @@ class Disk:
         )
 
     def delete(self, paths: Iterable[str]) -> None:
-        """One that is gone already is no error."""
+        """A missing file is not an error."""
         for path in paths:
             (self._folder / path).unlink(missing_ok=True)
 
@@ -165,7 +165,7 @@ def _as_damage(file: File) -> Iterator[None]:
 
 
 def _are_last(rows: pa.Table) -> pa.BooleanArray:
-    """Of each row: is it the one of its summary that shape.LAST_FIRST puts first?"""
+    """For each row whether shape.LAST_FIRST puts it first among those of its summary."""
     places = pa.array(range(rows.num_rows), pa.int64())
     of_cloud = pc.if_else(pc.equal(rows["maker"], ""), rows["readings"], 0)
     ascending = (

@@ -2,9 +2,9 @@
 place of Kafka they hold everything.
 
 Files are written first and named here after, in one transaction with the places they reach: a file
-that is not named here is none, so a kill at any moment neither loses nor doubles a row. A writer
+that is missing here is ignored, so a kill at any moment neither loses nor doubles a row. A writer
 commits only from the places that it began at; of two writers one is refused. Files that were merged
-or are too old are named no more at once, and deleted GRACE_S later, when no question reads them any
+or are too old are taken out at once, and deleted GRACE_S later, when no question reads them any
 longer.
 """
 
@@ -27,7 +27,7 @@ VERSION: Final = 2
 GRACE_S: Final = 300
 """Seconds that a file stays after it is named no more: longer than any question may take."""
 BUSY_S: Final = 10.0
-"""How long a transaction of another process is waited for."""
+"""Seconds that a transaction of another process is waited for."""
 GAPS_MAX: Final = 1000
 """Gaps that are remembered; the oldest go."""
 _SCHEMA: Final = f"""
@@ -69,12 +69,12 @@ class File:
     written_at: int
     """ms since 1970."""
     level: int = 0
-    """How often its rows were merged."""
+    """The number of times that its rows were merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a partition is in the lake."""
+    """The progress of the lake in a partition."""
 
     topic_id: str
     """Kafka's: another one is another topic of the same name."""
@@ -126,7 +126,7 @@ class Manifest:
     ) -> None:
         """Name new files and how far they reach.
 
-        Raises Fenced where the places are no longer `before`, and sqlite3.OperationalError.
+        Raises Fenced where the places are not `before` any more, and sqlite3.OperationalError.
         """
 
         def act() -> None:
@@ -177,7 +177,7 @@ class Manifest:
         return _files(self._db, "1 = 1", ())
 
     def places(self) -> dict[Partition, Place]:
-        """How far the lake is."""
+        """The progress of the lake."""
         return {
             (topic, partition): Place(id_, next_)
             for topic, partition, id_, next_ in self._db.execute("SELECT * FROM place")
@@ -265,7 +265,7 @@ def kept_topics(folder: Path) -> set[str]:
 
 
 def contents(folder: Path, wanted: Iterable[str]) -> Contents:
-    """The lake as one question sees it. Where there is no lake yet, nothing. Raises Unavailable."""
+    """The lake as one question sees it; empty before there is a lake. Raises Unavailable."""
     names = list(wanted)
     marks = ", ".join("?" * len(names))
     if not (folder / NAME).exists():

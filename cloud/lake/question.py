@@ -1,6 +1,6 @@
 """A question in SQL, and its bounds.
 
-Needs no DuckDB, so the operations API can refuse what is none without a process.
+Needs no DuckDB, so the operations API can refuse a wrong question without a process.
 """
 
 from __future__ import annotations

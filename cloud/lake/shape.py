@@ -50,12 +50,12 @@ SUMMARIES: Final = "summaries"
 """The schema, in SQL, of hours and days. No stream has a name with a point."""
 SKETCHES: Final = tuple(kind.value for kind in SketchKind if kind is not SketchKind.NUMBERS)
 SUMMARY_KEY: Final = ("stream", "field", "devices", "window_start", "maker")
-"""Whose last revision is the truth. SQL looks for one of these where the files are read, and not
-behind all revisions of all."""
+"""The columns that identify a summary, whose last revision is the truth. SQL looks for one of these
+where the files are read, and not behind all revisions of all."""
 LAST_FIRST: Final = """CASE WHEN maker = '' THEN readings END DESC, "@offset" DESC"""
-"""Of the revisions of a summary the true one first. What the cloud computed never shrinks, as in
-the operations API's store: one with fewer readings was computed again from a log that retention has
-cut."""
+"""The order in which the true revision of a summary comes first. What the cloud computed never
+shrinks, as in the operations API's store: one with fewer readings was computed again from a log
+that retention has cut."""
 BASE: Final[Mapping[Kind, Mapping[str, str]]] = {
     Kind.STREAM: {
         "device": "VARCHAR",

@@ -40,8 +40,7 @@ from edgewake.protocol.errors import Unavailable
 log = logging.getLogger("edgewake.lake")
 
 POLL_S: Final = 0.5
-"""How long Kafka is waited for at most, so that the part gives signs of life and ends when it is
-told to."""
+"""The longest wait for Kafka, so that the part gives signs of life and ends when it is told to."""
 BATCH: Final = 500
 """Records taken from Kafka's client at once."""
 LOOK_EVERY_S: Final = 10.0
@@ -50,7 +49,7 @@ UPKEEP_EVERY_S: Final = 60.0
 """Between two looks for what is to be merged and deleted."""
 UPKEEP_SHARE: Final = 4
 """While groups of files wait, one is merged in a turn, and reading goes on between: merging takes
-one part in so many of the time."""
+one part in this many of the time."""
 ORPHANS_EVERY_S: Final = 3600.0
 _CONSUMER: Final[dict[str, Any]] = {
     # Nobody waits for what is gathered: Kafka is asked twice a second, and not once for each
@@ -282,8 +281,8 @@ class _Turns:
         reach("lake.committed")
 
     def _check_ids(self) -> None:
-        """A topic that was made anew under our hands would mix its records with those of the old
-        one.
+        """Raise Unavailable when a topic was recreated meanwhile: it would mix its records with
+        those of the old one.
         """
         names = {topic for topic, _ in self._next}
         if names and any(
@@ -322,8 +321,8 @@ class _Turns:
         return is_merged and len(groups) > 1
 
     def _merge(self, group: Sequence[File], now_ms: int) -> bool:
-        """Was it merged? A file that cannot be read, or a disk that has no room for both, is no
-        reason to write nothing more.
+        """Whether a group was merged. A file that cannot be read, or a disk without room for both,
+        does not stop the writing.
         """
         try:
             merged = self._disk.merge(group, now_ms=now_ms)

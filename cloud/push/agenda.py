@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 SPARE: Final = 1000
-"""Entries that are out of date and kept all the same, beside as many as there are leases; more, and
-the heap is built anew."""
+"""Entries that are out of date and kept all the same, beside as many as there are leases; with more
+the heap is rebuilt."""
 
 
 class Agenda:
@@ -37,7 +37,7 @@ class Agenda:
         self._at.pop(lease_id, None)
 
     def next_at(self) -> int | None:
-        """The earliest time; None where there is none."""
+        """The earliest time; None without entries."""
         while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -5,8 +5,8 @@ Any proxy may be asked (`edgewake.cloud.push.peers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Header, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
@@ -27,15 +27,24 @@ from edgewake.cloud.push.proxy import (
     TooManyLeases,
 )
 from edgewake.cloud.push.watchers import TooManyFilters
+from edgewake.cloud.rights.guard import Guard, ReaderAsks, cookie_of
+from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_app import application
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web_openapi import let_anonymous_in, problems
+from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.lease import LeaseChange, LeaseRequest, Subscription, WakePolicy
 from edgewake.protocol.lease_record import Lease, LeaseState
 
 BODY_BYTES_MAX = 32 * 1024
 """Bytes of a request: a cursor of 4 KB, a filter and an address. Over it: 413."""
+
+
+OPEN_PATHS: Final = frozenset({"/docs", "/openapi.json", "/healthz", "/readyz", "/metrics"})
+OPEN_FOLDERS: Final = ("/docs/", "/v1/leases/")
+"""Of a lease its own token opens it: no reader's right is asked for."""
 
 
 class LeaseView(BaseModel):
@@ -117,16 +126,19 @@ def make_app(
     registry: CollectorRegistry,
     *,
     progress: Callable[[], str],
+    rights: Rights,
+    clock: Clock,
     clients: Clients | None = None,
     allow_origins: Sequence[str] = (),
 ) -> FastAPI:
     """The application around a proxy.
 
-    `progress` says what a proxy that is not ready waits for, `clients` who asks.
+    `progress` says what a proxy that is not ready waits for, `clients` who asks, `rights` for what.
     """
     clients = clients or Clients()
     app = application("Edgewake push proxy", description=__doc__ or "")
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
+    _guard(app, rights, clock)
     _let_others_ask(app, allow_origins)
     _answer_refusals(app)
     _pass_on(app, peers, clients)
@@ -143,6 +155,7 @@ def make_app(
         http: Request,
         body: LeaseRequest,
         response: Response,
+        reader: ReaderAsks,
         idempotency_key: IdempotencyKey = None,
     ) -> GrantedView:
         """Take a client over.
@@ -150,7 +163,9 @@ def make_app(
         When this is answered the lease is stored, and from your cursor on nothing is missed.
         """
         try:
-            granted = await proxy.grant(body, idempotency_key, address=clients.of_request(http))
+            granted = await proxy.grant(
+                body, idempotency_key, address=clients.of_request(http), reader=reader
+            )
         except ValueError as error:  # the secret
             raise Problem(422, "secret", str(error)) from error
         except LookupError as error:
@@ -201,6 +216,18 @@ def make_app(
     return app
 
 
+def _guard(app: FastAPI, rights: Rights, clock: Clock) -> None:
+    app.add_middleware(
+        Guard,
+        rights=rights,
+        tickets=Tickets(clock, lambda: ""),
+        open_paths=OPEN_PATHS,
+        open_folders=OPEN_FOLDERS,
+    )
+    if rights.anonymous is not None:
+        let_anonymous_in(app)
+
+
 def _let_others_ask(app: FastAPI, origins: Sequence[str]) -> None:
     """Pages of these sites may ask."""
     if origins:
@@ -228,13 +255,21 @@ def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
                 url,
                 request.method,
                 target,
-                request.headers,
+                _headers_of(request),
                 await request.body(),
                 client=clients.of_request(request),
             )
         except Unavailable as away:
             return Problem(503, "standby", str(away), headers={"Retry-After": "2"}).response()
         return Response(answer.content, answer.status_code, passed_back(answer))
+
+
+def _headers_of(request: Request) -> Mapping[str, str]:
+    """With what proves who asks: a cookie was believed here, and is no other proxy's."""
+    cookie = cookie_of(request.scope)
+    if cookie is None or "authorization" in request.headers:
+        return request.headers
+    return {**request.headers, "authorization": f"Bearer {cookie.decode('latin-1')}"}
 
 
 def _answer_refusals(app: FastAPI) -> None:

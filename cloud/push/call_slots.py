@@ -1,4 +1,4 @@
-"""How many endpoints are called at once, in all and at one host.
+"""The slots for calls of endpoints, in all and at one host.
 
 Who waits for a host that hangs waits in that host's own line, and takes no other host's slot.
 """

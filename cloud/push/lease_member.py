@@ -44,7 +44,7 @@ RETRY_S: Final = (0.2, 5.0)
 
 
 class Owner(Protocol):
-    """Whom the membership calls when partitions come and go; on the event loop."""
+    """Receives the partitions that come and go, on the event loop."""
 
     def partition_owned(
         self, partition: int, leases: Mapping[str, Lease], writer: LeaseWriter

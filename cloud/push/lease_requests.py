@@ -12,7 +12,8 @@ from typing import Final
 from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.cloud.log.subscription import normal
-from edgewake.cloud.push import lease_state
+from edgewake.cloud.push import lease_rights, lease_state
+from edgewake.cloud.rights.principal import Kind, Principal
 from edgewake.protocol.lease import LeaseChange, LeaseRequest
 from edgewake.protocol.lease_read import hash_token
 from edgewake.protocol.lease_record import Lease, LeaseState
@@ -33,14 +34,18 @@ def id_of_key(idempotency_key: str) -> str:
     ).hexdigest()
 
 
-def hash_of(request: LeaseRequest) -> str:
-    """What is stored of a request, to know a repeated one."""
-    return blake2b(request.model_dump_json().encode(), digest_size=16).hexdigest()
+def hash_of(request: LeaseRequest, reader: Principal) -> str:
+    """What is stored of a request, to know a repeated one: that of another reader is another."""
+    text = request.model_dump_json()
+    if reader.proof.kind is not Kind.ANONYMOUS:
+        text += f"\0{reader.proof.kind}\0{reader.name}"
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def new_lease(
     lease_id: str,
     request: LeaseRequest,
+    reader: Principal,
     *,
     host: str,
     client: str,
@@ -52,7 +57,7 @@ def new_lease(
 
     `host`: of the endpoint; `client`: of who asks (`Sealer.client_of`).
 
-    Raises ValueError for a secret that is none.
+    Raises ValueError for a text that cannot be a secret.
     """
     secret = request.endpoint.secret
     if secret is None:
@@ -64,7 +69,7 @@ def new_lease(
     lease = Lease(
         id=lease_id,
         token_hash=hash_token(endpoint.token),
-        request_hash=hash_of(request),
+        request_hash=hash_of(request, reader),
         streams=wanted.streams,
         where=wanted.where,
         select=wanted.select,
@@ -76,6 +81,8 @@ def new_lease(
         created_at=now,
         expires_at=now + request.ttl_s * 1000,
         client=client,
+        right=lease_rights.right_of(reader, wanted.streams),
+        condition=lease_rights.condition_of(reader, wanted.streams),
     )
     return lease, endpoint
 
@@ -85,7 +92,7 @@ def changed(
 ) -> Lease:
     """The lease after a PATCH; `endpoint` and `host` are those from now on.
 
-    Its life starts anew.
+    Its life starts again.
     """
     ttl_s = change.ttl_s or lease.ttl_s
     found = lease.but(ttl_s=ttl_s, expires_at=now + ttl_s * 1000, wake=change.wake or lease.wake)
@@ -101,7 +108,7 @@ def changed(
 def changed_endpoint(change: LeaseChange, before: Endpoint) -> Endpoint:
     """The endpoint after a PATCH: one without a secret keeps the one it had.
 
-    Raises ValueError for a secret that is none.
+    Raises ValueError for a text that cannot be a secret.
     """
     if change.endpoint is None:
         return before

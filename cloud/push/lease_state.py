@@ -31,9 +31,9 @@ NOTIFIED, PAUSED, DISABLED, ENDED = (
 )
 
 PAUSE_S: Final = 150
-"""How long the news that a client reads holds. Access servers repeat it every 60 s, so one that is
-lost or late does no harm; a client that went away without a PATCH is woken again after this, from
-the cursor with which it resumed."""
+"""Seconds for which the news that a client reads holds. Access servers repeat it every 60 s, so one
+that is lost or late does no harm; a client that went away without a PATCH is woken again after
+this, from the cursor with which it resumed."""
 
 
 class LeaseEvent(StrEnum):

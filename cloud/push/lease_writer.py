@@ -49,7 +49,7 @@ class _Change:
 class LeaseWriter:
     """Writes changes of one partition in fenced transactions.
 
-    Made anew each time the partition is taken over.
+    One is made each time the partition is taken over.
     """
 
     def __init__(self, config: KafkaConfig, partition: int, clock: Clock) -> None:

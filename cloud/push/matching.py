@@ -109,8 +109,8 @@ class Matcher(Generic[T]):
     def _that_may_want(
         values: Mapping[Key, list[_Entry[T]]], name: str, lost: Mapping[str, Any]
     ) -> Iterable[_Entry[T]]:
-        """Of the filters that demand one of some values of a field: all, unless what is lost names
-        the field's value.
+        """The filters that demand certain values of a field and may want what is lost: all of them,
+        unless it names the field's value.
         """
         if name in lost:
             key = key_of(lost[name])
@@ -141,7 +141,7 @@ def _entry(where: str | None, target: T) -> _Entry[T]:
     plain = _PLAIN.fullmatch(where)
     if plain is not None and _is_field(plain[1]):
         return _Entry(None, target, plain[1], (("text", plain[2]),))
-    node = parse_where(where)
+    node = parse_where(where, has_lists=False)
     found = required_values(node)
     if found is None:
         return _Entry(compile_where(where).passes, target, None, ())
@@ -162,7 +162,7 @@ def _is_field(name: str) -> bool:
 
 def required_values(node: Node) -> tuple[str, tuple[Key, ...], bool] | None:
     """A field and the values of which it must have one for the filter to be TRUE, and whether that
-    is all; None where there is no such.
+    is all; None for a filter without such a field.
     """
     match node:
         case Call("=", (Field(name), Value(value)) | (Value(value), Field(name))):

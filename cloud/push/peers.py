@@ -25,7 +25,7 @@ from edgewake.protocol.errors import Unavailable
 FORWARDED: Final = "edgewake-forwarded-by"
 """Header of a request that was passed on; it is not passed on again."""
 KNOWN_S: Final = 1.0
-"""How long an answer of the coordinator is good for."""
+"""Seconds for which an answer of the coordinator is used."""
 ASK_TIMEOUT_S: Final = 4.0
 FORWARD_TIMEOUT_S: Final = 20.0
 _HEADERS: Final = ("authorization", "content-type", "idempotency-key")
@@ -45,7 +45,7 @@ class Peers:
         self._client = httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S, trust_env=False)
 
     async def url_of(self, partition: int) -> str | None:
-        """Where the owner of a partition is reached; None where there is none or it is this proxy.
+        """The URL of a partition's owner; None where the owner is unknown or this proxy.
 
         Raises Unavailable.
         """

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
-from edgewake.cloud.push import lease_requests, lease_state
+from edgewake.cloud.push import lease_requests, lease_rights, lease_state
 from edgewake.cloud.push.lease_writer import NotOwner
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tending import Tended, Tending, Writer
 from edgewake.cloud.push.wake_policy import Unseen
 from edgewake.cloud.push.waker import Waker
+from edgewake.cloud.rights.principal import ANYBODY, Kind, Principal
 from edgewake.protocol import lease_record
 from edgewake.protocol.errors import EdgewakeError, Unavailable
-from edgewake.protocol.lease import LeaseChange, LeaseRequest
+from edgewake.protocol.lease import LeaseChange, LeaseRequest, Subscription
 from edgewake.protocol.lease_read import LeaseRead, hash_token
 from edgewake.protocol.lease_record import Lease, LeaseState
 
@@ -113,7 +114,12 @@ class Proxy:
         await self._tending.close()
 
     async def grant(
-        self, request: LeaseRequest, idempotency_key: str | None = None, *, address: str = ""
+        self,
+        request: LeaseRequest,
+        idempotency_key: str | None = None,
+        *,
+        address: str = "",
+        reader: Principal = ANYBODY,
     ) -> Granted:
         """Take a client over: when this returns the lease is in Kafka, and from its cursor on
         nothing is missed.
@@ -125,11 +131,12 @@ class Proxy:
             self._own_id() if idempotency_key is None else lease_requests.id_of_key(idempotency_key)
         )
         lock = self._granting.setdefault(lease_id, asyncio.Lock())
-        client = self._sealer.client_of(address)
+        is_anybody = reader.proof.kind is Kind.ANONYMOUS
+        client = self._sealer.client_of(address if is_anybody else f"reader {reader.name}")
         self._granting_to[client] += 1
         try:
             async with lock:
-                return await self._grant(lease_id, request, client)
+                return await self._grant(lease_id, request, client, reader)
         finally:
             self._granting_to[client] -= 1
             if not self._granting_to[client]:
@@ -137,11 +144,13 @@ class Proxy:
             if not lock.locked():
                 self._granting.pop(lease_id, None)
 
-    async def _grant(self, lease_id: str, request: LeaseRequest, client: str) -> Granted:
+    async def _grant(
+        self, lease_id: str, request: LeaseRequest, client: str, reader: Principal
+    ) -> Granted:
         writer = self._writer_of(lease_id)
         tended = self._tending.leases.get(lease_id)
         if tended is not None:
-            if tended.lease.request_hash != lease_requests.hash_of(request):
+            if tended.lease.request_hash != lease_requests.hash_of(request, reader):
                 raise KeyUsedBefore("this Idempotency-Key came with another request before")
             return Granted(
                 tended.lease, self._sealer.open(lease_id, tended.lease.sealed), is_new=False
@@ -153,11 +162,18 @@ class Proxy:
         )
         if refused is not None:
             raise TooManyLeases(refused)
+        most = reader.limits.leases
+        if most is not None and held >= most:
+            raise TooManyLeases(f"{reader.name} has {most} leases already, as many as it may")
         host = await self._caller.check(str(request.endpoint.url))
-        await self._watch.check(request.subscription, request.cursor, client)
+        lease_rights.check_fields(reader, request.subscription)
+        condition = lease_rights.condition_of(reader, request.subscription.streams)
+        wanted = _counted(request.subscription, condition)
+        await self._watch.check(wanted, request.cursor, client, reader)
         lease, endpoint = lease_requests.new_lease(
             lease_id,
             request,
+            reader,
             host=host,
             client=client,
             sealer=self._sealer,
@@ -209,7 +225,8 @@ class Proxy:
         if change.endpoint is not None:
             host = await self._caller.check(endpoint.url)
         if change.cursor is not None:
-            await self._watch.check(tended.lease.subscription, change.cursor, tended.lease.client)
+            wanted = _counted(tended.lease.subscription, tended.lease.condition)
+            await self._watch.check(wanted, change.cursor, tended.lease.client, ANYBODY)
         tended = self._authorized(lease_id, hash_token(token))  # it may have ended meanwhile
         old = tended.lease
         new = lease_requests.changed(
@@ -285,3 +302,9 @@ class Proxy:
         ):
             raise NoSuchLease("no such lease, or not with this token")
         return tended
+
+
+def _counted(subscription: Subscription, condition: str | None) -> Subscription:
+    """With what the right adds to its filter."""
+    where = lease_rights.counted(subscription.where, condition)
+    return subscription.model_copy(update={"where": where})

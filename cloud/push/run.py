@@ -28,6 +28,8 @@ from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.watchers import Watchers
+from edgewake.cloud.rights.config import RightsConfig, checked
+from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web_connections import Connections
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
@@ -57,7 +59,7 @@ class PushConfig(config.Config):
     localhost are always right."""
     trusted_proxies: tuple[NetworkText, ...] = ()
     """Proxies in front of this one, and the other push proxies, e.g. ["10.0.0.0/8"]: only they may
-    say in X-Forwarded-For for whom they ask."""
+    name the client that they ask for, in X-Forwarded-For."""
     address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
     """The part of `leases_max`, of `scanned_filters_max` and of connections that one client address
     may hold; an IPv6 network of 64 bits is one. 1 where all clients come from one address."""
@@ -83,6 +85,9 @@ class PushConfig(config.Config):
     """Seconds of silence after which other proxies take this one's leases over. 6 is the least that
     a broker allows by default (`group.min.session.timeout.ms`)."""
     kafka: KafkaConfig = KafkaConfig()
+    rights: RightsConfig | None = None
+    """Who may be woken for what: the same as of the access servers. Where it is left out, anybody
+    on this machine for everything."""
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
@@ -123,7 +128,18 @@ async def run(settings: PushConfig) -> None:
         clock=clock,
     )
     metrics.behind.set_function(lambda: watch.behind)
-    services = Services(watch, caller, sealer, clock, rng, metrics, settings.session_timeout_s)
+    rights = Rights(
+        checked(
+            settings.rights,
+            host=settings.host,
+            public_names=settings.public_names,
+            trusted_proxies=settings.trusted_proxies,
+        ),
+        clock,
+    )
+    services = Services(
+        watch, caller, sealer, clock, rng, metrics, rights, settings.session_timeout_s
+    )
     proxy = Proxy(
         services,
         random_bytes=os.urandom,
@@ -151,6 +167,8 @@ async def run(settings: PushConfig) -> None:
         clients=clients,
         allow_origins=settings.allow_origins,
         progress=lambda: _progress(member, proxy),
+        rights=rights,
+        clock=clock,
     )
     parts = {
         "membership": member.run(),
@@ -158,6 +176,7 @@ async def run(settings: PushConfig) -> None:
         "watch": watch.run(),
         "cursor-keys": keys.run(clock),
         "leases": proxy.run(),
+        "rights": rights.run(),
     }
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -9,6 +9,7 @@ from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Sealer
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.watch import Watch
+from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import Clock
 
 
@@ -26,5 +27,7 @@ class Services:
     rng: random.Random
     """Jitter."""
     metrics: Metrics
+    rights: Rights
+    """Who may be woken for what."""
     session_timeout_s: float
     """Seconds after which a silent proxy's leases are given to another."""

@@ -91,7 +91,7 @@ class Sweep:
     ) -> Iterator[None]:
         """The reading passed an event.
 
-        `position` is one after it; whoever stands there or further has not counted it.
+        `position` is one after it; leases at that position or further have not counted it.
 
         Each step of the iterator is a little work; use it up before the next event.
         """

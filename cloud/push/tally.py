@@ -1,4 +1,5 @@
-"""How many events a lease has not seen: counted once per filter for all leases that share it. Pure.
+"""The number of events that a lease has not seen, counted once per filter for all leases that share
+it. Pure.
 
 A Tally counts the events that pass one filter. A lease's Counter remembers the tally's total when
 the lease joined, so its own count is a subtraction and an event costs the same whether one lease or
@@ -110,8 +111,8 @@ class Counter:
         return self._tally is tally
 
     def set_swept(self, count: int, *, is_final: bool = False) -> None:
-        """So many events came before the live end, as far as is known; `is_final`: that is all of
-        them.
+        """Set the number of events before the live end, as far as is known; `is_final`: that is all
+        of them.
         """
         self._swept = count
         if is_final:
@@ -153,8 +154,8 @@ class Tally:
         """(total at which a counter has its min_events, order, counter)."""
 
     def add(self, event: Event, now: int) -> Iterator[None]:
-        """Count an event that passed; whom it concerns hears of it as the iterator is used up,
-        before the next event is added.
+        """Count an event that passed; the leases it concerns come from the iterator, which is used
+        up before the next event is added.
         """
         self.total += 1
         return self._tell(event, now)

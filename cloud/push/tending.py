@@ -1,7 +1,7 @@
 """The leases of this process and what is decided about them: the shell around `lease_state`,
 `agenda` and `tally`.
 
-A lease is looked at when its counter calls, when its time on the agenda has come, and after each
+A lease is checked when its counter calls, when its time on the agenda has come, and after each
 change; what follows is decided by pure functions and carried out here. Memory is the truth for what
 happens next, Kafka for what a successor goes on with: a lease changes in memory first, is stored,
 and only then anything is done about it outside. There is no task per lease.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from edgewake.cloud.calls import sealing
-from edgewake.cloud.push import lease_state, tally
+from edgewake.cloud.push import lease_rights, lease_state, tally
 from edgewake.cloud.push.agenda import Agenda
 from edgewake.cloud.push.host_turns import HostTurns
 from edgewake.cloud.push.lease_writer import NotOwner
@@ -33,14 +33,14 @@ log = logging.getLogger("edgewake.push")
 RETRY_KAFKA_S: Final = 1.0
 """Between attempts to store a lease while Kafka is away."""
 CATCH_UP_S: Final = 5.0
-"""How long a lease that is far behind is counted before its wake-up goes out with what was counted
-so far."""
+"""Seconds that a lease that is far behind is counted before its wake-up goes out with the count so
+far."""
 WAIT_MAX_S: Final = 3600.0
 """No wait is longer, so that a wall clock that was set forward is noticed within an hour."""
 TURN_S: Final = 0.005
 """Seconds of deciding before requests and calls get their turn."""
 SEAL_BATCH: Final = 500
-"""Leases that are sealed anew and stored at once after a change of the key."""
+"""Leases that are sealed and stored at once after a change of the key."""
 RESTORE_REPORT: Final = 10_000
 """Leases taken over per line of log."""
 
@@ -296,7 +296,7 @@ class Tending:
         tended.counter = tally.Counter(
             lease.id,
             streams=lease.streams,
-            where=lease.where,
+            where=lease_rights.counted(lease.where, lease.condition),
             min_events=lease.wake.min_events,
             previews_max=lease.wake.preview_events,
             on_change=self.look_at,

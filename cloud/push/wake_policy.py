@@ -38,8 +38,8 @@ REWAKE_DELAYS_S: Final[Mapping[Urgency, tuple[int, ...]]] = {
     Urgency.NORMAL: (60, 600, 3600, 21_600, 86_400),
     Urgency.HIGH: (60, 600, 3600, 21_600, 86_400),
 }
-"""How long after the 1st, 2nd, … wake-up a client that did not resume is woken again; the last is
-repeated until the lease ends."""
+"""Delays after the 1st, 2nd, … wake-up until a client that did not resume is woken again; the last
+is repeated until the lease ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whose wake-up is made next: first come first served within a host, hosts in turn. Pure.
+"""The order of wake-ups: first come first served within a host, hosts in turn. Pure.
 
 A wake-up is in hand from when it is made until what its endpoint answered is stored. A hundred
 thousand that are due at once wait here, where they cost nothing. A host that hangs has
@@ -13,8 +13,8 @@ from typing import Final
 IN_HAND_MAX: Final = 4096
 """Wake-ups in hand, some 5 KB of memory each at most."""
 IN_HAND_PER_HOST_MAX: Final = 256
-"""Of one host: sixteen times the calls that may be open to it, so that these never wait for Kafka,
-which takes the wake-ups of many in one transaction."""
+"""The most wake-ups of one host in hand: sixteen times the calls that may be open to it, so that
+these never wait for Kafka, which takes the wake-ups of many in one transaction."""
 
 
 class WakeQueue:
@@ -50,7 +50,7 @@ class WakeQueue:
         waiting.append(lease_id)
 
     def start_next(self) -> tuple[str, str] | None:
-        """The next lease to wake and its host; None while there is no room. Report its `end`."""
+        """The next lease to wake and its host; None without room. Report its `end`."""
         if self._all >= self._in_hand_max or not self._turns:
             return None
         host = self._turns.popleft()

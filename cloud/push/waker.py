@@ -23,8 +23,7 @@ import logging
 from typing import Final
 
 from edgewake.cloud.calls import sealing, webhook
-from edgewake.cloud.log.filter import compile_select
-from edgewake.cloud.push import lease_state
+from edgewake.cloud.push import lease_rights, lease_state
 from edgewake.cloud.push.call_slots import CallSlots
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tending import Tended, Tending
@@ -47,6 +46,7 @@ class Waker:
 
     def __init__(self, services: Services) -> None:
         self._watch = services.watch
+        self._rights = services.rights
         self._caller = services.caller
         self._sealer = services.sealer
         self._clock = services.clock
@@ -77,12 +77,26 @@ class Waker:
 
     async def _wake(self, tended: Tended, host: str) -> None:
         try:
-            if tended.lease.state is LeaseState.DUE:
+            if tended.lease.state is LeaseState.DUE and await self._may_wake(tended):
                 await self._make_and_call(tended, host)
         finally:
             tended.is_waking, tended.call = False, None
             self._queue.end(host)
             self.tending.look_at(tended.lease.id)
+
+    async def _may_wake(self, tended: Tended) -> bool:
+        """Does the lease's right hold? Where it does not, its endpoint is called no more."""
+        why = lease_rights.end_of(tended.lease, self._rights, now=self._clock.now_ms())
+        if why is not None:
+            log.info(
+                "lease %s: its right is %s",
+                tended.lease.id,
+                why,
+                extra={"event": "push.right_ended", "why": why},
+            )
+            lost = lease_state.lost(tended.lease, why=f"its right is {why}")
+            await self._finish(tended, lost)
+        return why is None
 
     async def _make_and_call(self, tended: Tended, host: str) -> None:
         is_stored = tended.lease.pending is not None
@@ -135,9 +149,7 @@ class Waker:
         lease, counter, now = tended.lease, tended.counter, self._clock.now_ms()
         unseen = Unseen(lease.count, None, lease.gap) if counter is None else counter.unseen
         previews = [] if counter is None else counter.previews
-        if previews and lease.select is not None:
-            project = compile_select(lease.select).project
-            previews = [project(fields) for fields in previews]
+        shown = lease_rights.previews(lease, previews) if previews else []
         facts = {
             "lease": lease.id,
             "cursor": lease.cursor,
@@ -149,7 +161,7 @@ class Waker:
             "streams": list(lease.streams),
         }
         pending = PendingWake(
-            number=lease.wakes + 1, body=webhook.wake_body(facts, previews, at_ms=now), made_at=now
+            number=lease.wakes + 1, body=webhook.wake_body(facts, shown, at_ms=now), made_at=now
         )
         counted_to = None if counter is None else self._watch.cursor(counter)
         if counted_to is None:

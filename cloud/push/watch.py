@@ -10,14 +10,17 @@ from __future__ import annotations
 from typing import Protocol
 
 from edgewake.cloud.push.tally import Counter
+from edgewake.cloud.rights.principal import Principal
 from edgewake.protocol.lease import Subscription
 
 
 class Watch(Protocol):
     """Counts for many leases at once."""
 
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
-        """May a lease of this client have this subscription and cursor?
+    async def check(
+        self, subscription: Subscription, cursor: str, client: str, reader: Principal
+    ) -> None:
+        """May a lease of this client, who is `reader`, have this subscription and cursor?
 
         Raises CursorError, FilterError, LookupError (an unknown stream), TooManyFilters or
         Unavailable.

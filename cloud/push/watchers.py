@@ -32,6 +32,7 @@ from edgewake.cloud.push.matching import Matcher, required_values
 from edgewake.cloud.push.sweep import Sweep
 from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX
+from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
@@ -58,15 +59,15 @@ PACE_S: Final = 0.05
 RETRY_S: Final = 1.0
 """Between attempts to follow streams while Kafka is away."""
 REPORT_S: Final = 5.0
-"""How often leases that are far behind are given their count so far."""
+"""Seconds between two reports of the count so far to leases that are far behind."""
 MANY: Final = 10_000
 """Leases that came to the live end together. They live long, so the cycle collector, which would
 stop everything for a fifth of a second to go through a hundred thousand, passes them over from then
 on. Not for fewer: what is garbage at that moment is never collected."""
 IDLE_S: Final = 10.0
-"""How long streams are followed without a lease."""
+"""Seconds that streams are followed without a lease."""
 ADMITTED_S: Final = 60.0
-"""How long such a filter counts against the bound while its lease is being stored."""
+"""Seconds that such a filter counts against the bound while its lease is being stored."""
 
 
 class TooManyFilters(EdgewakeError):
@@ -107,11 +108,13 @@ class Watchers:
         """Leases that are not at the live end yet."""
         return sum(watcher.behind for watcher in self._watchers.values())
 
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
+    async def check(
+        self, subscription: Subscription, cursor: str, client: str, reader: Principal
+    ) -> None:
         """See the port."""
         decoded = self._hub.codec.decode(cursor)
         wanted = normal(subscription)
-        self._hub.close(await self._hub.open(wanted))
+        self._hub.close(await self._hub.open(wanted, reader, Action.WAKE))
         streams = set(map(stream_hash, wanted.streams))
         if isinstance(decoded, Cursor) and not streams & {
             entry.stream for entry in decoded.streams
@@ -231,7 +234,7 @@ class StreamWatcher:
         if (
             where is None
             or self._matcher.get(where) is not None
-            or required_values(parse_where(where)) is not None
+            or required_values(parse_where(where, has_lists=False)) is not None
         ):
             return None
         now = self._clock.monotonic_s()
@@ -274,8 +277,8 @@ class StreamWatcher:
             self._matcher.remove(where)
 
     def cursor(self) -> str | None:
-        """Of what is counted at the live end; None in the midst of counting, when the counts are
-        already further than a cursor can say.
+        """The cursor of what is counted at the live end; None in the midst of counting, when the
+        counts are already further than a cursor can say.
         """
         return None if self._counting.locked() else self._end_cursor()
 
@@ -287,7 +290,7 @@ class StreamWatcher:
     # Following
 
     async def run(self) -> None:
-        """Count until there was no lease for IDLE_S."""
+        """Count until IDLE_S pass without a lease."""
         while True:
             try:
                 if await self._follow():
@@ -352,7 +355,7 @@ class StreamWatcher:
         self._new.clear()
 
     async def _count_live(self, plan: Plan) -> None:
-        """Count what comes; ends when there was no lease for IDLE_S."""
+        """Count what comes; ends after IDLE_S without a lease."""
         news = asyncio.Event()
         live = self._hub.subscribe(plan, _Steps(), self._counted, news.set)
         used_at = self._clock.monotonic_s()

@@ -246,11 +246,11 @@ def of_node(node: exp.Expr) -> str | None:
         return EXTRACTS.get(str(node.this).lower(), PARTS)
     if type(node) in NODES:
         return NODES[type(node)]
-    name = (
-        str(node.this)
-        if isinstance(node, exp.Anonymous)
-        else node.sql_name()
-        if isinstance(node, exp.Func)
-        else ""
-    )
-    return FUNCTIONS.get(name.lower())
+    return FUNCTIONS.get(function_name(node).lower())
+
+
+def function_name(node: exp.Expr) -> str:
+    """The name of a called function, "" for any other node."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this)
+    return node.sql_name().lower() if isinstance(node, exp.Func) else ""

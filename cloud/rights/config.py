@@ -58,6 +58,9 @@ class RoleConfig(Config):
     """Streams, and pages that are being read, that one key or token may have open on a server."""
     leases_max: int | None = Field(default=None, ge=1)
     """Leases that one key or token's subject may have at a push proxy."""
+    lease_s: float = Field(default=0, ge=0, le=30 * 86_400)
+    """Seconds that a lease may outlive the token that it was asked for with: a phone that sleeps
+    renews no token. What is taken back (`revoked_file`) ends it all the same."""
 
 
 class IssuerConfig(Config):

@@ -71,6 +71,8 @@ class Limits:
     """Open streams, pages being read among them."""
     leases: int | None = None
     """Leases of one push proxy."""
+    lease_s: float = 0
+    """Seconds that a lease may outlive the token that it was asked for with."""
 
 
 @dataclass(frozen=True, slots=True)

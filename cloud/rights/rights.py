@@ -145,6 +145,21 @@ class Rights:
                 is_held = issuer is not None and proof.key in issuer.thumbprints
                 return None if is_held else End.REVOKED
 
+    def holder(self, proof: Proof) -> Principal | None:
+        """Who holds this key now, or proves nothing; None where it is taken back."""
+        if self._revoked is not None and self._revoked.value.has(proof):
+            return None
+        return self.anonymous if proof.kind is Kind.ANONYMOUS else self._by_key(proof.digest)
+
+    def believes(self, proof: Proof, *, is_expired: bool) -> bool:
+        """Would this token be believed now, its expiry aside? Of an expired one the key may be
+        gone: issuers change theirs.
+        """
+        issuer = self._issuers.get(proof.issuer)
+        if issuer is None or (self._revoked is not None and self._revoked.value.has(proof)):
+            return False
+        return is_expired or proof.key in issuer.thumbprints
+
     def watch(self, principal: Principal, end: Callable[[End], None]) -> Watch:
         """Call `end` once when the right holds no longer, within a second."""
         watch = Watch(self, principal, end)

@@ -36,7 +36,7 @@ class Roles:
     def limits(self, name: str) -> Limits:
         """Of a role."""
         role = self._roles.get(name)
-        return Limits() if role is None else Limits(role.streams_max, role.leases_max)
+        return Limits() if role is None else Limits(role.streams_max, role.leases_max, role.lease_s)
 
     def grants(self, name: str, claims: Mapping[str, object]) -> tuple[Grant, ...]:
         """Of a role, for who has these claims. Raises NoRights."""

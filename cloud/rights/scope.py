@@ -65,6 +65,12 @@ class Scope:
             for part in self.parts
         )
 
+    def shows_field_of_all(self, name: str) -> bool:
+        """Is this field seen of every device that is?"""
+        return name in READING_ENVELOPE or all(
+            part.fields is None or name in part.fields for part in self.parts
+        )
+
 
 Scopes: TypeAlias = tuple[Scope | None, ...]
 """Of the streams of a subscription, sorted by name: None where all of one is seen; empty where all

@@ -24,7 +24,7 @@ from edgewake.protocol.sketch import TEXT_BYTES_MAX, SketchKind, item_text
 TWO_DEVIATIONS: Final = 0.9545
 """Confidence of bounds at two standard errors."""
 KLL_CONFIDENCE: Final = 0.99
-"""Of KLL's rank error, as its authors give it."""
+"""The confidence of KLL's rank error, as its authors give it."""
 
 
 class Estimate(BaseModel):
@@ -47,7 +47,7 @@ class Quantile(Estimate):
 
 
 class Item(Estimate):
-    """How often a text occurred."""
+    """A text and the number of times that it occurred."""
 
     text: str
 
@@ -77,7 +77,7 @@ class Figures(BaseModel):
     max: float | None
     mean: float | None
     variance: float | None
-    """Of the values themselves, not of a larger population."""
+    """The variance of the values themselves, not of a larger population."""
 
 
 class Operation(StrEnum):
@@ -117,8 +117,8 @@ def _finite(value: float) -> float | None:
 
 
 def distinct(summary: Summary) -> Estimate | None:
-    """How many different values: exact where the theta sketch still holds all of them, else by the
-    HLL.
+    """The number of different values: exact where the theta sketch still holds all of them, else by
+    the HLL.
     """
     theta, hll = summary.sketch(SketchKind.THETA), summary.sketch(SketchKind.HLL)
     if theta is not None and (
@@ -154,7 +154,7 @@ def _of_theta(theta: Any, seen: int) -> Estimate:
 
 
 def set_operation(operation: Operation, one: Summary, two: Summary) -> Estimate | None:
-    """How many different values there are in both, in one of them, or in `one` alone."""
+    """The number of different values in both, in one of them, or in `one` alone."""
     import datasketches
 
     pair = [summary.sketches.get(SketchKind.THETA) for summary in (one, two)]
@@ -204,7 +204,7 @@ def _at(kll: Any, rank: float) -> float:
 
 
 def between(summary: Summary, low: float, high: float) -> Estimate | None:
-    """How many readings have low <= value < high."""
+    """The number of readings with low <= value < high."""
     kll = summary.sketch(SketchKind.KLL)
     if kll is None or kll.is_empty():
         return None
@@ -246,7 +246,7 @@ def frequent(summary: Summary, most: int) -> list[Item]:
 
 
 def occurrences(summary: Summary, text: str) -> Item | None:
-    """How often a text occurred: never more than `high`, and rarely less than `low`."""
+    """The times that a text occurred: never more than `high`, and rarely less than `low`."""
     table = summary.sketch(SketchKind.COUNT_MIN)
     if not isinstance(table, CountMin):
         return None

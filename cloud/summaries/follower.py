@@ -220,7 +220,8 @@ class Follower:
 
 
 def _places(consumer: Consumer, store: Store) -> list[TopicPartition]:
-    """Where to go on: behind what the store has, or where retention or a topic made anew begins.
+    """The offsets to go on at: behind what the store has, or where retention or a recreated topic
+    begins.
 
     Raises Unavailable.
     """

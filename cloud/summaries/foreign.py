@@ -21,14 +21,14 @@ from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.sketch import BLOOM_BITS_MIN, Numbers, SketchKind
 
 THETA_SEED_HASH: Final = 0x93CC
-"""Of DataSketches' default seed 9001; sketches of other seeds do not merge."""
+"""The hash of DataSketches' default seed 9001; sketches of other seeds do not merge."""
 KLL_LEVELS_MAX: Final = 48
 """Enough for 2^53 readings."""
 _THETA_MAX: Final = 2**63 - 1
 
 
 def check(kind: SketchKind, data: bytes, readings: int) -> None:
-    """May the bytes be merged as a sketch of so many readings? Raises Rejected."""
+    """Check that the bytes may be merged as a sketch of `readings`. Raises Rejected."""
     try:
         _CHECKS[kind](data, readings)
         if kind is not SketchKind.NUMBERS:
@@ -119,7 +119,7 @@ def _theta(data: bytes, readings: int) -> None:
 
 
 def kll_capacity(k: int, m: int, levels: int) -> int:
-    """Items that a KLL of so many levels has room for; the layout of its items follows from it."""
+    """The items that a KLL of `levels` has room for; the layout of its items follows from it."""
 
     def room(depth: int) -> int:
         if depth > 30:

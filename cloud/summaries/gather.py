@@ -107,7 +107,7 @@ def joined(rows: Iterable[Record]) -> list[Record]:
 
 
 def _device_and_end(maker: str) -> str:
-    """Device and end of the window; the maker itself where it is no device."""
+    """Device and end of the window; the maker itself where it is not a device."""
     return maker.rpartition("|")[0] or maker
 
 

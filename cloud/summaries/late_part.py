@@ -23,11 +23,11 @@ from typing import Final
 from edgewake.cloud.summaries.summary import Record, Series, Step, Summary, merged
 
 PREFIX: Final = "late:"
-"""Of the maker. No device's name has a colon."""
+"""The prefix of the maker. No device's name has a colon."""
 
 
 def maker(revision: int) -> str:
-    """Of the parts that a transaction writes."""
+    """The maker of the parts that a transaction writes."""
     return f"{PREFIX}{revision}"
 
 

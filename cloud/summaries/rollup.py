@@ -36,7 +36,7 @@ def rolled_up(
 
 def roll_up(view: View, series: Series, step: Step, start_ms: int) -> Record | None:
     """One hour or day of a series; None where what was rolled up before has more readings, because
-    its parts are no longer kept.
+    its parts are not kept any more.
     """
     end_ms = start_ms + step.ms
     parts = [

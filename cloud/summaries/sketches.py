@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     import datasketches
 
 HLL_LOG2_BUCKETS: Final = 14
-"""Of merged HLLs, as in the analysis: standard error 0.81 %; narrower ones of devices make the
-result as narrow as they are."""
+"""The size of merged HLLs, as in the analysis: standard error 0.81 %; narrower ones of devices make
+the result as narrow as they are."""
 THETA_LOG2_ENTRIES: Final = 12
-"""Of merged theta sketches: exact up to 4096 different values, then a standard error of 1.6 %."""
+"""The size of merged theta sketches: exact up to 4096 different values, then a standard error of
+1.6 %."""
 KLL_K: Final = 200
-"""Of merged KLLs: rank error 1.3 %."""
+"""The size of merged KLLs: rank error 1.3 %."""
 TOP_LOG2_ITEMS: Final = 10
-"""Of merged frequent items: 768 are followed."""
+"""The size of merged frequent items: 768 are followed."""
 LOG2_MAX: Final = 14
-"""Of what is read from others: of HLL's buckets and of the map of frequent items, which is
-allocated before it is filled."""
+"""The largest size that is read from others: for HLL's buckets and for the map of frequent items,
+which is allocated before it is filled."""
 KLL_K_MAX: Final = 4096
-"""Of what is read from others."""
+"""The largest k that is read from others."""
 
 
 def read(kind: SketchKind, data: bytes) -> Any:
@@ -187,4 +188,4 @@ _MERGE: Final[Mapping[SketchKind, Callable[[Sequence[Any]], bytes]]] = {
     SketchKind.SAMPLE: _merge_sample,
 }
 KINDS: Final = tuple(_READ)
-"""All but the exact figures, which are no sketch."""
+"""All but the exact figures, which are not a sketch."""

@@ -1,8 +1,8 @@
 """Summaries in SQLite: what lies on `ew.summaries.*`, by series and time, so that any range is read
 at once. One writer, many readers.
 
-The topics are the truth: how far they were read stands in the same transaction as what was read,
-and a file that is lost or of another version is filled anew from them. Rows go KEPT_MS of their
+The topics are the truth: the offsets that were read stand in the same transaction as what was read,
+and a file that is lost or of another version is filled again from them. Rows go KEPT_MS of their
 step after they came. `dirty`: hours and days whose parts changed since they were rolled up; until
 then they are merged when somebody asks. Late parts are added up as they come (late_part).
 """
@@ -42,7 +42,7 @@ _SKETCHES: Final[tuple[SketchKind, ...]] = tuple(
 )
 _COLUMNS: Final = ("end", "readings", "numbers", "seen", *(kind.value for kind in _SKETCHES))
 _LATE_MAKERS: Final = (PREFIX, PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1))
-"""From where to where the makers of late parts lie in order."""
+"""The range, in order, in which the makers of late parts lie."""
 
 _SCHEMA: Final = f"""
 CREATE TABLE series (id INTEGER PRIMARY KEY, stream TEXT, field TEXT, devices TEXT,
@@ -232,8 +232,8 @@ class Reads:
         self._path = path
 
     def with_view(self, question: Callable[[View], T]) -> T:
-        """Raises what the question raises, and Unavailable while the file is not there or being
-        made anew.
+        """Raises what the question raises, and Unavailable while the file is missing or being
+        rebuilt.
         """
         db: sqlite3.Connection | None = None
         try:
@@ -286,7 +286,7 @@ class View:
         """Rows whose step begins in the time, with these sketches only: those that are not asked
         for are not read. Raises TooMuch.
 
-        `late`: only late parts, or only what is none.
+        `late`: True for late parts only, False for all others.
         """
         wanted = [kind for kind in _SKETCHES if kind in set(kinds)]
         columns = "".join(f", {kind.value}" for kind in wanted)
@@ -366,7 +366,7 @@ def _summary(
     seen: str | None,
     *data: bytes | None,
 ) -> Summary:
-    """Of the columns of a row."""
+    """The summary from the columns of a row."""
     counts = orjson.loads(seen) if seen else {}
     sketches = {
         kind: Sketch(counts.get(kind.value, readings), found)
@@ -377,7 +377,7 @@ def _summary(
 
 
 def remove(path: Path) -> None:
-    """Drop a file that is damaged or of another version; it is filled anew from the topics."""
+    """Drop a file that is damaged or of another version; it is filled again from the topics."""
     for old in path.parent.glob(path.name + "*"):
         old.unlink(missing_ok=True)
 

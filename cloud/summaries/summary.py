@@ -72,7 +72,7 @@ _LENGTHS: Final = {Step.MINUTE: MINUTE_MS, Step.HOUR: HOUR_MS, Step.DAY: DAY_MS}
 KEPT_MS: Final[Mapping[Step, int]] = {
     step: topics.SUMMARIES_KEPT_MS[topics.SUMMARIES_PREFIX + step] for step in Step
 }
-"""How long summaries are kept after they were written, whatever time they are about."""
+"""The retention of summaries after they were written, whatever time they are about."""
 
 
 UNDECLARED: Final = Bloom(bloom.BITS, bloom.ONE_IN, ())
@@ -105,7 +105,7 @@ class Summary:
     sketches: Mapping[SketchKind, Sketch] = field(default_factory=dict)
 
     def sketch(self, kind: SketchKind) -> Any:
-        """The sketch of a kind, None where there is none; raises Rejected."""
+        """The sketch of a kind, None without one; raises Rejected."""
         found = self.sketches.get(kind)
         return None if found is None else sketches.read(kind, found.data)
 

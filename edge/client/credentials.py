@@ -1,5 +1,5 @@
-"""What a client shows to servers behind a login: a token, headers, a certificate of its own; and
-whom it trusts.
+"""What a client shows to servers behind a login, a token, headers, a certificate of its own; and
+the authorities that it trusts.
 
 A password in a server's address is sent as HTTP Basic and shown nowhere. Nothing of this is given
 to another host: a redirect that leads elsewhere is not followed (`may_follow`).
@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 class Credentials:
     """See the module.
 
-    Raises ValueError for a header that is none, or a file that cannot be used.
+    Raises ValueError for a wrong header, or a file that cannot be used.
     """
 
     token: str | None = field(default=None, repr=False)

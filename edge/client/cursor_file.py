@@ -15,7 +15,7 @@ from edgewake.protocol.errors import ConfigError
 
 SPACE_CHARS: Final = 64
 """Characters beside a cursor: a line end, and what an editor may have added. The rest of a larger
-file is not read: it is none."""
+file is not read: it cannot be a cursor."""
 
 
 class CursorFile:

@@ -39,8 +39,8 @@ CONNECT_S: Final = 5.0
 HEAD_S: Final = 20.0
 """For an answer's head: a server may wait for Kafka before it answers."""
 HEARTBEATS: Final = 3
-"""A connection that is silent for so many of the server's heartbeats (its header
-Edgewake-Heartbeat) is taken for dead."""
+"""A connection is taken for dead after this many silent heartbeats of the server (its header
+Edgewake-Heartbeat)."""
 SILENCE_S: Final = 45.0
 """The same where the server does not say how often its heart beats; some proxies drop its
 header."""
@@ -66,7 +66,7 @@ OnGap = Literal["earliest", "latest", "stop"]
 class FollowError(RemoteError):
     """No server will do: the text is the problem's detail.
 
-    `wrong_address` when what answered, if anything, is no access server.
+    `wrong_address` when what answered, if anything, is not an access server.
     """
 
     def __init__(self, detail: str, *, wrong_address: bool = False) -> None:
@@ -75,7 +75,7 @@ class FollowError(RemoteError):
 
 
 class NoStreamError(SseError):
-    """An answer 200 that is no event stream: another program, or a network's page that asks to log
+    """An answer 200 without an event stream: another program, or a network's page that asks to log
     in.
     """
 
@@ -119,11 +119,11 @@ class Follower:
     """Follows one subscription.
 
     `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since
-    1970) counts only while there is no cursor. `on_gap` is how to go on after a gap; with "stop"
-    the events end there. `checkpoints`: also give events of that kind. `credentials`: what is shown
-    to the servers; a name and password in an address are sent as HTTP Basic, and shown nowhere.
+    1970) counts only without a cursor. `on_gap` says how to go on after a gap; with "stop" the
+    events end there. `checkpoints`: also give events of that kind. `credentials`: what is shown to
+    the servers; a name and password in an address are sent as HTTP Basic, and shown nowhere.
     `patient=False`: raise where no server of the first round can be one, instead of trying for
-    ever. Raises ValueError for a server that is no URL.
+    ever. Raises ValueError for a server that is not a URL.
     """
 
     def __init__(
@@ -381,7 +381,7 @@ def _is_final(status: int) -> bool:
 
 
 async def _told(response: httpx.Response) -> str:
-    """Why an answer is no stream, in the server's words."""
+    """The reason why an answer is not a stream, in the server's words."""
     body = b""
     async with asyncio.timeout(HEAD_S):
         async for piece in response.aiter_raw():

@@ -17,7 +17,7 @@ from edgewake.protocol.errors import ConfigError, Unavailable
 
 
 class Address(NamedTuple):
-    """Of an MQTT broker."""
+    """The address of an MQTT broker."""
 
     host: str
     port: int

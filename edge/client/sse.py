@@ -3,7 +3,7 @@
 Pure: fed in any pieces, it opens nothing.
 
 An event that the stream's end cuts in two is never delivered. A block with an id and no data moves
-`last_event_id` and is no event.
+`last_event_id` and is not an event.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVENT_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of one event; our servers send at most 512 KB. Over it: SseError, since a stream without
 line ends would eat the memory."""
 RETRY_DIGITS_MAX: Final = 15
-"""Of a `retry` in ms; a longer number says nothing."""
+"""The most digits of a `retry` in ms; a longer number is ignored."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -53,7 +53,7 @@ class Parser:
         self._data: list[str] = []
         self._size = 0
         self._rest = bytearray()
-        """Of the line that is not complete."""
+        """The rest of the line that is not complete."""
         self._after_cr = False
         self._at_start = True
 

@@ -164,5 +164,5 @@ def shown(name: str, value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A text in one line that moves no terminal, whoever wrote it."""
+    """A text in one line that moves no terminal, even if a stranger wrote it."""
     return "".join(char if char.isprintable() else "�" for char in text)

@@ -26,9 +26,9 @@ from edgewake.protocol.lease import Subscription
 
 FLUSH_EVERY_S: Final = 0.05
 SAVE_EVERY_S: Final = 0.5
-"""How often the cursor is saved while events come; kill -9 repeats at most so much, every other end
-nothing."""
-ASIDE: Final = frozenset({"gap", "warning"})
+"""Seconds between two writes of the cursor while events come; kill -9 repeats at most that much,
+every other end nothing."""
+ASIDE: Final = frozenset({"behind", "gap", "warning"})
 """Kinds of events that are shown beside the data, on standard error."""
 
 

@@ -24,7 +24,7 @@ log = logging.getLogger("edgewake.downlink")
 ANSWER_S: Final = 2 * FEED_WAIT_S
 """Seconds after which a question is asked again: it, or its answer, was lost."""
 OFFLINE_S: Final = 5.0
-"""The same where there is no connection; a new one is told at once."""
+"""The same without a connection; a new one is told at once."""
 SUCCESS, BAD_PAYLOAD = 0x00, 0x99
 """Reason codes of a PUBACK."""
 assert EXPIRES_S_MAX > ANSWER_S
@@ -38,7 +38,7 @@ class Feeds:
 
     def __init__(self) -> None:
         self.send: Callable[[bytes], bool] = lambda _payload: False
-        """Publishes a question; False: there is no connection."""
+        """Publishes a question; False without a connection."""
         self._waiting: dict[str, tuple[str, asyncio.Future[Got | None]]] = {}
         """By feed: the cursor that was asked with, and who waits."""
 

@@ -64,7 +64,7 @@ Handler: TypeAlias = Callable[[Kept], Awaitable[Done | None]]
 
 
 class Inbox:
-    """One device's. `take` is called in the event loop by whoever holds the connection."""
+    """The inbox of one device. The owner of the connection calls `take` in the event loop."""
 
     def __init__(self, events: EventLog, clock: Clock, *, boot: str) -> None:
         self._events = events

@@ -3,9 +3,9 @@
 Its life is counted by two clocks of the device, and the one that says more holds: the wall clock,
 which also counts while the machine is off but may be set, and, within one start of the machine, the
 monotonic one. The wall clock tells nothing where it was not set yet when the message came
-(CLOCK_FLOOR_MS): then it begins anew with each start of the machine, or is set meanwhile. Where
-neither can tell (that, in another start, or a wall clock that stands before the moment at which it
-came), it is over: what is not done can be asked again.
+(CLOCK_FLOOR_MS): then the count starts again with each start of the machine, or the clock is set
+meanwhile. Where neither can tell (that, in another start, or a wall clock that stands before the
+moment at which it came), it is over: what is not done can be asked again.
 """
 
 from __future__ import annotations

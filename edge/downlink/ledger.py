@@ -20,7 +20,7 @@ device, so one that it sends again is among them."""
 
 
 class Step(StrEnum):
-    """How far a message is."""
+    """The steps of a message."""
 
     BEGUN = "begun"
     DONE = "done"
@@ -34,7 +34,7 @@ class Ledger:
 
     @classmethod
     def decode(cls, state: bytes | None) -> Ledger:
-        """What `encode` made; empty where there is none. Raises ValueError."""
+        """Read what `encode` made; empty without it. Raises ValueError."""
         return cls(
             {str(key): Step(step) for key, step in orjson.loads(state).items()} if state else {}
         )
@@ -52,7 +52,7 @@ class Ledger:
         return found
 
     def step(self, key: str) -> Step | None:
-        """How far it is; None: not begun."""
+        """Its step; None: not begun."""
         return self._steps.get(key)
 
     def begin(self, key: str) -> None:

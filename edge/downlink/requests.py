@@ -48,7 +48,7 @@ class Entry:
     """waiting; else answered, refused or expired, as the cloud said; expired also where it said
     nothing in time (`Book.at`)."""
     body: str = ""
-    """Of the reply."""
+    """The text of the reply."""
     detail: str = ""
     replied_at: int = 0
 
@@ -62,7 +62,7 @@ class Book:
 
     @classmethod
     def decode(cls, state: bytes | None) -> Book:
-        """What `encode` made; empty where there is none. Raises ValueError, TypeError."""
+        """Read what `encode` made; empty without it. Raises ValueError, TypeError."""
         return cls(
             {fields["id"]: Entry(**fields) for fields in orjson.loads(state)} if state else {}
         )
@@ -81,7 +81,7 @@ class Book:
     def asked(self, at: int, fields: Mapping[str, Any]) -> Book:
         """A reading of REQUESTS.
 
-        Between the streams is no order: the reply may have been read before.
+        Streams have no order among them: the reply may have been read before.
         """
         from edgewake.protocol.request import request_of  # a device pays for it when it asks
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from edgewake.edge.log.consumers import (
     ConsumerState,
     Missed,
     RawBatch,
-    outside,
     passed_by_all,
     rows_after,
 )
@@ -34,9 +32,11 @@ from edgewake.edge.log.epoch import (
     location_of,
     new_epoch_reason,
 )
+from edgewake.edge.log.frame_window import FrameWindow, has_waiting
 from edgewake.edge.log.frames import UNSET_CLOCK, LogFrames
-from edgewake.edge.log.gaps import forget_unsound_gaps, given_up
-from edgewake.edge.log.lanes import RANK, Lane, Window
+from edgewake.edge.log.gaps import given_up
+from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.loading import load
 from edgewake.edge.log.pages import has_lost_its_header
 from edgewake.edge.log.quota import FULL, AtQuota
 from edgewake.edge.log.repair import Repair
@@ -55,7 +55,6 @@ from edgewake.edge.log.schema import (
     LOG_NAME,
     MIGRATIONS,
     PAGE_BYTES,
-    SUMS,
     LogDamagedError,
     open_for_writing,
     open_in_memory,
@@ -66,7 +65,6 @@ from edgewake.edge.log.sidecar import FrameId, Known, Sidecar
 from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.tables import (
     frame_ranges,
-    read_consumers,
     read_frames,
     read_identity,
     read_streams,
@@ -76,7 +74,7 @@ from edgewake.edge.log.tables import (
     write_stream,
 )
 from edgewake.edge.log.wal import WriteAheadLog
-from edgewake.edge.log.work import Done, Failpoint, FrameKey, Limits, Work, no_failpoint
+from edgewake.edge.log.work import Done, Failpoint, Limits, Work, no_failpoint
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.names import is_own
 
@@ -119,8 +117,6 @@ class LogStore:
         self._failpoint = failpoint
         self._sidecar = Sidecar(directory)
         self.wal: Final = WriteAheadLog(directory / f"{LOG_NAME}-wal")
-        self._next_stream = 0
-        self._frame_bytes = limits.bytes_max
         known, was_left_open = self._sidecar.read(), self.wal.file_bytes > 0
         # As a damaged log's, whose header may be lost.
         page_bytes = known.page_size if known and known.page_size else PAGE_BYTES
@@ -141,6 +137,7 @@ class LogStore:
         self._repair = Repair(self._db, self._rows, clock, boot, limits.clock_wait_s)
         self._retention = Retention(self._db, self._rows, limits)
         self._frames = LogFrames(self._db, self._rows, self._retention, limits, clock)
+        self._window = FrameWindow(limits, self._frames)
         try:
             self._open(known, boot, new_epoch, was_left_open)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -187,12 +184,12 @@ class LogStore:
         epoch that began then has one more."""
         self.commit = max(self.commit_found, known.commit if known else 0)
         if self.epoch_began is not None:
-            ended = identity.epoch if identity else known.epoch if known else 0
-            self.epoch = new_epoch(
-                max(self.epoch, known.epoch if known else 0), self._clock.now_ms()
-            )
+            known_epoch = known.epoch if known else 0
+            ended = identity.epoch if identity else known_epoch
+            self.epoch = new_epoch(max(self.epoch, known_epoch), self._clock.now_ms())
             self.commit += 1
             self._begin_epoch(location, ended, None if identity else known)
+        self._window.epoch = self.epoch
         self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
         self._positions: dict[str, str] = dict(
             self._db.execute("SELECT name, position FROM sources")
@@ -215,7 +212,7 @@ class LogStore:
             self._restore_frames(known, here) if known and (damaged or is_of_this_commit) else 0
         )
         self._salvage = Salvage(damaged, self._page_bytes) if damaged or restored else None
-        self._state = self._load()
+        self._state = load(self._db, self._rows, is_salvaging=self.is_salvaging)
         self._failpoint("new log")
         self._rewrite_sidecar()
 
@@ -261,62 +258,6 @@ class LogStore:
             for frame, boundary in missing:
                 write_frame(self._db, frame, boundary, None, self._clock.now_ms())
         return len(missing)
-
-    def _load(self) -> Draft:
-        db = self._db
-        streams = {stream.name: stream for stream in read_streams(db)}
-        names = {stream.id: stream.name for stream in streams.values()}
-        frames = [
-            FrameKey(names[stream], epoch, frame) for (stream, epoch, frame), _ in read_frames(db)
-        ]
-        unsent = deque(
-            sorted(frames, key=lambda key: (key.epoch, key.frame, streams[key.stream].id))
-        )
-        draft = Draft(
-            streams,
-            {},
-            unsent,
-            0,
-            0,
-            0,
-            {},
-            {},
-            {consumer.name: consumer for consumer in read_consumers(db)},
-        )
-        draft.counters = dict(
-            db.execute("SELECT name, value FROM counters WHERE name NOT IN ('commit', ?, ?)", SUMS)
-        )
-        if not self.is_salvaging:
-            self._forget_what_nobody_needs(draft)
-        for size in ("length(body)) FROM batches", "coalesce(length(payload), 0)) FROM frames"):
-            count, total = db.execute(f"SELECT count(*), total({size}").fetchone()
-            draft.stored_bytes += int(total) + ROW_BYTES * count
-        sums = self._rows.sums()
-        for stream in streams.values():
-            framed = sum(
-                self._rows.batch_bytes(stream.id, first, last)
-                for first, last in frame_ranges(db, stream.id)
-            )
-            in_frames_or_kept, draft.waiting[stream.name] = sums.get(stream.id, (0, 0))
-            draft.framed_bytes += framed
-            draft.retained_bytes += in_frames_or_kept - framed
-        with transaction(db):
-            db.executemany(
-                "INSERT INTO counters VALUES (?, ?) ON CONFLICT DO UPDATE SET value = "
-                "excluded.value WHERE value <> excluded.value",
-                draft.sums.items(),
-            )
-        return draft
-
-    def _forget_what_nobody_needs(self, draft: Draft) -> None:
-        """Rows whose position was damaged lie where nobody looks for them."""
-        with transaction(self._db):
-            forget_unsound_gaps(self._db)
-            for stream in draft.streams.values():
-                passed = passed_by_all(draft.consumers.values(), stream.name)
-                last = stream.framed if passed is None else min(stream.framed, passed)
-                for first, through in outside(frame_ranges(self._db, stream.id), 0, last):
-                    self._rows.delete_batches(stream.id, first, through)
 
     def _rewrite_sidecar(self) -> None:
         known = Known(self.log_id, self.epoch, self.commit, len(MIGRATIONS), self._page_bytes)
@@ -403,7 +344,7 @@ class LogStore:
             extra={"event": "log.salvaged", "frames_lost": lost},
         )  # fmt: skip
         self._salvage = None
-        self._state = self._load()
+        self._state = load(self._db, self._rows, is_salvaging=self.is_salvaging)
         self._rewrite_sidecar()
 
     # what the writer asks
@@ -416,30 +357,20 @@ class LogStore:
     def can_frame(
         self, paused: frozenset[str] = frozenset(), filling: frozenset[str] = frozenset()
     ) -> bool:
-        """Is there a stream that waits for a frame, not for company, and may have one more in
-        flight?
+        """Whether a stream waits for a frame, not for more readings, and may have one more in
+        flight.
         """
         if self.is_salvaging or self._repair.holds_frames():
             return False
-        state = self._state
-        window, in_flight = self._window(state, paused), self._epochs_in_flight(state)
-        formable = {
-            name
-            for name in self._unframed(state, paused | filling)
-            if self._may_form(state, state.streams[name], in_flight)
-        }
-        return any(map(window.admits, formable | self._unsent(state, paused)))
+        return self._window.has_room(self._state, paused, filling)
 
     def admits_any(self, streams: Sequence[str], paused: frozenset[str] = frozenset()) -> bool:
-        """May one of these streams have one more frame in flight?"""
-        window = self._window(self._state, paused)
-        return not self.is_salvaging and any(
-            name not in paused and window.admits(name) for name in streams
-        )
+        """Whether one of these streams may have one more frame in flight."""
+        return not self.is_salvaging and self._window.admits_any(self._state, streams, paused)
 
     def has_unframed(self, paused: frozenset[str] = frozenset()) -> bool:
-        """Is there anything that waits for room in the window?"""
-        return bool(self._unsent(self._state, paused) or self._unframed(self._state, paused))
+        """Whether anything waits for room in the window."""
+        return has_waiting(self._state, paused)
 
     @property
     def stopped_lanes(self) -> frozenset[Lane]:
@@ -598,11 +529,11 @@ class LogStore:
                 self._retention.keep_consumer_bytes(draft)
                 self._retention.keep_quotas(draft, self._repair.age_ms)
             if work.sending and not self.is_salvaging and not self._repair.holds_frames():
-                self._frame_bytes = min(
+                frame_bytes = min(
                     self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max
                 )
                 with sound_rows():
-                    self._fill_window(draft, work.paused, work.filling)
+                    self._window.fill(draft, work.paused, work.filling, frame_bytes)
             self._write_state(draft, commit)
             self._failpoint("inserted")
         self._failpoint("committed")
@@ -691,102 +622,6 @@ class LogStore:
         """
         is_local = is_own(stream.name) or stream.name in self._limits.local
         return is_local and stream.framed == stream.last
-
-    # frame
-
-    def _window(self, draft: Draft, paused: frozenset[str]) -> Window:
-        """What is in flight; of paused streams nothing counts: it is at most their share, because
-        no more is formed.
-        """
-        out = (
-            (key.stream, size)
-            for key, size in draft.outstanding.items()
-            if key.stream not in paused
-        )
-        return Window(
-            self._limits.window_frames, self._limits.window_bytes, out, lane=self._limits.lane
-        )
-
-    @staticmethod
-    def _unframed(draft: Draft, paused: frozenset[str]) -> list[str]:
-        return [
-            name
-            for name, stream in draft.streams.items()
-            if stream.framed < stream.last and name not in paused
-        ]
-
-    @staticmethod
-    def _epochs_in_flight(draft: Draft) -> dict[str, int]:
-        return {key.stream: key.epoch for key in (*draft.unsent, *draft.outstanding)}
-
-    def _is_turn_of(self, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
-        """Are all frames of the epochs before the next one's acknowledged? The cloud remembers few
-        epochs of a stream, and takes their frames in the order in which they come.
-        """
-        epoch = stream.next_epoch(self.epoch)
-        return in_flight.get(stream.name, epoch) == epoch
-
-    def _may_form(self, draft: Draft, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
-        """Compressed, far more than the quota could be in flight; half of it is left for what comes
-        in meanwhile.
-        """
-        fits = stream.name not in in_flight or draft.framed_bytes <= self._limits.quota_bytes // 2
-        return fits and stream.framed < stream.last and self._is_turn_of(stream, in_flight)
-
-    @staticmethod
-    def _unsent(draft: Draft, paused: frozenset[str]) -> set[str]:
-        return {key.stream for key in draft.unsent} - paused
-
-    def _fill_window(self, draft: Draft, paused: frozenset[str], filling: frozenset[str]) -> None:
-        """First what was formed before, then new frames: the more urgent lanes first; of a lane
-        live streams, then backlogs, in turns.
-        """
-        window = self._window(draft, paused)
-        self._reload_unsent(draft, window, paused)
-        in_flight = self._epochs_in_flight(draft)
-        names = self._unframed(draft, paused | filling)
-        names = window.in_order(
-            names[self._next_stream :] + names[: self._next_stream],
-            is_behind=lambda name: self._is_behind(draft, name),
-        )
-        while names := [
-            name
-            for name in names
-            if self._may_form(draft, draft.streams[name], in_flight) and window.admits(name)
-        ]:
-            rank = RANK[self._limits.lane(names[0])]
-            for name in names:
-                if RANK[self._limits.lane(name)] == rank and window.admits(name):
-                    out = self._frames.form(
-                        draft, draft.streams[name], self.epoch, self._frame_bytes
-                    )
-                    draft.frames.append(out)
-                    in_flight[name] = out.key.epoch
-                    window.add(name, len(out.payload))
-        self._next_stream = (self._next_stream + 1) % max(1, len(draft.streams))
-
-    def _is_behind(self, draft: Draft, name: str) -> bool:
-        """Does more wait than one frame holds?"""
-        stream = draft.streams[name]
-        return (
-            stream.last - stream.framed > self._limits.readings_max
-            or draft.waiting.get(name, 0) > self._frame_bytes
-        )
-
-    def _reload_unsent(self, draft: Draft, window: Window, paused: frozenset[str]) -> None:
-        """Frames of an earlier life, each stream's in order, as long as its stream may have them in
-        flight.
-        """
-        waiting: deque[FrameKey] = deque()
-        full = set(paused)
-        for key in draft.unsent:
-            if key.stream in full or not window.admits(key.stream):
-                full.add(key.stream)
-                waiting.append(key)
-            else:
-                self._frames.reload(draft, key)
-                window.add(key.stream, draft.outstanding[key])
-        draft.unsent = waiting
 
     # housekeeping
 

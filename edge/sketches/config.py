@@ -52,7 +52,7 @@ class SketchConfig(ConfigTable):
     """Seconds of event time that a window waits for readings that come out of order; later ones are
     left out, counted."""
     lane: Lane = Lane.NORMAL
-    """Of `device_sketches`; the same for all."""
+    """The lane of `device_sketches`; the same for all."""
 
     def __post_init__(self) -> None:
         if DAY_S % self.window_s:

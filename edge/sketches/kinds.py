@@ -36,7 +36,7 @@ BLOOM_SIZE_BITS_MAX: Final = (SKETCH_BYTES_MAX - 16) * 8
 """A Bloom filter has so many bits at most: what a frame's text holds, less the numbers before
 them."""
 TOP_LOG2: Final = 6
-"""Of frequent items: up to 48 values; fewer where they are long."""
+"""The size of frequent items: up to 48 values; fewer where they are long."""
 
 Value = float | int | str | bool
 

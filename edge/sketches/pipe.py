@@ -1,5 +1,5 @@
 """What the agent and its child that makes sketches both know of their pipes: a message is its
-length and so many bytes of JSON.
+length and that many bytes of JSON.
 """
 
 from __future__ import annotations
@@ -8,4 +8,4 @@ import struct
 from typing import Final
 
 LENGTH: Final = struct.Struct("<I")
-"""Of a message, before it."""
+"""The length of a message, before it."""

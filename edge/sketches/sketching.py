@@ -62,7 +62,7 @@ class Sketcher:
         self._windows = self._resumed(None)
         self._missed = self._made = self._restarts = 0
         self.pid: int | None = None
-        """Of the child, while there is one."""
+        """The process id of the child, while it lives."""
 
     async def open(self) -> Consumer:
         """Where its last commit left it. Raises LogClosedError, sqlite3.Error."""
@@ -173,7 +173,7 @@ class Sketching:
         self.sketchers = {config.stream: Sketcher(config, events, clock, rng) for config in configs}
 
     async def forget_others(self) -> None:
-        """Let go of what sketches that are no longer configured had kept.
+        """Forget the state of sketches that were removed from the configuration.
 
         Raises LogClosedError, sqlite3.Error.
         """

@@ -20,7 +20,7 @@ import orjson
 
 LATE_RUN_MAX: Final = 10
 """Late readings in a row that are taken for stragglers. One more, and the clock was set back: the
-windows begin anew."""
+windows start again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Windows:
     counted: int = 0
     """Readings that are in one."""
     turns: int = 0
-    """How often the clock was set back."""
+    """The number of times that the clock was set back."""
     first: Mapping[int, int] = field(default_factory=dict)
     """Position of the first reading of each open window."""
 
@@ -98,8 +98,8 @@ class Windows:
     def span_ms(self, window: int) -> tuple[int, int]:
         """What a window's sketches are labelled with.
 
-        A window that comes again because the clock was set back begins so many ms later: in the
-        cloud a sketch with the same label would take the place of the first one.
+        A window that comes again because the clock was set back begins one millisecond later for
+        each time: in the cloud a sketch with the same label would take the place of the first one.
         """
         return window * self.size_ms + min(self.turns, self.size_ms - 1), (
             window + 1

@@ -19,7 +19,7 @@ PATIENCE_S: Final = 60.0
 """For the child to take values, and to answer: it imports NumPy first, which takes a small device
 seconds. Longer, and it hangs."""
 ANSWER_BYTES_MAX: Final = 4 << 20
-"""Of one window: sixteen fields of seven kinds are far below."""
+"""The most bytes of one window's answer: sixteen fields of seven kinds are far below."""
 MODULE: Final = "edgewake.edge.sketches.maker"
 
 

@@ -180,7 +180,7 @@ def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
     lane = analysis.with_config(idle_s=0.5).lane([query], [feed.stream])
     lane.clock = clock = StandingClock(begin + 100)
     watch = sequencer_watch.SequencerWatch(feed.config, clock)
-    lane.hold = watch.hold
+    lane.upstream.hold = watch.hold
     places = UpPlaces(feed.config, "test-places")
     with (
         part("sequencer", config, tmp_path / "sequencer.log") as process,
@@ -199,7 +199,7 @@ def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
             wait_until(
                 lambda: (
                     progress_in_silence(
-                        begin, lane.record.tops, int(lane._silent_s() * 1000), [query.query]
+                        begin, lane.record.tops, int(lane.silent_s() * 1000), [query.query]
                     )
                     == begin + 2_000
                 ),

@@ -223,8 +223,8 @@ def _is_executor(process: psutil.Process, master: str) -> bool:
 
 
 def _state_bytes(lane: Lane) -> int:
-    assert lane._query is not None
-    progress: Mapping[str, Any] = lane._query.lastProgress or {}
+    assert lane.query is not None
+    progress: Mapping[str, Any] = lane.query.lastProgress or {}
     operators = progress["stateOperators"] if progress else []
     return sum(one["memoryUsedBytes"] for one in operators)
 

@@ -6,260 +6,43 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 import pytest
-from prometheus_client import CollectorRegistry
 
 from edgewake.cloud.calls.endpoint import EndpointRefused
-from edgewake.cloud.calls.webhook import Caller
-from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.lease_state import PAUSE_S
-from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import (
     Elsewhere,
     KeyUsedBefore,
     NoSuchLease,
-    Proxy,
     Standby,
     TooManyLeases,
 )
-from edgewake.cloud.push.services import Services
-from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
 from edgewake.cloud.push.wake_queue import IN_HAND_PER_HOST_MAX
 from edgewake.protocol import lease_record
-from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import ConfigError, CursorError, Unavailable
-from edgewake.protocol.lease import LeaseChange, LeaseRequest, Subscription, Webhook
-from edgewake.protocol.lease_read import LeaseRead, hash_token
-from edgewake.protocol.lease_record import PARTITIONS, Lease, LeaseState
-from tests.push.builders import ManualClock, lease, random_bytes, request, sealer
-from tests.push.receiver import Receiver, receiving
+from edgewake.protocol.lease import LeaseChange, LeaseRequest, Webhook
+from edgewake.protocol.lease_read import hash_token
+from edgewake.protocol.lease_record import LeaseState
+from tests.push.builders import ManualClock, lease, request, sealer
+from tests.push.proxy_world import (
+    MemoryLog,
+    MemoryStore,
+    calls,
+    event_of,
+    kept,
+    pass_time,
+    proxying,
+    settle,
+    until,
+    world,
+)
+from tests.push.receiver import receiving
 from tests.services import PATIENCE_S
-
-
-@dataclass
-class MemoryStore:
-    """All partitions of a table of leases, which can die before or after any of its writes."""
-
-    clock: Clock
-    leases: dict[str, Lease] = field(default_factory=dict)
-    writes: int = 0
-    dies_at: tuple[int, str] | None = None
-    dead: asyncio.Event = field(default_factory=asyncio.Event)
-    proved_at: float = float("-inf")
-    is_away: bool = False
-    holds: Callable[[Lease], bool] = lambda _: False
-    """Writes that take until this says no any more."""
-    held: int = 0
-
-    async def put(self, lease: Lease) -> None:
-        await self._write(lease.id, lease)
-
-    async def remove(self, lease_id: str) -> None:
-        await self._write(lease_id, None)
-
-    async def _write(self, key: str, stored: Lease | None) -> None:
-        if self.is_away:
-            raise Unavailable("Kafka is away")
-        self.writes += 1
-        await self._maybe_die("before")
-        await asyncio.sleep(0)
-        while stored is not None and self.holds(stored):
-            self.held += 1
-            await asyncio.sleep(0.001)
-        if stored is None:
-            self.leases.pop(key, None)
-        else:
-            self.leases[key] = lease_record.decode(lease_record.encode(stored))
-        self.proved_at = self.clock.monotonic_s()
-        await self._maybe_die("after")
-
-    async def _maybe_die(self, when: str) -> None:
-        if self.dies_at == (self.writes, when):
-            self.dead.set()
-            await asyncio.Event().wait()
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
-
-
-class MemoryLog:
-    """A log of events 1, 2, 3 …, seen at once; a cursor is `c<number of events passed>`."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.events = 0
-        self.earliest = 0
-        self.tally = Tally(None)
-        self._clock = clock
-
-    def add(self, count: int = 1) -> None:
-        for _ in range(count):
-            self.events += 1
-            for _ in self.tally.add(_event(self.events), self._clock.now_ms()):
-                pass
-
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
-        if not cursor.startswith("c"):
-            raise CursorError("garbage", "not a cursor")
-
-    def add_counter(self, counter: Counter, cursor: str) -> None:
-        at = int(cursor[1:])
-        if at < self.earliest:
-            at = self.earliest
-            counter.mark_gap()
-        for n in range(at, self.events):
-            if not counter.is_fed:
-                counter.see(_event(n + 1), self._clock.now_ms())
-        counter.set_swept(self.events - at, is_final=True)
-        counter.attach(self.tally)
-        counter.on_change(counter.lease_id)
-
-
-@dataclass
-class MemoryWatch:
-    log: MemoryLog
-
-    async def check(self, subscription: Subscription, cursor: str, client: str) -> None:
-        await self.log.check(subscription, cursor, client)
-
-    def add(self, counter: Counter, cursor: str) -> None:
-        self.log.add_counter(counter, cursor)
-
-    def remove(self, counter: Counter) -> None:
-        counter.detach()
-
-    def cursor(self, counter: Counter) -> str | None:
-        return f"c{self.log.events}"
-
-
-def _event(n: int) -> Event:
-    return Event(DATA, {"n": n}, orjson.dumps({"n": n}))
-
-
-@dataclass
-class World:
-    """A proxy and what is around it."""
-
-    log: MemoryLog
-    store: MemoryStore
-    receiver: Receiver
-    clock: Clock
-    proxy: Proxy
-
-    async def grant(
-        self, *, cursor: str = "c0", idempotency_key: str | None = None, **more: Any
-    ) -> Any:
-        more.setdefault("wake", {"min_interval_s": 0})
-        return await self.proxy.grant(
-            request(url=self.receiver.url, cursor=cursor, **more), idempotency_key
-        )
-
-    def reads(self, granted: Any, *, cursor: str | None = None, **more: Any) -> None:
-        """The client reads by SSE."""
-        read = {
-            "token_hash": hash_token(granted.endpoint.token),
-            "at": self.clock.now_ms(),
-            "streams": ("s",),
-            "cursor": cursor,
-        } | more
-        self.proxy.client_reads(granted.lease.id, LeaseRead(**read))
-
-
-def calls(clock: Clock) -> Caller:
-    # A call that hangs does so for longer than a test waits: what must not wait for it would never
-    # end.
-    return Caller(clock, allow_hosts=["127.0.0.1", "localhost"], timeout_s=2 * PATIENCE_S)
-
-
-@asynccontextmanager
-async def proxying(
-    log: MemoryLog, store: MemoryStore, clock: Clock, caller: Caller, **more: Any
-) -> AsyncIterator[Proxy]:
-    """A running proxy that has all partitions."""
-    partitions = more.pop("partitions", range(PARTITIONS))
-    metrics = Metrics(CollectorRegistry())
-    services = Services(
-        MemoryWatch(log),
-        caller,
-        more.pop("sealer", sealer()),
-        clock,
-        random.Random(1),
-        metrics,
-        session_timeout_s=6,
-    )
-    proxy = Proxy(services, random_bytes=random_bytes, leases_max=more.pop("leases_max", 10))
-    running = asyncio.create_task(proxy.run())
-    for number in partitions:
-        proxy.partition_owned(
-            number,
-            {key: lease for key, lease in store.leases.items() if lease.partition == number},
-            store,
-        )
-    try:
-        await until(lambda: proxy.is_ready or not partitions or running.done())
-        yield proxy
-    finally:
-        running.cancel()
-        await proxy.close()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-@asynccontextmanager
-async def world(clock: Clock | None = None, *leases: Lease, **more: Any) -> AsyncIterator[World]:
-    clock = clock or SystemClock()
-    async with receiving() as receiver:
-        caller = calls(clock)
-        log, store = MemoryLog(clock), MemoryStore(clock)
-        store.leases |= {lease.id: lease for lease in leases}
-        async with proxying(log, store, clock, caller, **more) as proxy:
-            yield World(log, store, receiver, clock, proxy)
-        assert log.tally.counters == set()
-
-
-def kept(world: World) -> Lease:
-    (only,) = world.store.leases.values()
-    return only
-
-
-async def until(condition: Any, what: str = "the condition holds") -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-async def pass_time(w: World, condition: Any, *, within_s: float = 40 * 86_400) -> None:
-    """Let time jump from one time at which something is due to the next until the condition
-    holds.
-    """
-    clock, tending = w.clock, w.proxy._tending
-    assert isinstance(clock, ManualClock)
-    end = clock.monotonic_s() + within_s
-    async with asyncio.timeout(PATIENCE_S):
-        await settle(w)
-        while not condition():
-            at = tending._agenda.next_at()
-            assert at is not None, "nothing will happen any more"
-            clock.advance(max(0.0, (at - clock.now_ms()) / 1000))
-            assert clock.monotonic_s() <= end, "it has not happened in time"
-            await settle(w)
-
-
-async def settle(w: World) -> None:
-    """Let everything happen that is due."""
-    tending = w.proxy._tending
-    quiet = 0
-    while quiet < 3:
-        await asyncio.sleep(0.0005)
-        busy = tending._changed or any(tended.is_waking for tended in tending.leases.values())
-        quiet = 0 if busy else quiet + 1
 
 
 async def test_a_lease_is_stored_before_it_is_granted_and_an_event_wakes() -> None:
@@ -539,7 +322,7 @@ async def test_others_have_their_turn_while_one_event_wakes_very_many() -> None:
         w.receiver.answer = lambda _: None
         for _ in range(3000):
             await w.grant()
-        told = w.log.tally.add(_event(1), w.clock.now_ms())
+        told = w.log.tally.add(event_of(1), w.clock.now_ms())
         assert sum(1 for _ in told) == 3000, "between any two leases others may run"
         await w.receiver.got(CALLS_PER_HOST_MAX)
         assert w.receiver.connections == CALLS_PER_HOST_MAX

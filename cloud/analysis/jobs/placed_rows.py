@@ -2,7 +2,7 @@
 every query whose WHERE it passes, with its place in the log.
 
     records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query that it passes ─→
-    foreachBatch (lane.py)
+    foreachBatch (lanes/micro_batch.py)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 All of a stream share one Spark query without state.
 
     records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query that it passes ─→
-    foreachBatch (lane.py)
+    foreachBatch (lanes/micro_batch.py)
 
 A row is final as soon as it is told: there is no window to wait for, so no reading is late. Its
 identity is its reading's place in the stream (`reading`: partition, offset, number in the frame),

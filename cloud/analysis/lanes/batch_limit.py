@@ -8,10 +8,7 @@ of a backlog is small, and each next one larger as long as there is time.
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import Final
 
 from edgewake.cloud.analysis.lanes.piece_size import PieceSize
 
@@ -65,17 +62,3 @@ class BatchLimit:
         always = min(self._first.records, self._least * read // max(1, readings))
         self._size = PieceSize(max(fitting.records, always))
         return is_cut_off
-
-
-def set_limit(session: SparkSession, query: StreamingQuery, records: int) -> None:
-    """Let the query read so many records from its next batch on; for the thread of its batch."""
-    # Spark asks a source for its option once, when the query starts, and has no public way to
-    # change what came of it.
-    execution: Any = query._jsq.streamingQuery()
-    jvm: Any = session._jvm
-    limit = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.maxRows(records)
-    sources = execution.uniqueSources()
-    names = sources.keysIterator()
-    while names.hasNext():
-        sources = sources.updated(names.next(), limit)
-    getattr(execution, "uniqueSources_$eq")(sources)

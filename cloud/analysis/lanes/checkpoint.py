@@ -59,6 +59,11 @@ def sync_offsets(checkpoint: Path, batch: int) -> None:
             os.close(descriptor)
 
 
+def has_begun(checkpoint: Path) -> bool:
+    """Is there a state to go on from?"""
+    return any((checkpoint / "offsets").glob("[0-9]*"))
+
+
 def is_done(checkpoint: Path, batch: int) -> bool:
     """Has Spark noted the end of the batch? Otherwise it runs it again at the next start."""
     return (checkpoint / "commits" / str(batch)).exists()

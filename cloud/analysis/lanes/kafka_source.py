@@ -26,7 +26,7 @@ def source(
     """Committed records of these topics, from the earliest on; stops loudly when retention took
     what was not read yet.
 
-    `records_max`: of a batch, until set_limit says another number.
+    `records_max`: of a batch, until LanePlan.set_limit says another number.
     """
     return (
         session.readStream.format("kafka")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from edgewake.cloud.analysis.lanes import checkpoint, lane
+from edgewake.cloud.analysis.lanes import checkpoint, micro_batch
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.batch_commit import Novelty
 from edgewake.cloud.analysis.results.transaction import Transactions
@@ -157,7 +157,7 @@ def _in_the_middle_of_the_transaction(fault: pytest.MonkeyPatch) -> None:
 
 
 def _before_spark_knows_of_it(fault: pytest.MonkeyPatch) -> None:
-    fault.setattr(lane.failpoint, "reach", _break_off)
+    fault.setattr(micro_batch.failpoint, "reach", _break_off)
 
 
 def _break_off(*_: object) -> None:
@@ -196,7 +196,7 @@ def test_a_driver_that_breaks_off_anywhere_tells_each_batch_once(
     assert told() == [1.0, 3.0]
 
     break_off(_before_spark_knows_of_it)
-    monkeypatch.setattr(lane, "novelty", lambda *_: Novelty.ALL)
+    monkeypatch.setattr(micro_batch, "novelty", lambda *_: Novelty.ALL)
     with analysis.running([query], feed) as again:
         wait_until(lambda: again.finished, "the batch that broke off is computed again")
     assert told() == [1.0, 3.0, 4.0, 4.0], (

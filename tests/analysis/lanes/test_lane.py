@@ -97,8 +97,8 @@ def test_a_batch_with_one_partition_of_state_is_one_task_without_a_shuffle(
     )
     for query in queries:
         with analysis.running([query], feed) as lane:
-            assert lane._query is not None
-            plan = lane._query._jsq.explainInternal(False)
+            assert lane.query is not None
+            plan = lane.query._jsq.explainInternal(False)
 
             assert "StateStoreSave" in plan
             assert "Exchange" not in plan
@@ -492,7 +492,7 @@ def test_state_of_final_windows_is_evicted(analysis: Analysis, feed: Feed) -> No
 def state_rows(lane: Lane) -> int:
     """After the last batch, of which Spark tells a moment after we have committed it."""
     wait_until(
-        lambda: (p := lane._query.lastProgress) is not None and p.batchId >= lane._batch,
+        lambda: (p := lane.query.lastProgress) is not None and p.batchId >= lane._batch,
         "progress of the last batch",
     )  # type: ignore[union-attr]
     return lane.session.read.format("statestore").load(str(lane.checkpoint)).count()

@@ -46,7 +46,7 @@ def held_at_its_first_readings(
     it any more.
     """
     lane = analysis.with_config(idle_s=IDLE_S).lane(queries, [feed.stream for feed in feeds])
-    lane.hold, lane.why_held = lambda _: 0, lambda _: HELD
+    lane.upstream.hold, lane.upstream.why = lambda _: 0, lambda _: HELD
     lane.start()
     try:
         for feed in feeds:
@@ -54,7 +54,7 @@ def held_at_its_first_readings(
         lane.advance_in_silence()
         assert lane.record.top is None, "nothing was held: the test shows nothing"
         assert detail(feeds[0], queries[0]).startswith(HELD)
-        lane.hold, lane.why_held = nothing_holds, lambda _: ""
+        lane.upstream.hold, lane.upstream.why = nothing_holds, lambda _: ""
         yield lane
     finally:
         lane.stop()

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from edgewake.cloud.analysis.lanes.lane import Lane
+from edgewake.cloud.analysis.lanes.lane_plan import LanePlan
 from edgewake.cloud.analysis.lanes.unfinished import LEAST, SHRINK, TRIES, records_max
 from edgewake.cloud.analysis.plan.observed import Observed
 from edgewake.protocol import topics
@@ -66,15 +67,15 @@ def test_a_batch_that_does_not_fit_is_computed_in_smaller_ones(
 ) -> None:
     name, fits, many, failures = unique("rows"), LEAST, 3 * LEAST, 0
     queries = registered(f"-- name: {name}\nSELECT speed FROM {feed.name}", streams=[feed.stream])
-    observed = Lane._observed
+    observed = LanePlan.observed
 
-    def bounded(lane: Lane) -> Observed:
-        found = observed(lane)
+    def bounded(plan: LanePlan) -> Observed:
+        found = observed(plan)
         if found.frames > fits:
             raise MemoryError
         return found
 
-    monkeypatch.setattr(Lane, "_observed", bounded)
+    monkeypatch.setattr(LanePlan, "observed", bounded)
     for i in range(many):
         feed.send([T0 + i], speed=[float(i)])
     feed.flush()

@@ -84,8 +84,8 @@ def test_sketches_are_close_to_the_truth(analysis: Analysis, feed: Feed) -> None
 
 def how_grouped(lane: Lane) -> str:
     """As the last batch's plan says."""
-    assert lane._query is not None
-    plan = str(lane._query._jsq.explainInternal(False))
+    assert lane.query is not None
+    plan = str(lane.query._jsq.explainInternal(False))
     return next(name for name in ("SortAggregate", "ObjectHashAggregate") if name in plan)
 
 

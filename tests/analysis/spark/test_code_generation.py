@@ -40,8 +40,8 @@ def test_a_lane_begins_as_spark_has_it(spark: SparkSession) -> None:
 
 def is_compiled(lane: Lane) -> bool:
     """As the last batch's plan says: compiled stages are numbered."""
-    assert lane._query is not None
-    return "*(1)" in str(lane._query._jsq.explainInternal(False))
+    assert lane.query is not None
+    return "*(1)" in str(lane.query._jsq.explainInternal(False))
 
 
 @pytest.mark.parametrize("kind", SELECTS)

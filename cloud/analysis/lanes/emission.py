@@ -1,0 +1,172 @@
+"""What a lane has emitted, and how it emits more: results, its progress and its record in one Kafka
+transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from edgewake.cloud.analysis.folds.table_follower import TableFollower
+from edgewake.cloud.analysis.jobs.job import Job, States
+from edgewake.cloud.analysis.lanes import state_parts
+from edgewake.cloud.analysis.lanes.counters import Counters
+from edgewake.cloud.analysis.plan.late import LateWindow
+from edgewake.cloud.analysis.results import emit, lane_progress
+from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.lane_record import LaneRecord, lacking
+from edgewake.cloud.analysis.results.meter import Meter
+from edgewake.cloud.analysis.results.transaction import Transactions
+from edgewake.cloud.analysis.results.withheld import Withheld
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+
+log = logging.getLogger("edgewake.analysis")
+
+
+class Stopped(Exception):
+    """The lane was asked to stop; the batch is computed again later."""
+
+
+class Emission:
+    """Of one lane from its start on. Not for several threads at once (Lane)."""
+
+    def __init__(
+        self,
+        job: Job,
+        name: str,
+        clock: Clock,
+        counters: Counters,
+        transactions: Transactions,
+        *,
+        record: LaneRecord,
+        states: States,
+        tables: TableFollower | None,
+        withheld: Withheld,
+        kept: Mapping[str, bytes],
+        told: dict[str, Told],
+        unknown_to: Mapping[str, int],
+        broken: dict[str, str],
+    ) -> None:
+        """`kept`: the rows of `ew.windows` that the lane has; `told`, `unknown_to`: see emit.Batch;
+        `broken`: Lane.broken, to which it adds.
+        """
+        self._job, self._name, self._clock, self._counters = job, name, clock, counters
+        self._transactions = transactions
+        self.record = record
+        """Where the lane stands, as committed."""
+        self.states = states
+        self._tables = tables
+        self._withheld = withheld
+        self._parts = state_parts.Parts(kept)
+        self._told, self._unknown_to, self._broken = told, unknown_to, broken
+        self.said = lane_progress.NOTHING
+        """What event time waits for, as it was said last."""
+        self.has_said_running = False
+
+    def step(self, top: int | None, meter: Meter | None = None) -> emit.Batch:
+        """The next batch, with event time at `top` after it."""
+        return emit.Batch(
+            revision=self.record.revision + 1,
+            top_before=self.record.top,
+            top=top,
+            complete_from=self.record.complete_from,
+            told=self._told,
+            unknown_to=self._unknown_to,
+            emitted=self.record.offsets,
+            meter=Meter() if meter is None else meter,
+        )
+
+    def catch_up(self, meter: Meter, is_over: Callable[[], bool]) -> None:
+        """Read what is new of the tables, where there are any. Raises Stopped, Unavailable."""
+        if self._tables is None:
+            return
+        closed = {
+            registered.label: emit.closed(registered.query, self.record.top)
+            for registered in self._job.queries
+        }
+        for _ in self.states.catch_up(self._tables, closed, meter):
+            if is_over():
+                raise Stopped(self._name)
+
+    def write(
+        self,
+        made: Iterable[emit.Output | emit.Outputs],
+        step: emit.Batch,
+        after: LaneRecord,
+        *,
+        broken: emit.Broken,
+        progress: Sequence[emit.Output],
+        why: str,
+        late: Sequence[LateWindow] = (),
+    ) -> int:
+        """One transaction; then the lane stands at `after`. Returns how many results it had.
+
+        `made`: what the states make, which may put queries into `broken`; `why` is said of these.
+        Raises KafkaException, or what making a record raises.
+        """
+        queries, now_ms, results = self._job.queries, self._clock.now_ms(), 0
+
+        def records() -> Iterator[emit.Output | emit.Outputs]:
+            nonlocal results, after
+            for output in self._withheld.through(made, step, broken):
+                if isinstance(output, emit.Outputs):
+                    results += len(output.keys)
+                    yield from emit.all_bounded(output, now_ms=now_ms)
+                else:
+                    results += 1
+                    yield from self._cut(output, now_ms)
+            yield from emit.late_outputs(late, queries, step)
+            after = self._with_lacking(after, step)
+            names = {label.rpartition("@")[0].encode() for label in broken}
+            yield from (output for output in progress if output.key not in names)
+            yield emit.Output(topics.LANES, after.key, after.model_dump_json().encode())
+
+        self._transactions.write(records())
+        self.record, self.has_said_running = after, True
+        self._broken |= {label: f"{why} cannot be made: {what}" for label, what in broken.items()}
+        return results
+
+    def say(self, progress: Sequence[emit.Output]) -> None:
+        """Only that it runs, and what it waits for. Raises KafkaException."""
+        self._transactions.write(progress)
+        self.has_said_running = True
+
+    def progress(
+        self,
+        record: LaneRecord,
+        waits: lane_progress.Waits,
+        *,
+        rate: float | None = None,
+        left: Mapping[int, int] | None,
+    ) -> list[emit.Output]:
+        """How far each query has come that is not broken, with the lane at `record`."""
+        self.said = waits
+        return lane_progress.outputs(
+            [one for one in self._job.queries if one.label not in self._broken],
+            record,
+            rate=rate,
+            left=left,
+            now_ms=self._clock.now_ms(),
+            remarks=self.states.remarks(self._tables),
+            waits=waits,
+        )
+
+    def _with_lacking(self, after: LaneRecord, step: emit.Batch) -> LaneRecord:
+        """With what was forgotten because more was open than is kept."""
+        if step.lacks_before:
+            log.warning(
+                "lane %s: more is open than is kept; what had no reading for longest was "
+                "forgotten of %s", self._name,
+                ", ".join(step.lacks_before), extra={"event": "states.forgotten"},
+            )  # fmt: skip
+            self._counters.forgotten += 1
+        return lacking(after, step.lacks_before)
+
+    def _cut(self, output: emit.Output, now_ms: int) -> Iterator[emit.Output]:
+        """Its records, each as large as one may be."""
+        if output.topic != topics.WINDOWS:
+            yield emit.bounded(output, now_ms=now_ms)
+            return
+        for key, value in self._parts.cut(output.key, output.value):
+            yield emit.bounded(emit.Output(topics.WINDOWS, key, value), now_ms=now_ms)

@@ -1,0 +1,153 @@
+"""The Spark query of a lane: its plan, what its batches say of themselves, and what is changed in
+it between two batches.
+
+Everything here that asks Spark's insides says so: a lane needs to know of a batch, within it, what
+Spark tells only after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.jobs.job import Dials, Job
+from edgewake.cloud.analysis.lanes import schedule
+from edgewake.cloud.analysis.lanes.batch_rows import BatchRows
+from edgewake.cloud.analysis.lanes.kafka_source import source
+from edgewake.cloud.analysis.lanes.shedder import Shedder
+from edgewake.cloud.analysis.plan import late
+from edgewake.cloud.analysis.plan.observed import Observed, observed_in
+from edgewake.cloud.analysis.results import event_progress
+from edgewake.cloud.analysis.results.batch_commit import Offsets
+from edgewake.cloud.analysis.results.transaction import Ends
+from edgewake.cloud.analysis.spark import next_plan
+from edgewake.cloud.analysis.spark.plan_values import PlanValues
+from edgewake.cloud.kafka import topic_admin
+
+
+class LanePlan:
+    """`made`, `start`, then what each batch asks of it. One thread at a time."""
+
+    def __init__(self, session: SparkSession, config: AnalysisConfig, job: Job) -> None:
+        self._session, self._config, self._job = session, config, job
+        self.sources = job.source_topics
+        self.partitions = 1
+        """Of its topics together."""
+        self.shedder: Shedder | None = None
+        """Only of queries that may leave readings out."""
+        self._ends: Ends | None = None
+        self._forgotten: PlanValues | None = None
+        self._rows = BatchRows(session, job.queries if job.has_spark_state else ())
+        self._settings: Mapping[str, str] = {}
+        self._query: StreamingQuery | None = None
+
+    def made(self, records_max: int) -> DataFrame:
+        """The plan, of topics that are there. Raises Unavailable, or what Spark says of it.
+
+        `records_max`: of a batch, until `set_limit`.
+        """
+        topic_admin.ensure_topics(self._config.kafka, self.sources.topics)
+        self._ends = self._ends or Ends(self._config.kafka, self.sources)
+        self.partitions = max(1, self._ends.partitions())
+        names = self.sources.topics
+        records = source(self._session, self._config, *names, records_max=records_max)
+        levels: Mapping[str, Column] = {}
+        if self._job.kind.sheds:
+            self.shedder = Shedder(self._session, self._job.queries, self.partitions)
+            levels = self.shedder.levels
+        # Of a batch that a process before this one planned nothing is left out that Spark counted
+        # in its state then.
+        self._forgotten = PlanValues(self._session) if self._job.has_spark_state else None
+        return self._job.graph(records, self.partitions, Dials(levels, self._forgotten))
+
+    def start(
+        self,
+        changed: DataFrame,
+        name: str,
+        checkpoint: Path,
+        process: Callable[[DataFrame, int], None],
+    ) -> StreamingQuery:
+        """Let Spark run the plan: `process` is called with the rows of each batch and its number,
+        in a thread of Spark's.
+        """
+        self._session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        self._query = (
+            changed.writeStream.queryName(name)
+            .foreachBatch(process)
+            .option("checkpointLocation", str(checkpoint))
+            .outputMode("update")
+            # Whether there is anything new, at full steps of it; after a batch not before
+            # `process` has returned.
+            .trigger(processingTime=f"{schedule.asks_ms(self._config.trigger_ms)} milliseconds")
+            .start()
+        )
+        return self._query
+
+    @property
+    def ends(self) -> Ends:
+        """Where its topics begin and end; of a plan that was made."""
+        assert self._ends is not None
+        return self._ends
+
+    def left(self, offsets: Offsets) -> dict[int, int] | None:
+        """Number of partition → records after these offsets; None where Kafka does not say."""
+        return self.ends.left(self.sources.flat(offsets))
+
+    def rows(self, changed: DataFrame) -> pa.Table:
+        """Runs the batch, and takes its rows. Raises what Spark does."""
+        return self._rows.collected(changed)
+
+    def observed(self) -> Observed:
+        """What the plan measured of the batch under way."""
+        # Spark hands out what was observed only after the batch; within it, it is in the plan that
+        # has just run.
+        found: Any = self._execution.lastExecution().observedMetrics()
+        return observed_in(json.loads(found.get(late.OBSERVED).get().json()), self.partitions)
+
+    def suit(self, changed: DataFrame, rows: int, readings: int) -> None:
+        """Set Spark's options for the next batches, as they suit one of so many rows and
+        readings.
+        """
+        self._settings = next_plan.turned(changed, rows, readings, before=self._settings)
+
+    def set_limit(self, records: int) -> None:
+        """Let the next batches have so many records at most; for the thread of a batch."""
+        # Spark asks a source for its option once, when the query starts, and has no public way to
+        # change what came of it.
+        jvm: Any = self._session._jvm
+        limit = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.maxRows(records)
+        sources = self._execution.uniqueSources()
+        names = sources.keysIterator()
+        while names.hasNext():
+            sources = sources.updated(names.next(), limit)
+        getattr(self._execution, "uniqueSources_$eq")(sources)
+
+    def forget_to(self, top: int | None) -> None:
+        """From the next batch on Spark may forget windows up to this event time, ms; a repeated
+        batch forgets what it forgot before.
+        """
+        if top is None or self._query is None:
+            return
+        # Spark has no public way to set a watermark: its own is the highest event time of all
+        # partitions, or needs a source for each.
+        reached = event_progress.for_spark(top)
+        self._execution.watermarkTracker().setWatermark(reached)
+        if self._forgotten is not None:
+            self._forgotten.set(0, reached)
+
+    def close(self) -> None:
+        """Leave Kafka; the Spark query is stopped by who started it."""
+        if self._ends is not None:
+            self._ends.close()
+
+    @property
+    def _execution(self) -> Any:
+        assert self._query is not None
+        return self._query._jsq.streamingQuery()

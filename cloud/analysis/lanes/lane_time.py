@@ -1,0 +1,106 @@
+"""How far event time has come in a lane, batch by batch and in silence, and what it waits for.
+
+Pure but for what `Upstream` asks: decided by results/event_time.py and results/event_progress.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lanes import waits_for
+from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds, nothing_to_say
+from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.observed import Observed
+from edgewake.cloud.analysis.results import event_progress, lane_progress
+from edgewake.cloud.analysis.results.batch_commit import Offsets
+from edgewake.cloud.analysis.results.event_time import EventTime
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.query import Query
+
+
+@dataclass
+class Upstream:
+    """What sequencers have not passed on yet (upstream_hold.py)."""
+
+    hold: Callable[[int], int | None] = nothing_holds
+    """Time in ms → event time that must not be passed, if any."""
+    why: Callable[[int], str] = nothing_to_say
+    """Time in ms → why that is so, for people."""
+
+
+class LaneTime:
+    """From the start of a lane on, for the thread of its batches."""
+
+    def __init__(
+        self,
+        config: AnalysisConfig,
+        record: LaneRecord,
+        sources: Sources,
+        partitions: int,
+        upstream: Upstream,
+    ) -> None:
+        self._idle_s, self._sources, self._upstream = config.idle_s, sources, upstream
+        self._event_time = EventTime(partitions, int(config.event_time_wait_s * 1000))
+        self.tops = dict(record.tops)
+        """Partition → latest event time of its readings, ms."""
+        self.received_at: dict[int, int] = {}
+        """Partition → latest reception of them, ms."""
+        self._waits_for = ""
+        """What event time waits for since the last batch."""
+
+    def observe(self, observed: Observed) -> None:
+        """What a batch brought."""
+        for known, latest in (
+            (self.tops, observed.tops),
+            (self.received_at, observed.received_at),
+        ):
+            known |= {
+                partition: max(at, known.get(partition, at)) for partition, at in latest.items()
+            }
+
+    def after(
+        self,
+        record: LaneRecord,
+        observed: Observed,
+        reached: Offsets,
+        left: Mapping[int, int] | None,
+        now_ms: int,
+    ) -> int | None:
+        """Event time after a batch from where the record stands to `reached`, ms; see
+        EventTime.after.
+        """
+        top = self._event_time.after(
+            record.top,
+            tops=self.tops,
+            received_at=self.received_at,
+            start=self._sources.flat(record.offsets),
+            reached=self._sources.flat(reached),
+            left=left,
+            oldest=observed.oldest,
+            now_ms=now_ms,
+        )
+        self._waits_for = waits_for.unread(
+            self._event_time.behind, is_known=left is not None, is_late=self._event_time.is_late
+        )
+        return event_progress.held(record.top, top, self._upstream.hold(now_ms))
+
+    def in_silence(
+        self, record: LaneRecord, silent_s: float, queries: Iterable[Query], now_ms: int
+    ) -> int | None:
+        """Event time when nothing came for so long, ms; `record.tops` says what came last."""
+        silence = event_progress.progress_in_silence(
+            record.top, record.tops, int(silent_s * 1000), queries
+        )
+        return event_progress.held(record.top, silence, self._upstream.hold(now_ms))
+
+    def waits_for_nothing(self) -> None:
+        """All that there is was read, and event time went on without it."""
+        self._waits_for = ""
+
+    def waits(self, record: LaneRecord, silent_s: float, now_ms: int) -> lane_progress.Waits:
+        """What it waits for, for people."""
+        if why := self._upstream.why(now_ms) or self._waits_for:
+            return lane_progress.Waits(why, stands=True)
+        return lane_progress.Waits(waits_for.silence(silent_s, self._idle_s) if record.tops else "")

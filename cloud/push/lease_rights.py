@@ -1,0 +1,201 @@
+"""What a lease may count and show: the right of who asked for it, kept in the lease. Pure.
+
+A lease lives longer than a request, so its right is looked at again before each wake-up: a key that
+was removed, a role that was narrowed, a subject whose tokens were taken back and a token that
+expired (and `lease_s` after it) wake nobody any more.
+
+The devices of a right become a condition beside the client's own `where`, so that the index finds
+the lease. Fields that are not seen are cut out of previews; a filter that names one is refused,
+whether there is such a field or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from edgewake.cloud.log.filter import compile_select
+from edgewake.cloud.log.filter_syntax import Call, Field, Node, parse_select, parse_where
+from edgewake.cloud.rights.names import Names
+from edgewake.cloud.rights.principal import Action, Kind, Principal, Proof
+from edgewake.cloud.rights.rights import End, Rights
+from edgewake.cloud.rights.scope import Part, Scope
+from edgewake.protocol.errors import FilterError
+from edgewake.protocol.lease import Subscription
+from edgewake.protocol.lease_record import Lease
+
+_ESCAPE: Final = "!"
+
+
+def right_of(principal: Principal, streams: Sequence[str]) -> str:
+    """What is stored; empty for who proves nothing and sees everything."""
+    scopes = _scopes(principal, streams)
+    proof = principal.proof
+    if proof.kind is Kind.ANONYMOUS and not any(scopes.values()):
+        return ""
+    expires_at = principal.expires_at
+    until = None if expires_at is None else expires_at + round(principal.limits.lease_s * 1000)
+    return orjson.dumps(
+        {
+            "kind": proof.kind,
+            "digest": proof.digest.hex(),
+            "issuer": proof.issuer,
+            "key": proof.key,
+            "subject": proof.subject,
+            "token_id": proof.token_id,
+            "expires_at": expires_at,
+            "until": until,
+            "scopes": scopes,
+        }
+    ).decode()
+
+
+def end_of(lease: Lease, rights: Rights, *, now: int) -> End | None:
+    """Why a lease's right holds no longer; None while it does."""
+    if not lease.right:
+        anybody = rights.anonymous
+        holds = anybody is not None and not any(_scopes(anybody, lease.streams).values())
+        return None if holds else End.REVOKED
+    right = orjson.loads(lease.right)
+    proof = Proof(
+        Kind(right["kind"]),
+        bytes.fromhex(right["digest"]),
+        right["issuer"],
+        right["key"],
+        right["subject"],
+        right["token_id"],
+    )
+    if right["until"] is not None and right["until"] <= now:
+        return End.EXPIRED
+    if proof.kind is Kind.TOKEN:
+        is_held = rights.believes(proof, is_expired=right["expires_at"] <= now)
+        return None if is_held else End.REVOKED
+    held = rights.holder(proof)
+    is_same = held is not None and _scopes(held, lease.streams) == right["scopes"]
+    return None if is_same else End.REVOKED
+
+
+def condition_of(principal: Principal, streams: Sequence[str]) -> str | None:
+    """The condition on devices, as a `where`; None where all of them are seen."""
+    found = {
+        name: _condition(scope)
+        for name in streams
+        if principal.may(Action.WAKE, name)
+        and (scope := principal.scope(Action.WAKE, name)) is not None
+    }
+    texts = set(found.values())
+    if texts <= {None}:
+        return None
+    if len(texts) == 1 and len(found) == len(streams):
+        return texts.pop()
+    parts = []
+    for name in streams:
+        is_it = f"(stream = '{name}' OR query = '{name}')"
+        text = found.get(name)
+        parts.append(is_it if text is None else f"({is_it} AND {text})")
+    return " OR ".join(parts)
+
+
+def counted(where: str | None, condition: str | None) -> str | None:
+    """What is counted: what the client wants of what it may see."""
+    if condition is None or where is None:
+        return condition or where
+    return f"({condition}) AND ({where})"
+
+
+def check_fields(principal: Principal, subscription: Subscription) -> None:
+    """Raises FilterError where its filters name a field that is not seen of all streams."""
+    scopes = [
+        scope
+        for name in subscription.streams
+        if (scope := principal.scope(Action.WAKE, name)) is not None
+    ]
+    nodes: list[Node | None] = []
+    if subscription.where is not None:
+        nodes.append(parse_where(subscription.where))
+    if subscription.select is not None:
+        nodes += [column.node for column in parse_select(subscription.select)]
+    for name in {name for node in nodes if node is not None for name in _fields(node)}:
+        if not all(scope.shows_field_of_all(name) for scope in scopes):
+            raise FilterError(f"field {name!r}: no field that you may read has this name")
+
+
+def previews(lease: Lease, events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Events as the lease shows them."""
+    shown = list(events)
+    if lease.right:
+        scopes = {name: _scope(told) for name, told in orjson.loads(lease.right)["scopes"].items()}
+        shown = [cut for event in events if (cut := _cut(event, scopes)) is not None]
+    if lease.select is None:
+        return shown
+    project = compile_select(lease.select).project
+    return [project(fields) for fields in shown]
+
+
+def _cut(event: Mapping[str, Any], scopes: Mapping[str, Scope | None]) -> Mapping[str, Any] | None:
+    is_result = "stream" not in event
+    scope = scopes.get(str(event.get("query" if is_result else "stream")), Scope(()))
+    return event if scope is None else scope.cut(event, is_result=is_result)
+
+
+def _scopes(principal: Principal, streams: Sequence[str]) -> dict[str, Any]:
+    """Of each stream, as JSON; None: all of it."""
+    found: dict[str, Any] = {}
+    for name in streams:
+        scope = principal.scope(Action.WAKE, name)
+        found[name] = (
+            None
+            if scope is None
+            else [[_listed(part.devices), _listed(part.fields)] for part in scope.parts]
+        )
+    return found
+
+
+def _scope(told: Any) -> Scope | None:
+    if told is None:
+        return None
+    return Scope(tuple(Part(_named(devices), _named(fields)) for devices, fields in told))
+
+
+def _listed(names: Names | None) -> list[str] | None:
+    return None if names is None else [*sorted(names.exact), *names.patterns]
+
+
+def _named(names: list[str] | None) -> Names | None:
+    return None if names is None else Names.of(names)
+
+
+def _condition(scope: Scope) -> str | None:
+    texts = [_of_devices(part.devices) for part in scope.parts if part.devices is not None]
+    if len(texts) < len(scope.parts):
+        return None
+    return "(" + " OR ".join(dict.fromkeys(texts)) + ")"
+
+
+def _of_devices(devices: Names) -> str:
+    texts = []
+    if devices.exact:
+        names = ", ".join(_quoted(name) for name in sorted(devices.exact))
+        is_one = len(devices.exact) == 1
+        texts.append(f"device = {names}" if is_one else f"device IN ({names})")
+    for pattern in devices.patterns:
+        for special in (_ESCAPE, "%", "_"):
+            pattern = pattern.replace(special, _ESCAPE + special)
+        like = _quoted(pattern.replace("*", "%"))
+        texts.append(f"device LIKE {like} ESCAPE '{_ESCAPE}'")
+    return " OR ".join(texts) or "device IS NULL AND device IS NOT NULL"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _fields(node: Node) -> Iterator[str]:
+    match node:
+        case Field(name):
+            yield name
+        case Call(_, args):
+            for arg in args:
+                yield from _fields(arg)

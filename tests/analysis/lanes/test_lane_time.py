@@ -1,0 +1,77 @@
+"""How far event time comes in a lane, and what is said of what it waits for. No Kafka, no Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lanes.lane_time import LaneTime, Upstream
+from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.observed import Observed
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol.stream import Stream
+from tests.analysis.support import registered, sql
+
+T0 = 1_790_000_040_000
+CONFIG = AnalysisConfig(kafka=KafkaConfig(bootstrap="127.0.0.1:9092"), idle_s=30)
+RECORD = LaneRecord(stream="s", lane="plain", top=T0, tops={0: T0, 1: T0}, offsets={})
+TOPIC = "ew.s.s"
+
+
+@pytest.fixture
+def upstream() -> Upstream:
+    return Upstream()
+
+
+@pytest.fixture
+def time(upstream: Upstream) -> LaneTime:
+    return LaneTime(CONFIG, RECORD, Sources((TOPIC,)), 2, upstream)
+
+
+def after(time: LaneTime, *, unread: int = 0) -> int | None:
+    """A batch with a reading of partition 0 ten seconds later, received at once."""
+    at = T0 + 10_000
+    observed = Observed(1, 1, at, 0, {0: at}, {0: at})
+    time.observe(observed)
+    return time.after(RECORD, observed, {TOPIC: {0: 5, 1: 5}}, {0: 0, 1: unread}, at)
+
+
+def test_it_goes_on_with_the_readings_and_waits_for_nothing(time: LaneTime) -> None:
+    assert after(time) == T0 + 10_000
+    assert time.waits(RECORD, 0.0, T0 + 10_000).detail == ""
+
+
+def test_it_stands_where_the_partition_stands_that_has_unread_readings(time: LaneTime) -> None:
+    assert after(time, unread=3) == T0
+    said = time.waits(RECORD, 0.0, T0 + 10_000)
+    assert (said.detail, said.stands) == (
+        "event time waits for what is unread in 1 partition",
+        True,
+    )
+    time.waits_for_nothing()
+    assert not time.waits(RECORD, 0.0, T0 + 10_000).stands
+
+
+def test_it_does_not_pass_what_a_sequencer_holds_and_says_so(
+    time: LaneTime, upstream: Upstream
+) -> None:
+    upstream.hold, upstream.why = lambda _: T0 + 4_000, lambda _: "a sequencer is away"
+    assert after(time) == T0 + 4_000
+    assert time.waits(RECORD, 0.0, T0 + 10_000) == ("a sequencer is away", True)
+
+
+def test_in_silence_it_goes_on_to_the_end_of_the_last_window_and_no_further(
+    time: LaneTime, upstream: Upstream
+) -> None:
+    text = sql("s", "count(*) AS n", "window(event_time, '1 minute')", lateness="5 seconds")
+    queries = [one.query for one in registered(text, streams=[Stream(name="s")])]
+    reached = [time.in_silence(RECORD, silent_s, queries, T0) for silent_s in (40.0, 3_600.0)]
+    assert reached == [T0 + 40_000, T0 + 65_000]
+    upstream.hold = lambda _: T0 + 1
+    assert time.in_silence(RECORD, 40.0, queries, T0) == T0 + 1
+
+
+def test_that_no_reading_comes_is_said_only_of_a_stream_that_had_some(time: LaneTime) -> None:
+    assert time.waits(RECORD, 12.0, T0) == ("no reading comes", False)
+    assert time.waits(RECORD.model_copy(update={"tops": {}}), 12.0, T0) == ("", False)
