@@ -44,8 +44,10 @@ CAPACITY_MAX: Final = 10_000
 ERROR: Final = 0.01
 ERROR_MIN: Final = 1e-3
 ERROR_MAX: Final = 0.5
+"""The probability of an error: with more a coin says as much."""
 FORGET_MS_MIN: Final = 1_000
 FORGET_MS_MAX: Final = 366 * 86_400_000
+"""A year, in ms: longer is as good as no time, and the capacity decides."""
 LISTED_MAX: Final = 64
 """A part for no more values than that is a list of hashes always: Bloom filters of so few bits are
 worse than they are said to be."""
