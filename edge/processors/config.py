@@ -48,7 +48,7 @@ def _expression(text: str) -> str:
 
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of fields that something is counted of. Raises ValueError."""
+    """Different fields that something is counted of. Raises ValueError."""
     if len(set(names)) < len(names):
         raise ValueError("one field is there twice: each of its values would count twice")
     return names
@@ -151,11 +151,11 @@ class DeadbandConfig(StatefulConfig):
     percent: float = key(default=0.0, ge=0, le=1000)
     """And in percent of its last value."""
     max_s: float | None = key(default=None, gt=0)
-    """After so many seconds of event time one goes on in any case; none: never."""
+    """Seconds of event time after which one goes on in any case; none: never."""
 
 
 class RateConfig(StatefulConfig):
-    """How fast a field grows, as a field beside the others."""
+    """The growth of a field, as a field beside the others."""
 
     type: Literal["rate"]
     field: FieldName
@@ -165,7 +165,7 @@ class RateConfig(StatefulConfig):
     per_s: float = key(default=1.0, gt=0, le=86400)
     """Seconds that the rate is over: 3600 for per hour."""
     counter: bool = False
-    """It only grows: where it falls it has begun anew, and the rate is null."""
+    """It only grows: where it falls it has started again, and the rate is null."""
 
     def __post_init__(self) -> None:
         if self.name is None:
@@ -372,10 +372,10 @@ class AbsenceConfig(ConfigTable):
     into: StreamName
     """The stream of its alerts; other absence rules may share it."""
     after_s: float = key(ge=0.1, le=7 * 86400)
-    """Seconds of silence, by the monotonic clock of the device; after its start they are counted
-    anew."""
+    """Seconds of silence, by the monotonic clock of the device; the count starts again with the
+    device."""
     lane: Lane = Lane.URGENT
-    """Of its alerts."""
+    """The lane of its alerts."""
     send: bool = True
     """false: its alerts stay on the device, for actions."""
 
@@ -391,8 +391,9 @@ class ChainConfig(ConfigTable):
     into: StreamName
     """The stream that it makes; nobody else's."""
     lane: Lane = Lane.NORMAL
-    """Of the stream that it makes, as a source's: alerts are `urgent`."""
+    """The lane of the stream that it makes, as a source's: alerts are `urgent`."""
     send: bool = True
-    """Of the stream that it makes, as a source's: false where only later chains read it."""
+    """Whether the stream that it makes is sent, as a source's: false where only later chains read
+    it."""
     processor: Annotated[tuple[AnyProcessor, ...], Length(1, PROCESSORS_MAX)]
     """The processors, each given what the one before it made."""
