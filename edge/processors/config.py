@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 from edgewake.edge.log.lanes import Lane
 from edgewake.edge.processors.aggregates import AGGREGATES
+from edgewake.protocol import seen
 from edgewake.protocol.names import FIELD_CHARS_MAX, is_field, is_stream
 from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
 
@@ -317,6 +318,30 @@ class RuleConfig(StatefulConfig):
     """Readings in a row for which it must hold."""
 
 
+class SeenConfig(StatefulConfig):
+    """A reading goes on when the value of a field was not seen before; or each is marked."""
+
+    type: Literal["seen"]
+    field: FieldName
+    """The field whose values are remembered; 1 and 1.0 are one value, 1 and "1" too."""
+    mark: FieldName | None = None
+    """A field that is true where the value was seen before, else false: then all readings go on.
+    None: those go on whose value was not seen."""
+    capacity: int = key(default=seen.CAPACITY, ge=seen.CAPACITY_MIN, le=seen.CAPACITY_MAX)
+    """Values that are remembered, the latest seen; up to 2.25 times as many may be."""
+    error: float = key(default=seen.ERROR, ge=seen.ERROR_MIN, le=seen.ERROR_MAX)
+    """How often a new value may be taken for one that was seen."""
+    forget_s: float | None = key(
+        default=None, ge=seen.FORGET_MS_MIN / 1000, le=seen.FORGET_MS_MAX / 1000
+    )
+    """Seconds of event time after which a value is forgotten, counted from when it was seen last;
+    up to a quarter more. None: it is forgotten because of the capacity alone."""
+
+    def __post_init__(self) -> None:
+        if self.mark in (self.field, self.by) and self.mark is not None:
+            raise ValueError(f"mark: {self.mark!r} is a field that is there already")
+
+
 class PatternConfig(StatefulConfig):
     """An alert when conditions came true one after the other, within a time."""
 
@@ -331,7 +356,8 @@ class PatternConfig(StatefulConfig):
 
 AnyProcessor = Annotated[
     FilterConfig | SelectConfig | UnitsConfig | DeriveConfig | DeadbandConfig | RateConfig
-    | SmoothConfig | DownsampleConfig | LttbConfig | WindowConfig | RuleConfig | PatternConfig,
+    | SmoothConfig | DownsampleConfig | LttbConfig | WindowConfig | RuleConfig | PatternConfig
+    | SeenConfig,
     TaggedBy("type"),
 ]  # fmt: skip
 
