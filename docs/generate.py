@@ -14,7 +14,8 @@ there:
 Kinds: `config MODULE:MODEL` (tables of keys), `sources` (keys of every built-in kind of source),
 `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`), `reasons`
 (of dead letters), `remarks` (of processors), `later` (of the answer), `states` (of a lease),
-`functions` (of queries), `names` (dictionary of packed frames), `endpoints FILE…` (routes by their
+`functions` (of queries), `names` (dictionary of packed frames), `presets` and
+`preset-examples` (maps that come with Edgewake), `endpoints FILE…` (routes by their
 decorators, so that no server has to be built). A module is named without the leading `edgewake.`.
 """
 
@@ -25,6 +26,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -316,6 +318,47 @@ def remarks() -> str:
     )
 
 
+def presets() -> str:
+    """The presets: what each is for, and the streams that it gives."""
+    from edgewake.protocol.maps import presets as shipped
+    from edgewake.protocol.maps.compiling import compile_presets
+
+    rows = ["| what you have | `presets` | streams |", "|---|---|---|"]
+    for name in shipped.names():
+        maps = compile_presets([name]).maps
+        streams = dict.fromkeys(
+            "".join(map(_piece, one.stream.pieces)) for one in maps if one.stream
+        )
+        listed = ", ".join(f"`{stream}`" for stream in streams)
+        rows.append(f"| {_cell(shipped.about(name))} | `{name}` | {listed} |")
+    return "\n".join(rows)
+
+
+def _piece(piece: object) -> str:
+    return piece if isinstance(piece, str) else "…"
+
+
+def preset_examples() -> str:
+    """One message of each preset as it comes, and the reading that it gives."""
+    found: list[str] = []
+    for folder in sorted((ROOT / "tests/payloads").iterdir()):
+        files = sorted(folder.glob("*.json")) if folder.is_dir() else []
+        said = [one for file in files for one in json.loads(file.read_text())["messages"]]
+        first = next((one for one in said if one["readings"]), None)
+        if first is None:
+            continue
+        payload = first["payload"]
+        text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+        reading = first["readings"][0]
+        fields = json.dumps(reading["fields"], ensure_ascii=False)
+        lines = [f"{first['topic']} {text}", f"→ {reading['device']} {reading['stream']} {fields}"]
+        wrapped = [textwrap.fill(one, 120, subsequent_indent="    ") for one in lines]
+        found.append(
+            "\n".join([f"**{folder.name.replace('_', '-')}**", "", "```text", *wrapped, "```"])
+        )
+    return "\n\n".join(found)
+
+
 def states() -> str:
     """The states of a lease, what each means, and what follows on which event: the table that the
     proxy runs on.
@@ -391,7 +434,7 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons,
     "later": later, "states": states,
     "endpoints": endpoints, "functions": functions, "remarks": remarks, "sources": sources,
-    "names": names,
+    "names": names, "presets": presets, "preset-examples": preset_examples,
 }  # fmt: skip
 
 

@@ -82,11 +82,11 @@ def _scaled(t: float, unit: str) -> int:
     return round(t) // _PER_MS[unit]
 
 
-def to_ms(value: Any, style: str = AUTO, zone: tzinfo | None = None) -> int:
+def to_ms(value: Any, style: str = AUTO, zone: tzinfo | None = None, *, fold: int = 0) -> int:
     """A time in ms since 1970 UTC.
 
     `style`: auto, s, ms, us, ns, iso, or a pattern of strptime; `zone`: of times that do not say
-    theirs.
+    theirs; `fold`: 1 where a time that the zone has twice in a year is the second one.
 
     Raises ValueError.
     """
@@ -95,7 +95,7 @@ def to_ms(value: Any, style: str = AUTO, zone: tzinfo | None = None) -> int:
     elif style == AUTO and not isinstance(value, str):
         ms = _number(value) * UNITS_MS[unit_of(_number(value))]
     else:
-        ms = _calendar(str(value), style, zone)
+        ms = _calendar(str(value), style, zone, fold)
     if not 0 <= ms <= TIME_MS_MAX:
         raise ValueError(f"time {value!r}: expected 1970 to 2100")
     return round(ms)
@@ -132,10 +132,11 @@ def _number(value: Any) -> float:
 
 def unit_of(value: float) -> str:
     """By size: seconds reach 1e11 in the year 5138, milliseconds begin there in 1973."""
-    return "s" if value < 1e11 else "ms" if value < 1e14 else "us" if value < 1e17 else "ns"
+    units = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
+    return next((unit for below, unit in units if value < below), "ns")
 
 
-def _calendar(text: str, style: str, zone: tzinfo | None) -> float:
+def _calendar(text: str, style: str, zone: tzinfo | None, fold: int) -> float:
     try:
         moment = (
             datetime.fromisoformat(text) if style in {AUTO, ISO} else datetime.strptime(text, style)  # noqa: DTZ007
@@ -144,7 +145,7 @@ def _calendar(text: str, style: str, zone: tzinfo | None) -> float:
         expected = "an ISO 8601 time, or another format said" if style in {AUTO, ISO} else style
         raise ValueError(f"time {text[:40]!r}: expected {expected}") from error
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone or UTC)
+        moment = moment.replace(tzinfo=zone or UTC, fold=fold)
     return moment.timestamp() * 1000
 
 

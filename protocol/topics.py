@@ -37,6 +37,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.previews *      what queries would give, asked for and answered; key = id
+    ew.boards *        what people put together to look at, key = board
     ew.rules *          what alerts are raised of, whom they are told to, and what people said of
                        them; key = rule|name, destination|name, word|id
     ew.alerts *        alerts, how far they are judged, what is told of them; key = alert|rule|…,
@@ -83,6 +84,7 @@ QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
+BOARDS: Final = "ew.boards"
 ALERT_RULES: Final = "ew.rules"
 ALERTS: Final = "ew.alerts"
 LANES: Final = "ew.lanes"
@@ -137,6 +139,7 @@ TABLES: Final = (
     PROGRESS,
     REPAIRS,
     PREVIEWS,
+    BOARDS,
     ALERT_RULES,
     ALERTS,
     LANES,

@@ -22,8 +22,8 @@ from edgewake.protocol.frame import FRAME_TYPE
 from edgewake.simulators.framing import FRAME_READINGS, Framing, Made, singly
 from edgewake.simulators.outbox import Message, Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice
-from edgewake.simulators.recorded import BadRow
-from edgewake.simulators.replay import Pace, Reading
+from edgewake.simulators.recordings.readings import Pace, Reading
+from edgewake.simulators.recordings.rows import BadRow
 
 OUTBOX_MAX: Final = 2000
 """Messages read from the file and not yet acknowledged; then the file waits."""

@@ -28,12 +28,13 @@ from starlette.responses import JSONResponse, Response
 from edgewake.cloud import web_pages
 from edgewake.cloud.access import latest_routes
 from edgewake.cloud.access.config import AccessConfig
-from edgewake.cloud.access.event_routes import EventRoutes
+from edgewake.cloud.access.event_routes import LATER, EventRoutes
 from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.sockets.routes import SocketRoutes
+from edgewake.cloud.access.stream_response import Later
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.rights import routes as rights_routes
@@ -92,7 +93,12 @@ def build(
     )
     tickets = Tickets(clock, partial(secrets.token_urlsafe, TICKET_BYTES))
     app.add_middleware(
-        Guard, rights=rights, tickets=tickets, open_paths=OPEN_PATHS, open_folders=OPEN_FOLDERS
+        Guard,
+        rights=rights,
+        tickets=tickets,
+        open_paths=OPEN_PATHS,
+        open_folders=OPEN_FOLDERS,
+        later=lambda: Later(LATER * streams.retry_ms()),
     )
     if config.allow_origins:
         app.add_middleware(

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
+from edgewake.cloud.access.bounded.rows import Entry
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.rights.scope import Scope
 
@@ -84,20 +83,24 @@ class Latest:
         """Nothing older comes any more."""
         self._older.clear()
 
-    def rows(self, scope: Scope | None = None) -> Iterator[bytes]:
-        """JSON of each row that is seen, the one that was heard of least lately first."""
-        told = (self._told(row) for row in self._seen(scope) if row.data is not _WITHDRAWN)
-        if scope is None:
-            return told
-        is_result = self._keys is not None
-        cut = (scope.cut(orjson.loads(data), is_result=is_result) for data in told)
-        return (orjson.dumps(fields) for fields in cut if fields is not None)
+    @property
+    def keys(self) -> Sequence[str] | None:
+        """The group columns of a query; None of a stream."""
+        return self._keys
 
-    def _seen(self, scope: Scope | None) -> Iterator[_Row]:
+    def entries(self, scope: Scope | None = None) -> list[Entry]:
+        """Each row of which something may be seen, the one that was heard of least lately first."""
+        return [
+            Entry(key, self._told(row))
+            for key, row in self._seen(scope)
+            if row.data is not _WITHDRAWN
+        ]
+
+    def _seen(self, scope: Scope | None) -> Iterator[tuple[str, _Row]]:
         """The rows of which something may be seen: those of a stream are found by their device."""
         if scope is None or self._keys is not None:
-            return iter(self._rows.values())
-        return (row for device, row in self._rows.items() if scope.sees(device))
+            return iter(self._rows.items())
+        return ((device, row) for device, row in self._rows.items() if scope.sees(device))
 
     def _told(self, row: _Row) -> bytes:
         """A row is told when it changes, and not once more when its window becomes final."""

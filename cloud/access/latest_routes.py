@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from edgewake.cloud.access.bounded.rows import choice
 from edgewake.cloud.access.latest_stores import LatestStores, Missing
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.subscription import RequestError
 from edgewake.cloud.rights.guard import ReaderAsks
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.errors import FilterError
 
 NO_STORE: Final = {"Cache-Control": "no-store"}
+
+Keys = Annotated[
+    list[str] | None,
+    Query(
+        description="A device, or a group's values as a JSON list (one alone as it is); up to 100."
+    ),
+]
+Where = Annotated[str | None, Query(description="SQL condition on the rows, as of streams.")]
+Limit = Annotated[str | None, Query(description="A page in the order of keys: 1 to 10000 rows.")]
+After = Annotated[str | None, Query(description="`next` of the page before.")]
 
 
 class LatestView(BaseModel):
@@ -34,6 +47,8 @@ class LatestView(BaseModel):
     cursor: str
     """Where the stream goes on behind exactly this: `last_event_id` of
     `/v1/streams/{name}/events`."""
+    next: str | None = None
+    """With `limit`: the `after` of the next page; null where this is the last."""
     rows: list[dict[str, Any]]
     """The last reading of each device, or the newest window of each group."""
 
@@ -42,18 +57,31 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
     """Snapshots of streams and queries."""
     routes = APIRouter()
 
-    @routes.get("/v1/latest/{name}", response_model=LatestView, responses=problems(404))
-    async def latest(http: Request, name: str, reader: ReaderAsks) -> Response:
-        """The last reading of each device, or the newest window of each group; its cursor goes on
-        as a stream.
+    @routes.get("/v1/latest/{name}", response_model=LatestView, responses=problems(400, 404, 422))
+    async def latest(
+        http: Request,
+        name: str,
+        reader: ReaderAsks,
+        key: Keys = None,
+        where: Where = None,
+        limit: Limit = None,
+        after: After = None,
+    ) -> Response:
+        """The last reading of each device, or the newest window of each group: all, or by key,
+        condition and page; its cursor goes on as a stream.
         """
         client = clients.of_request(http)
         try:
+            asked = choice(key or (), where, limit, after)
             return Response(
-                await stores.answer(name, client, reader),
+                await stores.answer(name, client, reader, asked),
                 media_type="application/json",
                 headers=NO_STORE,
             )
+        except FilterError as error:
+            raise Problem(422, "filter", str(error)) from error
+        except RequestError as error:
+            raise Problem(400, error.code, str(error)) from error
         except UnknownStream as error:
             raise Problem(404, "unknown_stream", str(error), near=error.near) from error
 

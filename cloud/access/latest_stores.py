@@ -18,6 +18,8 @@ from typing import Final
 
 import orjson
 
+from edgewake.cloud.access.bounded import rows as rows_asked
+from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Picker
 from edgewake.cloud.access.latest import Latest
 from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
 from edgewake.cloud.log.chunks import Chunk
@@ -66,6 +68,9 @@ class Missing(StrEnum):
     """There are more rows than fit: `left_out` were dropped."""
 
 
+ALL_ROWS: Final = Choice()
+
+
 class _Steps:
     """What the hub gives a store: the events themselves."""
 
@@ -92,8 +97,12 @@ class LatestStores:
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.Future()
 
-    async def answer(self, name: str, client: str, reader: Principal = ANYBODY) -> bytes:
-        """JSON of a `latest_routes.LatestView`. Raises UnknownStream and Unavailable."""
+    async def answer(
+        self, name: str, client: str, reader: Principal = ANYBODY, asked: Choice = ALL_ROWS
+    ) -> bytes:
+        """JSON of a `latest_routes.LatestView`. Raises UnknownStream, Unavailable and
+        RequestError.
+        """
         await self._hub.check((name,), reader)
         store = self._stores.get(name)
         if store is None:
@@ -104,7 +113,7 @@ class LatestStores:
                 await store.ready.wait()
         except TimeoutError:
             raise Unavailable(f"{name}: its last hour is still being read") from None
-        return store.answer(reader.scope(Action.READ, name))
+        return await store.answer(reader.scope(Action.READ, name), asked)
 
     async def _started(self, name: str, client: str) -> _Store:
         (topic,) = await self._hub.catalogue.find((name,))
@@ -171,19 +180,33 @@ class _Store:
         finally:
             self._hub.close(plan)
 
-    def answer(self, scope: Scope | None) -> bytes:
-        """What is seen through a scope. Raises Unavailable where it has ended."""
+    async def answer(self, scope: Scope | None, asked: Choice) -> bytes:
+        """What is seen through a scope, of the rows that are asked for. Raises Unavailable where it
+        has ended, and RequestError.
+        """
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
+        keys = self._latest.keys
+        rows_asked.check_scope(asked, keys, scope)
         missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
-        told = {
+        told: dict[str, object] = {
             "name": self.name,
             "complete": not missing,
             "missing": missing,
             "left_out": self._latest.left_out,
             "cursor": self._hub.codec.encode(self._plan.cursor(self._taken)),
         }
-        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(self._latest.rows(scope)))
+        # What comes from here on is no part of it: the rows are those of the cursor.
+        entries = rows_asked.ordered(self._latest.entries(scope), asked)
+        picker = Picker(asked, scope, is_result=keys is not None)
+        for number, entry in enumerate(entries, 1):
+            if not picker.take(entry):
+                break
+            if number % ROWS_A_TURN == 0 and (scope is not None or asked.where is not None):
+                await asyncio.sleep(0)
+        if asked.limit is not None:
+            told["next"] = picker.next
+        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(picker.rows))
 
     def end(self) -> None:
         """Whoever waits for it waits no longer."""

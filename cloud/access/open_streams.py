@@ -33,6 +33,10 @@ from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock
 
+BEHIND_EVERY_S: Final = 10.0
+"""How often a client that reads slowly is told how far it is behind."""
+SLOW_LOOKS: Final = 2
+"""Looks in a row that find a connection full: a client of full speed fills it for a moment."""
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
 ENCODINGS: Final = (sse.Encoder.name, read.NAME, socket_wire.NAME)
@@ -96,6 +100,10 @@ class OpenStream:
         self.written = 0
         self.written_at = now
         self.is_stalled = False
+        self._full_looks = 0
+        self._told_behind_s = now - BEHIND_EVERY_S
+        self._owes_behind = False
+        """Is it to be told how far it is behind, once it takes something?"""
         self.is_closed = False
         self.sees_heartbeats = False
         """Are signs of life events?"""
@@ -145,6 +153,9 @@ class OpenStream:
         """
         if self.session is None or self.ended.done() or self.connection.is_paused or self._has_turn:
             return
+        if self._owes_behind:
+            self._owes_behind = False
+            self.session.tell_behind()
         while not self.connection.is_paused:
             was_live = self.session.state is State.LIVE
             piece = self.session.next()
@@ -174,6 +185,10 @@ class OpenStream:
                     else sse.HEARTBEAT
                 )
             )
+        self._full_looks = self._full_looks + 1 if self.connection.is_paused else 0
+        if self._full_looks >= SLOW_LOOKS and now - self._told_behind_s >= BEHIND_EVERY_S:
+            self._told_behind_s = now
+            self._owes_behind = True
         self.progress = observe(
             self.progress, written=self.written, waiting=self.connection.waiting(), now=now
         )

@@ -12,6 +12,7 @@ asked for an event named `heartbeat`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -126,6 +127,13 @@ class Session:
     def say(self, words: bytes) -> None:
         """Write an event of our own before whatever comes next."""
         self._put(words)
+
+    def tell_behind(self) -> None:
+        """Say how far it is behind, if it is."""
+        with contextlib.suppress(Unavailable):  # its view ends at the next event
+            found = self._hub.behind(self._plan, self._subscriber.positions)
+            if found.records:
+                self._put(sse.behind(found))
 
     def end(self) -> None:
         """End when what waits is written."""

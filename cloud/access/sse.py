@@ -13,6 +13,7 @@ from typing import Final
 import orjson
 
 from edgewake.cloud.access.connection import http_chunk
+from edgewake.cloud.log.behind import Behind
 from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.filter_check import FilterWarning
 from edgewake.cloud.log.reader import Batch
@@ -105,6 +106,12 @@ def block(event: Event, cursor: bytes) -> bytes:
 def heartbeat_event(at_ms: int) -> bytes:
     """A sign of life that a browser's EventSource can see. It has no id: nothing moved."""
     return b'event: heartbeat\ndata: {"at":%d}\n\n' % at_ms
+
+
+def behind(found: Behind) -> bytes:
+    """How far a client that reads slowly is behind. It has no id: nothing moved."""
+    facts = {"records": found.records, "seconds": round(found.seconds, 3)}
+    return b"event: behind\ndata: %b\n\n" % orjson.dumps(facts)
 
 
 def retry(ms: int) -> bytes:

@@ -121,7 +121,7 @@ class Bridge:
         self._register = register
         self._outbox = outbox
         self._catalogue = catalogue
-        self._compiled = CompiledStreams(catalogue) if config.compiled_decoders else None
+        self._compiled = CompiledStreams(catalogue)
         self._clock = clock
         self.health = Health(clock.monotonic_s)
         self.metrics = BridgeMetrics()
@@ -280,7 +280,7 @@ class Bridge:
             parts = [Part(packet, _too_much(account.device, wait_s).refusal)]
         else:
             began_s = time.thread_time() if size >= MEASURED_BYTES else None
-            parts = mapper.parts(packet)
+            parts = mapper.parts(packet, received_at)
             if began_s is not None:
                 account.pay(size, time.thread_time() - began_s)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1

@@ -110,7 +110,10 @@ class CompiledStreams:
         if not fields or (claimed is not UNSET and claimed != device):
             return None
         seq = None if seq is UNSET else seq
-        epoch = (0 if epoch is UNSET else epoch) if seq is not None else None
+        if seq is None:
+            epoch = None
+        elif epoch is UNSET:
+            epoch = 0
         body = {
             "epoch": epoch,
             "frame": seq,

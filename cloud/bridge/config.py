@@ -107,10 +107,6 @@ class BridgeConfig(Config):
     """The compression of the records of `ew.up`. They are kept for a day; compressed they need half
     of the disk, and Kafka a quarter more processor time, because it unpacks each batch to check it,
     and under little load a batch holds one record. Streams are always compressed."""
-    compiled_decoders: bool = True
-    """Parse and check messages of known streams in one pass of C code, by decoders made from the
-    catalogue. False: every message by the decoder that also explains; for comparison, or should the
-    two ever disagree."""
 
     @model_validator(mode="after")
     def _check_maps(self) -> Self:

@@ -45,11 +45,11 @@ class Mapper:
         """The device that a topic names; empty where it does not."""
         return device_of(self.maps, topic, self._prefix)
 
-    def parts(self, packet: mqtt5.PublishPacket | Unreadable) -> list[Part]:
+    def parts(self, packet: mqtt5.PublishPacket | Unreadable, received_at: int) -> list[Part]:
         """What a message gives, in order; nothing where it is to be ignored."""
         if isinstance(packet, Unreadable):
             return [Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))]
-        outcome = apply(self.maps, packet.topic, packet.payload, self._prefix)
+        outcome = apply(self.maps, packet.topic, packet.payload, received_at, prefix=self._prefix)
         parts = [_part(packet, one) for one in outcome.readings]
         return parts + [_refused(packet, one) for one in outcome.refused]
 

@@ -26,7 +26,13 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
-from edgewake.cloud.log.filter_cost import TEXT_CHARS_MAX, check_cost, nodes_of, own_cost
+from edgewake.cloud.log.filter_cost import (
+    TEXT_CHARS_MAX,
+    check_cost,
+    is_list,
+    nodes_of,
+    own_cost,
+)
 from edgewake.cloud.log.filter_like import like_matcher
 from edgewake.cloud.log.filter_syntax import Call, Field, Node, Value, parse_select, parse_where
 
@@ -116,6 +122,11 @@ def _compile(node: Node, count: Callable[[int], None] | None) -> Evaluate:
             return lambda event: event.get(name)
         case Value(value):
             return lambda _: value
+        case Call("in", (left, *items)) if is_list(node):
+            return _in_texts(
+                compile_node(left, count),
+                frozenset(str(item.value) for item in items if isinstance(item, Value)),
+            )
         case Call(name, args) if name in _WITH_PATTERN:
             return _compile_like(name, compile_node(args[0], count), args[1:])
         case Call(name, args):
@@ -164,6 +175,16 @@ def _in(left: Evaluate, *items: Evaluate) -> Evaluate:
             if is_equal is None:
                 result = None
         return result
+
+    return run
+
+
+def _in_texts(left: Evaluate, texts: frozenset[str]) -> Evaluate:
+    """One look-up, however many they are; NULL for what is no text."""
+
+    def run(event: Event) -> bool | None:
+        value = left(event)
+        return value in texts if type(value) is str else None
 
     return run
 

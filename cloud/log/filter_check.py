@@ -89,6 +89,13 @@ def _check(node: Node, known: Mapping[str, str | None]) -> Iterator[FilterWarnin
             yield from _check(arg, known)
 
 
+def _argument_kind(function: str) -> str | None:
+    """The kind of argument that a function takes; None where any will do."""
+    if function in _NUMERIC:
+        return "number"
+    return "string" if function in _TEXTUAL else None
+
+
 def _check_call(call: Call, known: Mapping[str, str | None]) -> Iterator[FilterWarning]:
     first, *others = call.args
     if call.name in _COMPARING:
@@ -100,7 +107,7 @@ def _check_call(call: Call, known: Mapping[str, str | None]) -> Iterator[FilterW
                     "impossible_comparison",
                     f"{_shown(first)} is a {kind} and {_shown(other)} a {found}: never true",
                 )
-    wanted = "number" if call.name in _NUMERIC else "string" if call.name in _TEXTUAL else None
+    wanted = _argument_kind(call.name)
     for arg in call.args if wanted == "number" else call.args[:1]:
         found = _kind(arg, known)
         if wanted is not None and found is not None and found != wanted:

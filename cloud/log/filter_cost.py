@@ -28,14 +28,27 @@ _STEPS_PER_TEXT: Final = 100
 """The steps of one pass over a text."""
 _STEPS_PER_DECIMAL: Final = 30
 """The steps of rounding, which counts in decimals."""
+_STEPS_PER_LIST: Final = 2
+"""The steps of a look-up in a list of texts."""
 _CHARS_PER_STEP: Final = 50
 """Characters compared in a step by a search with `_`."""
 _TEXTUAL: Final = frozenset({"lower", "upper"})
 _LIKES: Final = frozenset({"like", "ilike", "not_like", "not_ilike"})
 
 
+def is_list(node: Node) -> bool:
+    """Is it IN with a list of texts alone, which is one look-up?"""
+    return (
+        isinstance(node, Call)
+        and node.name == "in"
+        and all(isinstance(arg, Value) and isinstance(arg.value, str) for arg in node.args[1:])
+    )
+
+
 def cost(node: Node) -> int:
     """Steps of a tree for one event, at worst."""
+    if isinstance(node, Call) and is_list(node):
+        return own_cost(node) + cost(node.args[0])
     return own_cost(node) + (sum(map(cost, node.args)) if isinstance(node, Call) else 0)
 
 
@@ -43,6 +56,8 @@ def own_cost(node: Node) -> int:
     """Steps of a node without those below it."""
     if not isinstance(node, Call):
         return 1
+    if is_list(node):
+        return _STEPS_PER_LIST
     if node.name in _LIKES:
         return 1 + _like_cost(node)
     if node.name == "round":

@@ -45,7 +45,9 @@ def _call(name: str, values: list[Any]) -> Any:
         return decides
     if name == "in" and values[0] is not _UNKNOWN:
         found = [_apply("=", [values[0], item]) for item in values[1:] if item is not _UNKNOWN]
-        return True if True in found else _UNKNOWN if _UNKNOWN in values else _apply("in", values)
+        if True in found:
+            return True
+        return _UNKNOWN if _UNKNOWN in values else _apply("in", values)
     if _UNKNOWN in values:
         return _UNKNOWN
     return (

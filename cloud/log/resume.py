@@ -168,14 +168,11 @@ def _stream_gaps(
     positions = [*entry.partitions, *[(0, 0)] * (source.partitions - len(entry.partitions))]
     yield None, StreamPosition(name, generation, tuple(positions))
     for partition, (position, b) in enumerate(zip(positions, kept, strict=True)):
-        reason = (
-            "retention"
-            if position[0] < b.earliest
-            else "truncated"
-            if position[0] > b.latest
-            else None
-        )
-        if reason is None:
+        if position[0] < b.earliest:
+            reason = "retention"
+        elif position[0] > b.latest:
+            reason = "truncated"
+        else:
             continue
         to = b.latest if reason == "truncated" or on_gap is OnGap.LATEST else b.earliest
         continues = OnGap.LATEST if reason == "truncated" and on_gap is not OnGap.STOP else on_gap

@@ -141,7 +141,7 @@ def _entry(where: str | None, target: T) -> _Entry[T]:
     plain = _PLAIN.fullmatch(where)
     if plain is not None and _is_field(plain[1]):
         return _Entry(None, target, plain[1], (("text", plain[2]),))
-    node = parse_where(where)
+    node = parse_where(where, has_lists=False)
     found = required_values(node)
     if found is None:
         return _Entry(compile_where(where).passes, target, None, ())

@@ -234,7 +234,7 @@ class StreamWatcher:
         if (
             where is None
             or self._matcher.get(where) is not None
-            or required_values(parse_where(where)) is not None
+            or required_values(parse_where(where, has_lists=False)) is not None
         ):
             return None
         now = self._clock.monotonic_s()

@@ -134,7 +134,15 @@ FUNCTIONS: Final[Mapping[str, str]] = {
         ("earliest_by_offset", "earliest"), "the value at the earliest event time: first(x)"
     ),
     **dict.fromkeys(
-        ("robust_zscore", "trend", "seasonal_baseline", "seasonal_zscore"), _OF_READINGS
+        (
+            "robust_zscore",
+            "trend",
+            "seasonal_baseline",
+            "seasonal_zscore",
+            "seen_before",
+            "seen_before_by_anyone",
+        ),
+        _OF_READINGS,
     ),
     **dict.fromkeys(
         ("moving_average", "moving_avg", "movingaverage"),
@@ -238,11 +246,11 @@ def of_node(node: exp.Expr) -> str | None:
         return EXTRACTS.get(str(node.this).lower(), PARTS)
     if type(node) in NODES:
         return NODES[type(node)]
-    name = (
-        str(node.this)
-        if isinstance(node, exp.Anonymous)
-        else node.sql_name()
-        if isinstance(node, exp.Func)
-        else ""
-    )
-    return FUNCTIONS.get(name.lower())
+    return FUNCTIONS.get(function_name(node).lower())
+
+
+def function_name(node: exp.Expr) -> str:
+    """The name of a called function, "" for any other node."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this)
+    return node.sql_name().lower() if isinstance(node, exp.Func) else ""

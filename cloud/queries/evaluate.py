@@ -73,7 +73,9 @@ def _case(arguments: Sequence[Evaluated]) -> Evaluated:
 def _and(arguments: Sequence[Evaluated]) -> Evaluated:
     def both(row: Row) -> bool | None:
         values = [argument(row) for argument in arguments]
-        return False if False in values else None if None in values else True
+        if False in values:
+            return False
+        return None if None in values else True
 
     return both
 
@@ -81,7 +83,9 @@ def _and(arguments: Sequence[Evaluated]) -> Evaluated:
 def _or(arguments: Sequence[Evaluated]) -> Evaluated:
     def either(row: Row) -> bool | None:
         values = [argument(row) for argument in arguments]
-        return True if True in values else None if None in values else False
+        if True in values:
+            return True
+        return None if None in values else False
 
     return either
 
@@ -93,13 +97,9 @@ def _in(arguments: Sequence[Evaluated]) -> Evaluated:
         value, values = subject(row), [item(row) for item in items]
         if value is None:
             return None
-        return (
-            True
-            if value in [one for one in values if one is not None]
-            else None
-            if None in values
-            else False
-        )
+        if value in [one for one in values if one is not None]:
+            return True
+        return None if None in values else False
 
     return is_in
 
@@ -179,7 +179,11 @@ def text_number(text: str) -> float | None:
 
 
 def _substring(text: str, start: float, length: float) -> str:
-    begin = int(start) - 1 if start > 0 else len(text) + int(start) if start < 0 else 0
+    begin = 0
+    if start > 0:
+        begin = int(start) - 1
+    elif start < 0:
+        begin = len(text) + int(start)
     return text[max(0, begin) : max(0, begin + int(length))]
 
 

@@ -345,13 +345,7 @@ def refused(node: exp.Expr, clause: str) -> QueryError:
             f"{clause}: {text!r}: an interval is only possible as the size of a window; times are "
             "compared in ms: unix_millis(x)"
         )
-    name = (
-        str(node.this)
-        if isinstance(node, exp.Anonymous)
-        else node.sql_name().lower()
-        if isinstance(node, exp.Func)
-        else ""
-    )
+    name = advice.function_name(node)
     allowed = sorted(NAMES)
     if name.lower() in allowed:
         return QueryError(

@@ -152,13 +152,7 @@ class JoinReader:
         query = replace(query, join=self._join)
         if not query.is_completed:
             return query
-        what = (
-            "JOIN"
-            if self._join is not None
-            else query.history[0].past.function
-            if query.history
-            else "header table"
-        )
+        what = query.completed_by
         with self._faults.within(self._node or self._select):
             if query.is_table and query.join is not None and query.join.foreign:
                 raise QueryError(
@@ -315,7 +309,9 @@ def _using(join: exp.Expr) -> list[tuple[str, str]]:
 
 
 def _conditions(on: exp.Expr | None) -> list[exp.Expr]:
-    return [] if on is None else list(on.flatten()) if isinstance(on, exp.And) else [on]
+    if on is None:
+        return []
+    return list(on.flatten()) if isinstance(on, exp.And) else [on]
 
 
 def _keys(conditions: Sequence[exp.Expr], table: str) -> Iterable[tuple[str, str]]:

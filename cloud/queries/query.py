@@ -196,6 +196,13 @@ class Query:
         return self.join is not None or bool(self.history) or self.is_table
 
     @property
+    def completed_by(self) -> str:
+        """What makes `is_completed` true, in the words of a query file."""
+        if self.join is not None:
+            return "JOIN"
+        return self.history[0].past.function if self.history else "header table"
+
+    @property
     def is_paired(self) -> bool:
         """Does it join two streams within a time?"""
         return self.join is not None and self.join.within is not None

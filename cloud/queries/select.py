@@ -174,13 +174,7 @@ class SelectReader:
         )
         query = self._join.joined(query)
         if query.others and query.is_completed:
-            what = (
-                "JOIN"
-                if query.join is not None
-                else query.history[0].past.function
-                if query.history
-                else "header table"
-            )
+            what = query.completed_by
             with self._faults.within(self._others[0]):
                 raise QueryError(
                     f"UNION ALL: not with {what}; register a query for each stream, and follow "
@@ -478,14 +472,11 @@ class SelectReader:
             for column in self._select.expressions
             if isinstance(column, exp.Alias) and column.this == meant
         ]
-        name = _name(
-            plain_name(node)
-            if isinstance(node, exp.Column)
-            else names[0]
-            if names
-            else _slug(meant),
-            "GROUP BY",
-        )
+        if isinstance(node, exp.Column):
+            written = plain_name(node)
+        else:
+            written = names[0] if names else _slug(meant)
+        name = _name(written, "GROUP BY")
         self._key_nodes.append((meant, name, kind))
         return Key(name, expression)
 

@@ -32,14 +32,9 @@ class SequencerConfig(Config):
     open; the frame may still come, late."""
     unknown_s: float = Field(default=2.0, gt=0, le=3600)
     """Seconds that frames of an epoch nothing is known of wait for number 1."""
-    hold_frames_max: int = Field(default=1024, ge=1)
-    """Frames that wait per device, epoch and stream; at the bound the lowest hole is stated open
-    and the rest goes on."""
-    hold_bytes_max: int = Field(default=2 << 20, ge=1 << 20)
-    """Bytes that wait per device, epoch and stream."""
     hold_bytes_total: int = Field(default=256 << 20, ge=64 << 20)
-    """Bytes that wait in all; each of the 64 partitions has its share, and at the bound the largest
-    holder gives way."""
+    """Bytes of frames that wait in all; each of the 64 partitions has its share, and at the bound
+    the largest holder gives way. Of one device, epoch and stream 1024 frames or 2 MiB wait."""
     lost_after_s: float = Field(default=86_400.0, gt=0)
     """Seconds after which the frames of an open hole are counted as lost."""
     states_max: int = Field(default=2_000_000, ge=64_000)
@@ -54,12 +49,8 @@ class SequencerConfig(Config):
         return Bounds(
             hold_s=self.hold_s,
             unknown_s=self.unknown_s,
-            frames=self.hold_frames_max,
-            bytes=self.hold_bytes_max,
             bytes_total=self.hold_bytes_total // topics.UP_PARTITIONS,
             hole_s=self.lost_after_s,
-            states=self.states_max
-            * 17
             # Devices fall unevenly on partitions: a sixteenth more each.
-            // (16 * topics.UP_PARTITIONS),
+            states=self.states_max * 17 // (16 * topics.UP_PARTITIONS),
         )

@@ -68,7 +68,7 @@ def environment(alert: Alert) -> Mapping[str, str]:
 
 
 def _identity(user: str) -> dict[str, Any]:
-    """Who runs it. Raises ActionFailed where there is no such user."""
+    """The user that runs it. Raises ActionFailed for an unknown user."""
     if os.geteuid() != 0:
         return {}
     try:

@@ -28,7 +28,7 @@ FLUSH_EVERY_S: Final = 0.05
 SAVE_EVERY_S: Final = 0.5
 """Seconds between two writes of the cursor while events come; kill -9 repeats at most that much,
 every other end nothing."""
-ASIDE: Final = frozenset({"gap", "warning"})
+ASIDE: Final = frozenset({"behind", "gap", "warning"})
 """Kinds of events that are shown beside the data, on standard error."""
 
 

@@ -311,11 +311,15 @@ class GapRow:
 SavedRow: TypeAlias = BatchRow | FrameRow | GapRow
 
 
+def _kind_of(value: object) -> str:
+    if isinstance(value, int):
+        return "i"
+    return "b" if isinstance(value, bytes) else "t"
+
+
 def row_of(row: Row) -> SavedRow | None:
     """A record as the row that it looks like; None for those of other tables."""
-    kinds = "".join(
-        "i" if isinstance(value, int) else "b" if isinstance(value, bytes) else "t" for value in row
-    )
+    kinds = "".join(map(_kind_of, row))
     if any(isinstance(value, float) for value in row):
         return None
     match kinds:

@@ -184,10 +184,9 @@ class LogStore:
         epoch that began then has one more."""
         self.commit = max(self.commit_found, known.commit if known else 0)
         if self.epoch_began is not None:
-            ended = identity.epoch if identity else known.epoch if known else 0
-            self.epoch = new_epoch(
-                max(self.epoch, known.epoch if known else 0), self._clock.now_ms()
-            )
+            known_epoch = known.epoch if known else 0
+            ended = identity.epoch if identity else known_epoch
+            self.epoch = new_epoch(max(self.epoch, known_epoch), self._clock.now_ms())
             self.commit += 1
             self._begin_epoch(location, ended, None if identity else known)
         self._window.epoch = self.epoch

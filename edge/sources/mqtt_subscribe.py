@@ -107,7 +107,7 @@ class MqttSubscribeConfig(SourceConfig):
             raise ValueError("expected one of `topic`, `maps` and `presets`")
         if self.presets:
             try:
-                compile_presets(self.presets)
+                check_stream(compile_presets(self.presets), self.stream)
             except ConfigError as error:
                 raise ValueError(str(error)) from error
 
@@ -129,9 +129,11 @@ class MqttSubscribe:
 
     def __init__(self, config: MqttSubscribeConfig, context: SourceContext) -> None:
         self._config = config
+        self._clock = context.clock
         self._maps: MapFile | None = None
         if config.topic is None:
             self._maps = MapFile(config.maps, config.presets, zone=config.time.zone)
+            check_stream(self._maps.maps, config.stream)
         self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = (
             config.client_id or f"edgewake-{context.device}-{config.stream}"[:CLIENT_ID_CHARS_MAX]
@@ -263,7 +265,7 @@ class MqttSubscribe:
         if not maps.route(packet.topic):  # a subscription of before, which the broker kept
             intake.remark("messages of topics without a map passed over")
             return []
-        outcome = apply(maps, packet.topic, bytes(packet.payload))
+        outcome = apply(maps, packet.topic, bytes(packet.payload), self._clock.now_ms())
         for one in outcome.refused:
             intake.refuse(one.why.reason, one.why.detail, one.readings)
         for what in outcome.remarks:
@@ -278,6 +280,16 @@ class MqttSubscribe:
                 reading.body[RETAINED] = True
             items.append(reading.body)
         return await checked(intake, items)
+
+
+def check_stream(maps: Maps, stream: str) -> None:
+    """Can the maps give a source of this stream anything? Raises ConfigError."""
+    texts = [one.stream for one in maps.maps if not one.is_ignored]
+    known = {one.constant for one in texts if one is not None}
+    if None in texts or None in known or stream in known:
+        return
+    listed = ", ".join(sorted(name for name in known if name))
+    raise ConfigError(f"no map gives the stream {stream!r}: expected one of {listed}")
 
 
 def bodies(payload: bytes, field: str) -> list[Any]:

@@ -19,25 +19,30 @@ from edgewake.protocol.event_time import AUTO, TimeRule, to_ms, with_time
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.field_values import as_declared
 from edgewake.protocol.frame import Scalar
-from edgewake.protocol.maps.decoding import VALUE, decode
+from edgewake.protocol.maps.decoding import VALUE, BadItem, decode
 from edgewake.protocol.maps.names import device_name, stream_name
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import (
+    FIELDS_MAX,
     MESSAGE_BYTES_MAX,
     READINGS_MAX,
     Condition,
     FieldRule,
     Map,
     Maps,
+    Route,
     TimeAt,
 )
 from edgewake.protocol.maps.text import Text
 
 ODD: Final = "_odd"
+_DIGITS_MAX: Final = 24
+"""Digits of a time that is a number written as text."""
 ODD_CHARS_MAX: Final = 200
 """Characters of a value that is kept beside its field."""
 _ENVELOPE: Final = ("device", "seq", "epoch")
 """What means something else in a plain device's object than in this one."""
+_MEANT: Final = frozenset({*_ENVELOPE, "t"})
 
 
 class Mapped(NamedTuple):
@@ -71,51 +76,54 @@ class Outcome(NamedTuple):
     """What was odd, in words that are few."""
 
 
-def apply(maps: Maps, topic: str, payload: bytes, prefix: str = "") -> Outcome:
-    """One message. Never raises. `prefix`: of the names of devices."""
+def apply(maps: Maps, topic: str, payload: bytes, now_ms: int, *, prefix: str = "") -> Outcome:
+    """One message that came at `now_ms`. Never raises. `prefix`: of the names of devices."""
     routes = maps.route(topic)
     if not routes:
         why = Rejected(RejectReason.TOPIC, f"no map takes the topic {topic[:200]!r}")
         return Outcome(refused=[Refusal(why)])
     if not payload:
-        return Outcome(routes[0][0].name)  # how retained messages are cleared
+        return Outcome(routes[0].map.name)  # how retained messages are cleared
     if len(payload) > MESSAGE_BYTES_MAX:
         why = Rejected(
             RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}"
         )
-        return Outcome(routes[0][0].name, refused=[Refusal(why)])
-    return _first(maps, routes, payload, prefix)
+        return Outcome(routes[0].map.name, refused=[Refusal(why)])
+    return _first(maps, routes, payload, now_ms, prefix)
 
 
 def _first(
-    maps: Maps, routes: Sequence[tuple[Map, Mapping[str, str]]], payload: bytes, prefix: str
+    maps: Maps,
+    routes: Sequence[Route],
+    payload: bytes,
+    now_ms: int,
+    prefix: str,
 ) -> Outcome:
     """By the first map whose conditions hold."""
     document: Any = MISSING
     decoded_as = None
     refusal: Outcome | None = None
-    for one, parts in routes:
+    for route in routes:
+        one, parts, _ = route
         if one.is_ignored and not one.when:
             return Outcome(one.name)
         try:
             form = (one.payload, one.columns, one.separator)
             if form != decoded_as:
-                document, decoded_as = decode(payload, one), form
+                document, decoded_as = decode(payload, one, now_ms), form
         except Rejected as error:
             refusal = refusal or _refused(one, error)
             decoded_as = None
             continue
         if all(_holds(condition, parts, document) for condition in one.when):
             return (
-                Outcome(one.name)
-                if one.is_ignored
-                else _Mapping(maps, one, parts, prefix).of(document)
+                Outcome(one.name) if one.is_ignored else _Mapping(maps, route, prefix).of(document)
             )
     if refusal is not None:
         return refusal
-    names = ", ".join(one.name for one, _ in routes)
+    names = ", ".join(one.name for one, _, _ in routes)
     return _refused(
-        routes[0][0], Rejected(RejectReason.SHAPE, f"no condition of the maps {names} holds")
+        routes[0].map, Rejected(RejectReason.SHAPE, f"no condition of the maps {names} holds")
     )
 
 
@@ -126,7 +134,7 @@ def _refused(of: Map, why: Rejected) -> Outcome:
 
 def device_of(maps: Maps, topic: str, prefix: str = "") -> str:
     """The device of a topic, where the topic alone says it; else empty."""
-    for one, parts in maps.route(topic):
+    for one, parts, _ in maps.route(topic):
         if one.device is not None and one.device.is_of_topic:
             try:
                 return _device(maps, one.device.fill(parts, None, None), prefix)
@@ -145,6 +153,8 @@ def _holds(condition: Condition, parts: Mapping[str, str], own: Any) -> bool:
     )
     if condition.exists is not None:
         return condition.exists is (value is not MISSING and value is not None)
+    if condition.starts is not None:
+        return isinstance(value, str) and value.startswith(condition.starts)
     if condition.one_of is not None:
         return any(_same(value, one) for one in condition.one_of)
     return not any(_same(value, one) for one in condition.none_of)
@@ -157,10 +167,11 @@ def _same(value: Any, other: Scalar) -> bool:
 class _Mapping:
     """Of one message."""
 
-    def __init__(self, maps: Maps, of: Map, parts: Mapping[str, str], prefix: str) -> None:
+    def __init__(self, maps: Maps, route: Route, prefix: str) -> None:
         self._maps = maps
-        self._of = of
-        self._parts = parts
+        self._route = route
+        self._of = route.map
+        self._parts = route.parts
         self._prefix = prefix
         self._whole: Any = None
         self._readings: list[Mapped] = []
@@ -170,29 +181,30 @@ class _Mapping:
     def of(self, document: Any) -> Outcome:
         self._whole = document
         count = 0
-        for key, item in self._items(document):
+        for keys, item in self._items(document):
             if count >= READINGS_MAX:
                 self._refuse_rest(document)
                 break
             count += 1
-            self._take(key, item)
+            self._take(keys, item)
         if not count and self._of.each is not None:
             why = Rejected(RejectReason.SHAPE, f"nothing at {self._of.each.text!r} (each)")
             return _refused(self._of, why)
         return Outcome(self._of.name, self._readings, self._refused, self._remarks)
 
-    def _items(self, document: Any) -> Iterable[tuple[str, Any]]:
+    def _items(self, document: Any) -> Iterable[tuple[tuple[str, ...], Any]]:
         each = self._of.each
         if each is None:
             if type(document) is list:
-                return (("", item) for item in document)
-            return (("", document),)
+                return (((), item) for item in document)
+            return (((), document),)
         if each.has_star:
-            return each.all(document)
+            return each.walk(document)
         found = each.get(document)
         if type(found) is list:
-            return ((str(number), item) for number, item in enumerate(found))
-        return found.items() if type(found) is dict else ()
+            return (((str(number),), item) for number, item in enumerate(found))
+        pairs = found.items() if type(found) is dict else ()
+        return (((name,), item) for name, item in pairs)
 
     def _refuse_rest(self, document: Any) -> None:
         left = sum(1 for _ in self._items(document)) - READINGS_MAX
@@ -203,25 +215,22 @@ class _Mapping:
         )
         self._refused.append(Refusal(why, None, left))
 
-    def _take(self, key: str, item: Any) -> None:
+    def _take(self, keys: tuple[str, ...], item: Any) -> None:
         try:
-            self._readings.append(self._reading(key, item))
+            self._readings.append(self._reading(keys, item))
         except Rejected as error:
             why = Rejected(error.reason, f"map {self._of.name}: {error.detail}")
-            self._refused.append(Refusal(why, None if item is self._whole else item))
+            self._refused.append(Refusal(why, _as_it_came(item, self._whole)))
 
-    def _reading(self, key: str, item: Any) -> Mapped:
+    def _reading(self, keys: tuple[str, ...], item: Any) -> Mapped:
         """Raises Rejected."""
         of = self._of
-        parts = {**self._parts, "key": key} if of.each is not None else self._parts
+        parts = self._parts
+        if of.each is not None and keys:
+            parts = {**parts, "key": keys[-1], "outer": keys[0]}
         own = self._object(item, parts)
-        device = self._filled(of.device, "device", parts, own)
-        stream = self._filled(of.stream, "stream", parts, own)
-        try:
-            device = device and _device(self._maps, device, self._prefix)
-            stream = stream and stream_name(stream)
-        except ValueError as error:
-            raise Rejected(RejectReason.NAME, str(error)) from error
+        known = self._route.names.get(self._prefix)
+        device, stream = self._names(parts, own) if known is None else known
         tags = {name: self._filled(text, name, parts, own) for name, text in of.tags.items()}
         seq = None if of.seq is None else of.seq.get(self._whole if of.seq.is_whole else own)
         time_ms = None if of.time is None else self._time(of.time, own)
@@ -238,17 +247,33 @@ class _Mapping:
             body["t"] = time_ms
         elif of.time is not None and not of.time.paths:
             body = dict(with_time(body, _rule_of(of.time), self._remarks.append))
-        body.update(named)
-        body.update(tags)
+        for fields in (named, tags):
+            body.update(fields if fields.keys().isdisjoint(_MEANT) else _renamed(fields))
         if type(seq) is int:
             body["seq"] = seq
         return Mapped(device, stream, body)
 
+    def _names(self, parts: Mapping[str, str], own: Any) -> tuple[str, str]:
+        """Device and stream, remembered where the topic alone says them. Raises Rejected."""
+        of = self._of
+        device = self._filled(of.device, "device", parts, own)
+        stream = self._filled(of.stream, "stream", parts, own)
+        try:
+            device = device and _device(self._maps, device, self._prefix)
+            stream = stream and stream_name(stream)
+        except ValueError as error:
+            raise Rejected(RejectReason.NAME, str(error)) from error
+        if of.each is None and all(
+            one is None or one.is_of_topic for one in (of.device, of.stream)
+        ):
+            self._route.names[self._prefix] = (device, stream)
+        return device, stream
+
     def _object(self, item: Any, parts: Mapping[str, str]) -> dict[str, Any]:
         if type(item) is dict:
             return item
-        if isinstance(item, bytes):
-            raise Rejected(RejectReason.JSON, "a line that is no JSON")
+        if type(item) is BadItem:
+            raise item.why
         if isinstance(item, list):
             raise Rejected(
                 RejectReason.SHAPE, "expected an object or one value, found a list: see `each`"
@@ -269,17 +294,20 @@ class _Mapping:
     def _time(self, at: TimeAt, own: dict[str, Any]) -> int | None:
         """The time, taken out of the object; None where it is of now, or found by its looks."""
         for path in at.paths:
-            value = path.get(self._whole if path.is_whole else own)
+            key = path.key
+            value = path.get(self._whole if path.is_whole else own) if key is None else own.get(key)
             if value is MISSING or value is None:
                 continue
             try:
-                found = to_ms(value, at.style, at.zone)
+                found = to_ms(_as_number(value), at.style, at.zone)
             except (ValueError, OverflowError, TypeError) as error:
                 if at.refuses:
                     raise Rejected(RejectReason.TIME, f"{path.text}: {error}") from error
                 self._remarks.append(f"no time in {path.text}")
                 return None
-            if not path.is_whole:
+            if path.key is not None:
+                del own[path.key]
+            elif not path.is_whole:
                 path.take(own)
             return found
         if at.refuses and at.paths:
@@ -298,15 +326,35 @@ class _Mapping:
         found = path.all(self._whole) if path.is_whole else path.take(own)
         for star, value in found:
             name = self._filled(rule.name, path.text, parts, own).replace("*", star)
-            if rule.is_plain or value is None:
-                into[name] = value
-                continue
-            try:
-                into[name] = _converted(rule, value)
-            except (ValueError, OverflowError, TypeError):
-                into[name] = None
-                into[name + ODD] = str(value)[:ODD_CHARS_MAX]
-                self._remarks.append(f"odd in {name}")
+            if rule.is_apart and type(value) is list:
+                for number, one in enumerate(value[:FIELDS_MAX]):
+                    self._put(rule, f"{name}_{number}", one, into)
+            else:
+                self._put(rule, name, value, into)
+
+    def _put(self, rule: FieldRule, name: str, value: Any, into: dict[str, Any]) -> None:
+        if rule.is_plain or value is None:
+            into[name] = value
+            return
+        try:
+            into[name] = _converted(rule, value)
+        except (ValueError, OverflowError, TypeError):
+            into[name] = None
+            into[name + ODD] = str(value)[:ODD_CHARS_MAX]
+            self._remarks.append(f"odd in {name}")
+
+
+def _as_number(value: Any) -> Any:
+    """Digits as text are a number: no calendar writes a time so."""
+    if type(value) is str and value.isascii() and value.replace(".", "", 1).isdigit():
+        return float(value) if len(value) <= _DIGITS_MAX else value
+    return value
+
+
+def _as_it_came(item: Any, whole: Any) -> Any:
+    if item is whole:
+        return None
+    return item.text if type(item) is BadItem else item
 
 
 def _converted(rule: FieldRule, value: Any) -> Scalar:
@@ -338,6 +386,11 @@ def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
                 value = own.pop(name)
                 own.setdefault(f"{name}_", value)
     return own
+
+
+def _renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for fields that a map names, as by a star: a tag `device`, a record `t`."""
+    return {f"{name}_" if name in _MEANT else name: value for name, value in fields.items()}
 
 
 def _rule_of(at: TimeAt) -> TimeRule:

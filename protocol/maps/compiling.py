@@ -78,11 +78,7 @@ class _Reader:
         if needs_names:
             for one in self._maps:
                 self._check_names(one, where)
-        filters: tuple[str, ...] = ()
-        try:
-            filters = reduced([one.topic.filter for one in self._maps])
-        except ValueError as error:
-            self._errors.append(f"{where}: topic: {error}")
+        filters = reduced([one.topic.filter for one in self._maps])
         if self._errors:
             raise ConfigError("\n".join(self._errors[:_ERRORS_MAX]))
         return Maps(tuple(self._maps), self._hash.hexdigest()[:HASH_DIGITS], filters, self._renamed)

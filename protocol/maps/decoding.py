@@ -11,7 +11,7 @@ import importlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -21,12 +21,23 @@ from edgewake.protocol.field_values import NOTHING, as_declared
 from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.maps.rule import READINGS_MAX, Map
 
-Decoder: TypeAlias = Callable[[bytes, Map], Any]
-"""An object, or a list of them. Raises Rejected."""
+
+class BadItem(NamedTuple):
+    """In place of an item that is wrong by itself."""
+
+    why: Rejected
+    text: bytes
+    """As it came."""
+
+
+Decoder: TypeAlias = Callable[[bytes, Map, int], Any]
+"""Of a payload, for a map, at a time in ms since 1970: an object, or a list of them. Raises
+Rejected."""
 VALUE: Final = "value"
 """Name of the field of a message that is one value, where the map gives no other."""
 _MODULES: Final[Mapping[str, str]] = {
-    name: f"edgewake.protocol.maps.decoders.{module}" for name, module in dict[str, str]().items()
+    name: f"edgewake.protocol.maps.decoders.{module}"
+    for name, module in {"influx": "influx", "senml": "senml"}.items()
 }
 
 
@@ -35,10 +46,10 @@ def known_kinds() -> list[str]:
     return sorted({*BUILT_IN, *_MODULES})
 
 
-def decode(payload: bytes, of: Map) -> Any:
-    """Raises Rejected."""
+def decode(payload: bytes, of: Map, now_ms: int) -> Any:
+    """`now_ms`: for times that count from now. Raises Rejected."""
     decoder = BUILT_IN.get(of.payload)
-    return (decoder or _decoder(of.payload))(payload, of)
+    return (decoder or _decoder(of.payload))(payload, of, now_ms)
 
 
 @cache
@@ -65,11 +76,11 @@ def json_of(payload: bytes) -> Any:
         raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error
 
 
-def _json(payload: bytes, _of: Map) -> Any:
+def _json(payload: bytes, _of: Map, _now_ms: int) -> Any:
     return json_of(payload)
 
 
-def _auto(payload: bytes, _of: Map) -> Any:
+def _auto(payload: bytes, _of: Map, _now_ms: int) -> Any:
     """JSON where it is; other text as one value."""
     try:
         return json_of(payload)
@@ -80,11 +91,11 @@ def _auto(payload: bytes, _of: Map) -> Any:
     return None if text.strip().lower() in NOTHING else text
 
 
-def _text(payload: bytes, _of: Map) -> Any:
+def _text(payload: bytes, _of: Map, _now_ms: int) -> Any:
     return text_of(payload)
 
 
-def _number(payload: bytes, _of: Map) -> Any:
+def _number(payload: bytes, _of: Map, _now_ms: int) -> Any:
     text = text_of(payload)
     try:
         return as_declared(text, FieldType.NUMBER)
@@ -92,7 +103,7 @@ def _number(payload: bytes, _of: Map) -> Any:
         raise Rejected(RejectReason.SHAPE, f"{text[:40]!r}: {error}") from error
 
 
-def _lines(payload: bytes, _of: Map) -> Sequence[Any]:
+def _lines(payload: bytes, _of: Map, _now_ms: int) -> Sequence[Any]:
     """A reading a line. A line that is none is refused by itself, as bytes."""
     lines = [line for line in payload.removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     return [_line(line) for line in lines[: READINGS_MAX + 1]]
@@ -101,11 +112,11 @@ def _lines(payload: bytes, _of: Map) -> Sequence[Any]:
 def _line(line: bytes) -> Any:
     try:
         return parse(line)
-    except orjson.JSONDecodeError:
-        return line
+    except orjson.JSONDecodeError as error:
+        return BadItem(Rejected(RejectReason.JSON, f"a line that is no JSON: {error}"), line)
 
 
-def _csv(payload: bytes, of: Map) -> Sequence[Any]:
+def _csv(payload: bytes, of: Map, _now_ms: int) -> Sequence[Any]:
     """A reading a line; a line that names the columns is passed over."""
     lines = [line for line in text_of(payload).splitlines() if line.strip()][: READINGS_MAX + 2]
     try:

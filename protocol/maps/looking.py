@@ -41,7 +41,7 @@ class Look(NamedTuple):
 
 def look(maps: Maps, topic: str, payload: bytes, *, now_ms: int, prefix: str = "") -> Look:
     """Whatever the payload is."""
-    return of_outcome(apply(maps, topic, payload, prefix), now_ms)
+    return of_outcome(apply(maps, topic, payload, now_ms, prefix=prefix), now_ms)
 
 
 def of_outcome(outcome: Outcome, now_ms: int) -> Look:

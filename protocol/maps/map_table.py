@@ -28,8 +28,9 @@ from edgewake.protocol.maps.topic import TopicTemplate
 T = TypeVar("T")
 BASE: Final = "~/"
 """At the beginning of a topic: the file's `base`."""
-KEY: Final = "key"
-"""In texts of a map with `each`: the name or number of the item."""
+KEYS: Final = ("key", "outer")
+"""In texts of a map with `each`: the name or number of the item, and what the first star stood
+for."""
 CONDITIONS_MAX: Final = 16
 """Conditions of one map or field."""
 VALUES_MAX: Final = 256
@@ -47,7 +48,7 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
     parts = [name for name in topic.names if name]
     each = _optional_path(table, "each")
     if each is not None:
-        parts.append(KEY)
+        parts += KEYS
     payload = table.get("payload", str, default="auto")
     if payload not in known_kinds():
         raise table.wrong("payload", f"{payload!r}: expected one of {', '.join(known_kinds())}")
@@ -168,10 +169,10 @@ def _condition(row: Table, parts: Collection[str]) -> Condition:
     if path is not None and path.has_star:
         raise row.wrong("path", "expected a path to one value")
     is_, in_ = row.get("is"), row.get("in", list)
-    not_, exists = row.get("not"), row.get("exists", bool)
+    not_, exists, starts = row.get("not"), row.get("exists", bool), row.get("starts", str)
     row.done()
-    if sum(one is not None for one in (is_, in_, not_, exists)) != 1:
-        raise Wrong(row.where, "expected one of `is`, `in`, `not`, `exists`")
+    if sum(one is not None for one in (is_, in_, not_, exists, starts)) != 1:
+        raise Wrong(row.where, "expected one of `is`, `in`, `not`, `exists`, `starts`")
     for name, value in (("is", is_), ("not", not_)):
         if value is not None:
             _scalar(row, name, value)
@@ -180,7 +181,7 @@ def _condition(row: Table, parts: Collection[str]) -> Condition:
     one_of = None if is_ is None and in_ is None else (is_,) if in_ is None else tuple(in_)
     for value in one_of or ():
         _scalar(row, "in", value)
-    return Condition(path, part, one_of, () if not_ is None else (not_,), exists)
+    return Condition(path, part, one_of, () if not_ is None else (not_,), exists, starts)
 
 
 def _scalar(table: Table, name: str, value: Any) -> Scalar:
@@ -261,6 +262,9 @@ def _field(path: str, said: Any, where: tuple[str, ...], parts: Collection[str])
     values = row.get("values", dict, default={})
     for came, ours in values.items():
         _scalar(row, f"values.{came}", ours)
+    lists = row.get("lists", str, default="text")
+    if lists not in ("text", "apart"):
+        raise row.wrong("lists", f"{lists!r}: expected text or apart")
     unit, when = row.get("unit", str, default=""), _conditions(row, "when", parts)
     row.done()
     if (scale is not None or offset) and kind not in (None, "number"):
@@ -270,6 +274,7 @@ def _field(path: str, said: Any, where: tuple[str, ...], parts: Collection[str])
     return FieldRule(
         at, _checked(row, "name", lambda: Text.parse(name, parts)), _KINDS.get(kind or ""),
         kind == "time", scale, offset, unit, values, when,
+        is_apart=lists == "apart",
         is_plain=kind is None and scale is None and not offset and not values,
     )  # fmt: skip
 

@@ -33,6 +33,8 @@ class Path:
     steps: tuple[Step, ...]
     is_whole: bool = False
     """Does it begin at the whole message?"""
+    key: str | None = None
+    """The name, where the path is one of the reading's own object: looked at without a walk."""
 
     @property
     def has_star(self) -> bool:
@@ -61,7 +63,8 @@ class Path:
             raise ValueError(f"path {text!r}: expected a name")
         if len(steps) > STEPS_MAX:
             raise ValueError(f"path {text!r}: {len(steps)} steps: expected at most {STEPS_MAX}")
-        return cls(text, tuple(steps), is_whole)
+        only = steps[0] if len(steps) == 1 and not is_whole else None
+        return cls(text, tuple(steps), is_whole, only if isinstance(only, str) else None)
 
     def get(self, value: Any) -> Any:
         """What is there; MISSING where nothing is. Of a path without a star."""
@@ -74,23 +77,33 @@ class Path:
                 return MISSING
         return value
 
+    def walk(self, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+        """Every value that is there, with the names that stars stood for."""
+        return _walk(value, self.steps, 0, ())
+
     def all(self, value: Any) -> Iterator[tuple[str, Any]]:
         """Every value that is there, with the last name that a star stood for."""
-        return _walk(value, self.steps, 0, "")
+        return ((_last(keys), found) for keys, found in self.walk(value))
 
     def take(self, value: Any) -> list[tuple[str, Any]]:
         """`all`, and they are there no longer."""
+        if self.key is not None and type(value) is dict:
+            return [("", value.pop(self.key))] if self.key in value else []
         *way, last = self.steps
         found: list[tuple[str, Any]] = []
-        for key, holder in _walk(value, tuple(way), 0, ""):
+        for keys, holder in list(_walk(value, tuple(way), 0, ())):
             if type(holder) is dict and last is None:
                 found += holder.items()
                 holder.clear()
             elif type(holder) is dict and last in holder:
-                found.append((key, holder.pop(last)))
+                found.append((_last(keys), holder.pop(last)))
             elif type(holder) is list:
-                found += _walk(holder, (last,), 0, key)
+                found += ((_last(inner), one) for inner, one in _walk(holder, (last,), 0, keys))
         return found
+
+
+def _last(keys: tuple[str, ...]) -> str:
+    return keys[-1] if keys else ""
 
 
 def _step(found: re.Match[str]) -> Step:
@@ -101,10 +114,12 @@ def _step(found: re.Match[str]) -> Step:
     return found["quoted"] or found["name"]
 
 
-def _walk(value: Any, steps: tuple[Step, ...], at: int, key: str) -> Iterator[tuple[str, Any]]:
+def _walk(
+    value: Any, steps: tuple[Step, ...], at: int, keys: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """As deep as the path has steps."""
     if at == len(steps):
-        yield key, value
+        yield keys, value
         return
     step = steps[at]
     if step is None:
@@ -114,9 +129,9 @@ def _walk(value: Any, steps: tuple[Step, ...], at: int, key: str) -> Iterator[tu
         elif type(value) is list:
             pairs = enumerate(value)
         for name, inner in list(pairs):
-            yield from _walk(inner, steps, at + 1, str(name))
+            yield from _walk(inner, steps, at + 1, (*keys, str(name)))
     elif _has(value, step):
-        yield from _walk(value[step], steps, at + 1, key)
+        yield from _walk(value[step], steps, at + 1, keys)
 
 
 def _has(value: Any, step: Step) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Final
+from typing import Final, NamedTuple
 
 from edgewake.protocol.event_time import AUTO
 from edgewake.protocol.field_type import FieldType
@@ -38,6 +38,8 @@ class Condition:
     one_of: tuple[Scalar, ...] | None = None
     none_of: tuple[Scalar, ...] = ()
     exists: bool | None = None
+    starts: str | None = None
+    """Text that the value begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class FieldRule:
     values: Mapping[str, Scalar] = field(default_factory=dict)
     """Text as it came → what it is."""
     when: tuple[Condition, ...] = ()
+    is_apart: bool = False
+    """Does a list become a field for each of its items?"""
     is_plain: bool = True
     """Is the value taken as it is?"""
 
@@ -94,6 +98,15 @@ class Map:
     is_ignored: bool = False
 
 
+class Route(NamedTuple):
+    """A map that takes a topic."""
+
+    map: Map
+    parts: Mapping[str, str]
+    names: dict[str, tuple[str, str]]
+    """Device and stream where the topic alone says both, by the prefix of devices."""
+
+
 @dataclass(frozen=True, slots=True)
 class Maps:
     """A map file. `route` remembers topics; nothing else in it ever changes."""
@@ -105,17 +118,17 @@ class Maps:
     """What is subscribed to."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """`[devices]`: a device's name as it came → ours."""
-    _routes: dict[str, Sequence[tuple[Map, Mapping[str, str]]]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _routes: dict[str, Sequence[Route]] = field(default_factory=dict, repr=False, compare=False)
 
-    def route(self, topic: str) -> Sequence[tuple[Map, Mapping[str, str]]]:
+    def route(self, topic: str) -> Sequence[Route]:
         """The maps of a topic in the file's order, with the parts that each reads in it."""
         known = self._routes.get(topic)
         if known is not None:
             return known
         found = tuple(
-            (one, parts) for one in self.maps if (parts := one.topic.match(topic)) is not None
+            Route(one, parts, {})
+            for one in self.maps
+            if (parts := one.topic.match(topic)) is not None
         )
         if len(self._routes) < TOPICS_MAX:
             self._routes[topic] = found

@@ -119,21 +119,21 @@ def overlap(one: str, two: str) -> bool:
 
 
 def reduced(filters: Sequence[str]) -> tuple[str, ...]:
-    """The filters that are needed to hear the same: without those that others cover.
-
-    Raises ValueError for two that cross, such as `a/+` and `+/b`: what both take would come twice.
-    """
+    """The filters that are needed to hear the same: without those that others cover."""
     wanted: list[str] = []
     for one in dict.fromkeys(filters):
         if any(covers(other, one) for other in wanted):
             continue
         wanted = [other for other in wanted if not covers(one, other)]
         wanted.append(one)
-    for number, one in enumerate(wanted):
-        for other in wanted[number + 1 :]:
-            if overlap(one, other):
-                raise ValueError(
-                    f"{one!r} and {other!r} cross: a topic that both take would come twice; "
-                    "expected one that covers the other, or a level that tells them apart"
-                )
     return tuple(wanted)
+
+
+def crossing(filters: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of filters that both take some topic: what comes there may come twice."""
+    return [
+        (one, other)
+        for number, one in enumerate(filters)
+        for other in filters[number + 1 :]
+        if overlap(one, other)
+    ]

@@ -23,7 +23,7 @@ def result(group: str, window: int, revision: int, **more: Any) -> Event:
 def taken(latest: Latest, *events: Event, is_older: bool = False) -> list[dict[str, Any]]:
     for event in events:
         latest.take(event, is_older=is_older)
-    return [orjson.loads(row) for row in latest.rows()]
+    return [orjson.loads(entry.data) for entry in latest.entries()]
 
 
 def test_of_a_device_counts_the_highest_number_and_not_what_came_late() -> None:

@@ -5,7 +5,9 @@ Kafka: by a map, without code.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paho.mqtt import publish
@@ -16,6 +18,7 @@ from edgewake.protocol.config import parse
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import ConfigError, RejectReason
 from tests.bridge.running import World, read, read_some, start
+from tests.payloads.corpus import messages, payload_of
 from tests.services import wait_until
 
 MAPS = """
@@ -33,8 +36,12 @@ SECONDS = 1_790_000_000
 
 
 async def send(here: World, topic: str, *payloads: str, qos: int = 1) -> None:
-    messages = [{"topic": topic, "payload": payload, "qos": qos} for payload in payloads]
-    await asyncio.to_thread(publish.multiple, messages, here.broker.host, here.broker.port)
+    await publish_all(here, [(topic, payload.encode()) for payload in payloads], qos=qos)
+
+
+async def publish_all(here: World, sent: Sequence[tuple[str, bytes]], qos: int = 1) -> None:
+    batch: list[tuple[str, bytes, int, bool]] = [(*one, qos, False) for one in sent]
+    await asyncio.to_thread(publish.multiple, batch, here.broker.host, here.broker.port)
 
 
 def bridge(here: World, name: str, maps: str, more: str = "", **keys: object) -> Path:
@@ -142,6 +149,48 @@ async def test_a_killed_bridge_loses_nothing_of_a_message_that_was_taken_apart(
     found = await read_some(here.config, stream, "k", 5000)
     seqs = [record.decode(one.value() or b"").frame.seq for one in found]
     assert seqs == list(range(1, 5001))
+
+
+SAMPLE = ("tasmota", "zigbee2mqtt", "shelly-gen1", "owntracks", "chirpstack", "senml")
+
+
+async def test_the_payloads_of_presets_come_into_kafka_as_their_readings(here: World) -> None:
+    listed = ", ".join(f'"{name}"' for name in SAMPLE)
+    here.bridge("b-presets", mqtt=f'[maps]\npresets = [{listed}]\nprefix = "p-"')
+    wanted: list[str] = []
+    sent = []
+    for preset, message in messages():
+        if preset in SAMPLE:
+            sent.append((message["topic"], payload_of(message)))
+            wanted += [_key("p-" + one["device"], one) for one in message["readings"]]
+    await publish_all(here, sent)
+
+    def found() -> list[str]:
+        records = [record.decode(one.value() or b"") for one in read(here.config, topics.UP)]
+        return [
+            _key(
+                one.device,
+                {
+                    "stream": one.stream,
+                    "t": "now" if one.frame.t[0] == one.received_at else one.frame.t[0],
+                    "fields": {name: column[0] for name, column in one.frame.fields.items()},
+                },
+            )
+            for one in records
+            if one.device.startswith("p-")
+        ]
+
+    await asyncio.to_thread(wait_until, lambda: len(found()) >= len(wanted), "all are there")
+    assert sorted(found()) == sorted(wanted)
+    assert len(wanted) > 100
+
+
+def _key(device: str, reading: dict[str, Any]) -> str:
+    fields = dict(sorted(reading["fields"].items()))
+    t = reading["t"]
+    # Times that count from now are of the moment that the message came.
+    near = isinstance(t, int) and abs(t - 1_772_352_930_000) > 10**9
+    return f"{device} {reading['stream']} {'now' if near else t} {fields}"
 
 
 @pytest.mark.parametrize("with_prefix", [True, False])

@@ -1,7 +1,7 @@
 """`make hiccups`: how long readings, final windows and health take to come back after each fault of
 each part and service.
 
-    python -m tests.hiccups.table [--cells WORD …] [--seconds 1 5 20]
+    python -m tests.hiccups.table [--cells WORD …] [--seconds 1 5 20] [--markdown FILE]
 
 One system under live load; one fault after another, each undone before the next. Prints a line for
 each as it is found, and at the end what did not come back within ten times the outage (two minutes
@@ -64,15 +64,38 @@ def line(row: Row) -> str:
     return f"{row.cell!s:28}{''.join(times)}  {' | '.join([said, *told, *ended])[:240]}"
 
 
+def markdown(rows: Sequence[Row]) -> str:
+    """The same as a table for people: seconds after the fault was over."""
+    head = [
+        "| fault | readings | final windows | health | parts that ended | what was said |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *map(_row, rows), ""])
+
+
+def _row(row: Row) -> str:
+    times = [
+        "stuck" if found is None else f"{found:.1f}"
+        for found in (row.readings_s, row.final_s, row.health_s)
+    ]
+    said = [f"{part}: {why}" for part, why in sorted(row.said.items())]
+    if row.detail:
+        said.append(f"query: {row.detail}")
+    told = "; ".join(said).replace("|", "/")
+    if len(told) > SAID_CHARS:
+        told = told[:SAID_CHARS].rpartition(" ")[0] + " …"
+    return f"| {row.cell} | {' | '.join(times)} | {', '.join(sorted(row.ended))} | {told} |"
+
+
+SAID_CHARS = 160
 HEADING = (
     f"{'fault':28}{'readings':>9}{'final':>9}{'health':>9}  what was said meanwhile (seconds "
     "after the fault was over)"
 )
 
 
-async def run(wanted: Sequence[Cell], folder: Path) -> list[Row]:
-    """Measure these."""
-    rows = []
+async def run(wanted: Sequence[Cell], folder: Path, rows: list[Row]) -> None:
+    """Measure these, and add to `rows` what was found."""
     async with World(folder, with_disks=any(cell.fault == FULL for cell in wanted)) as world:
         measure = Measure(world)
         await measure.begin()
@@ -89,7 +112,6 @@ async def run(wanted: Sequence[Cell], folder: Path) -> list[Row]:
                 flush=True,
             )
             await measure.end()
-    return rows
 
 
 def main() -> None:
@@ -110,6 +132,7 @@ def main() -> None:
         default=None,
         help="how long freezes and cuts last, instead of all",
     )
+    parser.add_argument("--markdown", type=Path, help="write the table to this file, too")
     asked = parser.parse_args()
     found = cells(asked.seconds or FREEZES_S, asked.seconds or CUTS_S)
     wanted = [
@@ -118,7 +141,12 @@ def main() -> None:
         if not asked.cells or any(words in str(cell) for words in asked.cells)
     ]
     with tempfile.TemporaryDirectory(prefix="hiccups-") as folder:
-        rows = asyncio.run(run(wanted, Path(folder)))
+        rows: list[Row] = []
+        try:
+            asyncio.run(run(wanted, Path(folder), rows))
+        finally:
+            if asked.markdown:
+                asked.markdown.write_text(markdown(rows), "utf-8")
     stuck = [str(row.cell) for row in rows if row.is_stuck]
     if stuck:
         sys.exit(f"stuck: {', '.join(stuck)}")

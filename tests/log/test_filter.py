@@ -156,6 +156,10 @@ def test_a_condition_means_what_it_says(where: str, row: dict[str, Any], passes:
         ("x = 1e999", "out of range"),
         ("'unfinished", "cannot be read"),
         ("x" * 1025, "1025 bytes"),
+        ("a IN (" + ", ".join(f"'{n}'" for n in range(1001)) + ")", "1001 values, expected"),
+        ("a IN ('" + "x" * 20_479 + "', 'b')", "bytes, expected at most 20480"),
+        ("a IN (" + ", ".join(["1"] * 51) + ")", "more than 50"),
+        ("a IN ('b', 'c') OR IN ('d', 'e')", "at character"),
         (" AND ".join(["a = 1"] * 26), "more than 50"),
         ("(" * 400 + "a" + ")" * 400, "nested too deep"),
         ("NOT " * 12 + "a", "nested deeper"),
@@ -192,6 +196,36 @@ def test_a_select_gives_its_columns_in_order_and_null_for_what_is_missing() -> N
         ("quarter", 2.5),
         ("gone", None),
     ]
+
+
+LISTED = ["a", "it's", "IN ('x', 'y')", "", "ü", '"q"']
+
+
+@pytest.mark.parametrize("value", [*LISTED, "b", "A", 1, 1.0, True, None, "its", "x"])
+def test_a_list_of_texts_is_what_the_same_equalities_are(value: object) -> None:
+    """Also where a text in it looks like a list."""
+    quoted = ["'" + text.replace("'", "''") + "'" for text in LISTED]
+    listed = f"a IN ({', '.join(quoted)})"
+    equal = "(" + " OR ".join(f"a = {text}" for text in quoted) + ")"
+    for shape in (
+        "{}",
+        "NOT {}",
+        "{} AND b = 'IN (''a'', ''b'')'",
+        "b = 'x' OR {}",
+        "NOT ({} OR c)",
+    ):
+        for event in ({"a": value, "b": "IN ('a', 'b')", "c": False}, {"a": value, "b": "x"}):
+            found = [compile_where(shape.format(one)).passes(event) for one in (listed, equal)]
+            assert found[0] == found[1], (shape, event)
+
+
+def test_a_list_costs_one_look_up_however_long_it_is() -> None:
+    """It was refused above 49 values, and cost a comparison for each."""
+    names = [f"vehicle-{n:05d}" for n in range(1000)]
+    where = compile_where("device IN (" + ", ".join(f"'{name}'" for name in names) + ")")
+    assert where.cost < 10
+    assert where.passes({"device": names[-1]})
+    assert not where.passes({"device": "vehicle-01000"})
 
 
 # Cost: known beforehand, and no tree is evaluated more often than it has parts.

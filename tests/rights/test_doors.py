@@ -35,7 +35,7 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from tests.feeds import eventually, unique
 from tests.rights.conftest import KEYS, World
-from tests.rights.forge import Maker, key_set
+from tests.rights.forge import AUDIENCE, Maker, key_set
 from tests.services import PATIENCE_S
 
 OPEN, NAMED, LISTS, OWN = "open", "named", "lists", "own"
@@ -63,7 +63,7 @@ STRANGERS: dict[str, dict[str, Any]] = {
 }
 
 
-def app() -> FastAPI:
+def app(config: RightsConfig | None = None) -> FastAPI:
     """The application, of which nothing runs."""
     settings, clock, metrics = AccessConfig(), SystemClock(), Metrics()
     hub = Hub(
@@ -73,7 +73,7 @@ def app() -> FastAPI:
         codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)),
         clock=clock,
     )
-    rights = Rights(RightsConfig(), clock)
+    rights = Rights(config or RightsConfig(), clock)
     return application.build(
         settings,
         hub=hub,
@@ -308,6 +308,28 @@ async def test_a_token_that_proves_nothing_is_never_taken_for_nothing(
             assert answer.headers["www-authenticate"] == "Bearer"
         huge = await client.get("/v1/streams", headers={"Authorization": "Bearer " + "x" * 100_000})
         assert huge.status_code in (400, 401, 431)
+
+
+async def test_a_browser_that_cannot_be_told_who_it_is_comes_again() -> None:
+    """Its EventSource would stop for ever at 503, which a program is answered."""
+    issuer = {
+        "issuer": "https://away.example.org",
+        "audience": AUDIENCE,
+        "jwks_url": "http://127.0.0.1:9/keys",
+        "role": "everything",
+    }
+    made = app(RightsConfig.model_validate({"issuers": [issuer]}))
+    token = Maker().token(iss=issuer["issuer"], exp=time.time() + 60).decode()
+    transport = httpx.ASGITransport(made)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://localhost", headers=headers
+    ) as client:
+        program = await client.get("/v1/streams/s/events")
+        assert (program.status_code, program.headers["retry-after"]) == (503, "2")
+        browser = await client.get("/v1/streams/s/events", headers={"Sec-Fetch-Mode": "cors"})
+        assert (browser.status_code, browser.text[:6]) == (200, "retry:")
+        assert browser.headers["content-type"].startswith("text/event-stream")
 
 
 async def test_a_ticket_is_used_once_and_not_logged(rights_world: World) -> None:

@@ -67,9 +67,10 @@ def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
                 f"stream {stream.name!r} has no field {name!r}: expected its type, or the name of "
                 "a field",
             )
+        unit = before.unit if before else ""
         fields[name] = FieldInfo(
             type=kind,
-            unit=decided.unit if decided.unit is not None else (before.unit if before else ""),
+            unit=unit if decided.unit is None else decided.unit,
             revision=(before.revision if before else 0) + 1,
             first_device=before.first_device if before else "",
             changed_at=now,

@@ -13,6 +13,7 @@ from edgewake.edge.sources.mqtt_subscribe import MqttSubscribeConfig
 from edgewake.protocol.broker import BrokerConfig
 from tests.edge.sources.cage import caged
 from tests.edge.sources.test_mqtt_subscribe import send
+from tests.payloads.corpus import messages, payload_of
 from tests.services import PATIENCE_S, Mosquitto
 
 MAPS = """
@@ -30,9 +31,9 @@ stream = "elsewhere"
 
 
 def config(port: int, **more: object) -> MqttSubscribeConfig:
-    return MqttSubscribeConfig(
-        type="mqtt_subscribe", stream="s", broker=BrokerConfig(port=port), **more
-    )  # type: ignore[arg-type]
+    return MqttSubscribeConfig.checked(
+        {"type": "mqtt_subscribe", "stream": "s", "broker": BrokerConfig(port=port), **more}
+    )
 
 
 async def test_a_map_makes_readings_of_messages_and_leaves_other_streams_to_their_sources(
@@ -85,6 +86,38 @@ async def test_a_file_that_changes_is_in_use_and_a_wrong_one_is_not(
         assert 4 not in one.column("v")
 
 
+async def test_the_payloads_of_a_preset_become_readings_of_an_agent(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    source = MqttSubscribeConfig(
+        type="mqtt_subscribe",
+        stream="zigbee",
+        presets=("zigbee2mqtt",),
+        broker=BrokerConfig(port=mosquitto.port),
+    )
+    own = [one for preset, one in messages() if preset == "zigbee2mqtt"]
+    wanted = [
+        reading for one in own for reading in one["readings"] if reading["stream"] == "zigbee"
+    ]
+    async with caged(tmp_path, source) as one:
+        await one.until(lambda: one.supervisor.state == "running", "it runs")
+        async with asyncio.timeout(PATIENCE_S):
+            while "first" not in one.column("thing"):
+                await send(mosquitto, "zigbee2mqtt/first", '{"first": 1}')
+                await one.until(lambda: True, "")
+                await asyncio.sleep(0.05)
+        for message in own:
+            await send(mosquitto, message["topic"], payload_of(message).decode())
+        await one.until(lambda: one.column("thing")[-1:] == [wanted[-1]["device"]], "the last")
+        things = [thing for thing in one.column("thing") if thing != "first"]
+        assert things == [reading["device"] for reading in wanted]
+        for name in ("temperature", "battery", "contact", "color_x", "mode_"):
+            column = one.column(name)[-len(wanted) :]
+            assert column == [reading["fields"].get(name) for reading in wanted], name
+        timed = [reading["t"] for reading in wanted if reading["t"] != "now"]
+        assert [t for t in one.times() if t in timed] == timed
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -92,10 +125,13 @@ async def test_a_file_that_changes_is_in_use_and_a_wrong_one_is_not(
         {"topic": "a", "maps": "b"},
         {"presets": ["nothing"]},
         {"topic": "a", "presets": ["tasmota"]},
+        {"presets": ["tasmota"]},
     ],
 )
 def test_a_source_has_one_of_topic_maps_and_presets_that_there_are(more: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"expected one of `topic`|no preset is called"):
+    with pytest.raises(
+        ValueError, match=r"expected one of `topic`|no preset is called|no map gives the stream"
+    ):
         MqttSubscribeConfig.checked({"type": "mqtt_subscribe", "stream": "s", **more})
 
 

@@ -99,9 +99,11 @@ def test_no_preset_raises(name: str, payload: bytes) -> None:
 
 @given(topic=st.text(max_size=40))
 def test_no_topic_raises(topic: str) -> None:
-    apply(GENERAL, topic, b"1")
+    apply(GENERAL, topic, b"1", NOW_MS)
 
 
 def test_what_passes_is_json() -> None:
-    outcome = apply(GENERAL, "k/json/d", b'{"list":[{"a":{"x":2}}],"a":"s","ts":1790000000}')
+    outcome = apply(
+        GENERAL, "k/json/d", b'{"list":[{"a":{"x":2}}],"a":"s","ts":1790000000}', NOW_MS
+    )
     assert orjson.dumps(outcome.readings[0].body)

@@ -14,8 +14,9 @@ from edgewake.protocol.maps.compiling import compile_maps
 from edgewake.protocol.maps.names import device_name, stream_name
 from edgewake.protocol.maps.path import Path
 from edgewake.protocol.maps.rule import READINGS_MAX, Maps
-from edgewake.protocol.maps.topic import covers, matches, overlap, reduced
+from edgewake.protocol.maps.topic import covers, crossing, matches, overlap, reduced
 
+NOW_MS = 1_790_000_000_000
 HEAD = '[[map]]\ntopic = "a/{device}"\ndevice = "{device}"\nstream = "s"\n'
 
 
@@ -26,7 +27,7 @@ def maps(text: str, **keys: Any) -> Maps:
 def of(text: str, payload: object, topic: str = "a/d1", prefix: str = "") -> Outcome:
     """By a map with this after its head."""
     data = payload if isinstance(payload, bytes) else orjson.dumps(payload)
-    return apply(maps(HEAD + text), topic, data, prefix)
+    return apply(maps(HEAD + text), topic, data, NOW_MS, prefix=prefix)
 
 
 def body(text: str, payload: object, topic: str = "a/d1") -> dict[str, Any]:
@@ -85,11 +86,10 @@ def test_filters_that_others_cover_are_not_needed() -> None:
     assert not covers("a/+", "a/#")
 
 
-def test_filters_that_cross_would_bring_a_message_twice_and_are_refused() -> None:
+def test_filters_that_cross_are_found() -> None:
     assert overlap("a/+", "+/b")
     assert not overlap("a/+/x", "a/+/y")
-    with pytest.raises(ValueError, match="cross"):
-        reduced(["a/+", "+/b"])
+    assert crossing(["a/+", "+/b", "c"]) == [("a/+", "+/b")]
 
 
 def test_a_reading_has_its_device_stream_time_fields_and_tags() -> None:
@@ -194,7 +194,7 @@ def test_maps_are_tried_in_order_and_their_conditions_decide() -> None:
     )
     assert found.filters == ("x/#",)
     streams = [
-        [one.stream for one in apply(found, topic, payload).readings]
+        [one.stream for one in apply(found, topic, payload, NOW_MS).readings]
         for topic, payload in [
             ("x/d/event/up", b'{"v":1}'),
             ("x/d/event/log", b'{"level":"error"}'),
@@ -227,7 +227,7 @@ def test_a_time_that_cannot_be_read_is_now_and_said() -> None:
 
 def test_times_without_a_zone_are_of_the_files_zone() -> None:
     found = maps(f'zone = "Europe/Berlin"\n{HEAD}time = "ts"\n')
-    (reading,) = apply(found, "a/d", b'{"v":1,"ts":"2026-01-01T10:00:00"}').readings
+    (reading,) = apply(found, "a/d", b'{"v":1,"ts":"2026-01-01T10:00:00"}', NOW_MS).readings
     assert reading.body["t"] == 1767258000000
 
 
@@ -307,7 +307,7 @@ def test_two_names_that_look_alike_stay_two() -> None:
 
 def test_names_may_be_given_and_have_a_prefix() -> None:
     found = maps(f'{HEAD}\n[devices]\n"d 1" = "hall"\n')
-    assert apply(found, "a/d 1", b"1", "zb-").readings[0].device == "zb-hall"
+    assert apply(found, "a/d 1", b"1", NOW_MS, prefix="zb-").readings[0].device == "zb-hall"
     assert device_of(found, "a/d 1", "zb-") == "zb-hall"
 
 
@@ -365,7 +365,6 @@ def test_a_wrong_file_is_refused_with_line_key_and_what_was_expected(text: str) 
         ("[[map", "not TOML"),
         ('presets = ["tasmot"]', "did you mean 'tasmota'?"),
         ("presets = [1]", "presets: 1: expected"),
-        ('[[map]]\ntopic = "a/+"\n[[map]]\ntopic = "+/b"', "cross"),
         ('[devices]\na = "b c"\n[[map]]\ntopic = "a"', "devices.a: 'b c': expected"),
     ],
 )

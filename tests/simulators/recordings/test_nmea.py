@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.simulators.nmea import NmeaReader, checked, degrees
+from edgewake.simulators.recordings.nmea import NmeaReader, checked, degrees
 
 RMC = "$GPRMC,123519.50,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W*40"
 GGA = "$GPGGA,123519.50,4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,*7A"

@@ -1,18 +1,18 @@
-"""Recorded files as rows: CSV and TSV, JSON lines, NMEA 0183, each also gzipped. Pure but for
-reading the file.
+"""Recorded files as rows: CSV, TSV and tables parted by blanks, JSON lines and arrays, Zeek's logs,
+NMEA 0183, each also gzipped. Pure but for reading the file.
 
 A row is (line number, {column: value}); values are numbers, text, booleans or None where the file
-says that it does not know. What cannot be read is a BadRow with its line and reason: counted and
-reported by the caller, never silently left out. A column of a CSV file is a number if all its
-values in the first TYPE_ROWS rows are (`007` and `46A` are text), else text; a later value of a
-number column that is not a number becomes a BadValue.
+says that it does not know. What is inside of an object is a column of its own, `data.temp`. What
+cannot be read is a BadRow with its line and reason: counted and said by the caller, never silently
+left out. A column of a table is a number if its values in the first TYPE_ROWS rows are, but for one
+in a hundred (`007` and `46A` are text), else text; a value of a number column that is none is None,
+and stands beside as text, in `<column>_odd`. That is the rule of agents, too.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,14 +24,28 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from edgewake.protocol.json_text import parse
-from edgewake.simulators.nmea import NmeaReader, is_sentence
+from edgewake.simulators.recordings.csv_shape import (
+    MISSING,
+    REMARK,
+    Cells,
+    Shape,
+    is_of,
+    kinds,
+    shape,
+    with_point,
+)
+from edgewake.simulators.recordings.nmea import NmeaReader, is_sentence
 
 TYPE_ROWS: Final = 10_000
 """Rows by which the type of a CSV column is decided; they are held in memory."""
 LINE_BYTES_MAX: Final = 1024 * 1024
 """A longer line is a bad row: it would be no legal reading."""
-MISSING: Final = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "none", "nil", "\\n"})
-_NUMBER: Final = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+ARRAY_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Bytes of a JSON file that is one array: it is held in memory as a whole. A larger one is refused;
+lines have no bound."""
+HEAD_LINES: Final = 50
+"""Lines by which the shape of a table is decided."""
+ODD: Final = "_odd"
 _DIGITS_EXACT: Final = 15
 """Decimal digits that a 64-bit float keeps; longer integers become floats like all other
 numbers."""
@@ -45,6 +59,8 @@ class FileFormat(StrEnum):
     CSV = "csv"
     TSV = "tsv"
     JSONL = "jsonl"
+    JSON = "json"
+    """One array of objects, or an object with one."""
     NMEA = "nmea"
 
 
@@ -58,33 +74,41 @@ class BadRow:
 
 @dataclass(slots=True)
 class Tally:
-    """What was wrong inside rows that could be read."""
+    """What was found about a file while it was read."""
 
     bad_values: int = 0
-    """Values of number columns that were not numbers; left out of their rows."""
+    """Values of number columns that were no numbers."""
     columns: set[str] = field(default_factory=set)
     """Where they were."""
+    repeated_headers: int = 0
+    """Lines that name the columns once more, left out."""
+    shape: Shape | None = None
+    """Of a table; None before it was read, and of other files."""
+    kinds: dict[str, Cells] = field(default_factory=dict)
+    """Of a table's columns."""
 
 
 class UnreadableFile(Exception):
     """The file as a whole cannot be read; the text says why."""
 
 
-def lines(path: Path) -> Iterator[tuple[int, str | BadRow]]:
+def lines(
+    path: Path, *, line_bytes_max: int = LINE_BYTES_MAX
+) -> Iterator[tuple[int, str | BadRow]]:
     """Numbered lines of a file, gunzipped where its first bytes say so. Raises UnreadableFile."""
     try:
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
         with gzip.open(path) if zipped else path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                yield number, _text(number, line)
+                yield number, _text(number, line, line_bytes_max)
     except (OSError, EOFError) as error:
         raise UnreadableFile(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _text(number: int, line: bytes) -> str | BadRow:
-    if len(line) > LINE_BYTES_MAX:
-        return BadRow(number, f"{len(line)} bytes in a line: expected at most {LINE_BYTES_MAX}")
+def _text(number: int, line: bytes, bytes_max: int) -> str | BadRow:
+    if len(line) > bytes_max:
+        return BadRow(number, f"{len(line)} bytes in a line: expected at most {bytes_max}")
     try:
         return line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -96,8 +120,14 @@ def detect(path: Path) -> FileFormat:
     for _, line in islice(lines(path), 20):
         if isinstance(line, BadRow) or not line.strip():
             continue
+        if line.startswith(REMARK):  # a remark
+            if line.startswith("#separator"):
+                return FileFormat.TSV
+            continue
         if line.lstrip().startswith("{"):
-            return FileFormat.JSONL
+            return _json_format(path, line)
+        if line.lstrip().startswith("[") and line.strip()[1:].lstrip()[:1] in {"", "{"}:
+            return FileFormat.JSON
         if is_sentence(line):
             return FileFormat.NMEA
         return (
@@ -106,6 +136,17 @@ def detect(path: Path) -> FileFormat:
             else FileFormat.CSV
         )
     raise UnreadableFile(f"{path}: holds no line of text")
+
+
+def _json_format(path: Path, line: str) -> FileFormat:
+    """Of a file whose first line this is: an object a line, or one document."""
+    try:
+        found = parse(line)
+    except orjson.JSONDecodeError:
+        return FileFormat.JSON
+    filled = (text for _, text in lines(path) if isinstance(text, BadRow) or text.strip())
+    is_alone = len(list(islice(filled, 2))) == 1
+    return FileFormat.JSON if is_alone and len(_lists(found)) == 1 else FileFormat.JSONL
 
 
 def rows(
@@ -118,6 +159,8 @@ def rows(
     numbered = lines(path)
     if file_format is FileFormat.JSONL:
         return _json_rows(numbered)
+    if file_format is FileFormat.JSON:
+        return _array_rows(path)
     if file_format is FileFormat.NMEA:
         return _nmea_rows(numbered)
     return _csv_rows(
@@ -138,11 +181,60 @@ def _json_row(number: int, line: str) -> Row | BadRow:
         row = parse(line)
     except orjson.JSONDecodeError as error:
         return BadRow(number, f"not JSON: {error}")
-    return (
-        (number, row)
-        if isinstance(row, dict)
-        else BadRow(number, f"expected an object, found {type(row).__name__}")
-    )
+    return _object(number, row)
+
+
+def _object(number: int, row: Any) -> Row | BadRow:
+    if not isinstance(row, dict):
+        return BadRow(number, f"expected an object, found {type(row).__name__}")
+    return number, dict(_flat(row, ""))
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _array_rows(path: Path) -> Iterator[Row | BadRow]:
+    """The objects of an array; instead of a line each has its place, from 1 on."""
+    texts: list[str] = []
+    size = 0
+    for number, line in lines(path, line_bytes_max=ARRAY_BYTES_MAX):
+        if isinstance(line, BadRow):
+            raise UnreadableFile(f"{path}: line {number}: {line.reason}")
+        size += len(line)
+        if size > ARRAY_BYTES_MAX:
+            raise UnreadableFile(
+                f"{path}: an array of more than {ARRAY_BYTES_MAX >> 20} MiB: write an object a line"
+            )
+        texts.append(line)
+    try:
+        found = parse("".join(texts))
+    except orjson.JSONDecodeError as error:
+        raise UnreadableFile(f"{path}: not JSON: {error}") from error
+    for number, row in enumerate(_array(path, found), 1):
+        yield _object(number, row)
+
+
+def _array(path: Path, found: Any) -> list[Any]:
+    """The rows of a document: itself, or its only list of objects."""
+    if isinstance(found, list):
+        return found
+    within = _lists(found)
+    if len(within) != 1:
+        raise UnreadableFile(
+            f"{path}: expected an array of objects, or an object with one such array"
+        )
+    return within[0]
+
+
+def _lists(found: Any) -> list[list[Any]]:
+    """The lists of objects in a document."""
+    values = found.values() if isinstance(found, dict) else ()
+    return [one for one in values if isinstance(one, list) and one and isinstance(one[0], dict)]
 
 
 def _nmea_rows(numbered: Iterable[tuple[int, str | BadRow]]) -> Iterator[Row | BadRow]:
@@ -175,24 +267,29 @@ def _csv_rows(
 ) -> Iterator[Row | BadRow]:
     bad: list[BadRow] = []
     passed = LineNumbers()
-    good = _without_bad(numbered, bad, passed)
-    sample = list(islice(good, 50))
-    if not sample:
+    remarks: list[str] = []
+    good = _without_bad(numbered, bad, passed, remarks)
+    head = list(islice(good, HEAD_LINES))
+    if not head:
         raise UnreadableFile(f"{path}: holds no line of text")
-    table = csv.reader(
-        chain(sample, good), delimiter=delimiter or sniff(sample), skipinitialspace=True
-    )
+    form = tally.shape = shape(remarks, head, delimiter=delimiter, columns=columns)
+    body: Iterator[str] = chain(head, good)
+    if form.delimiter == " ":
+        body = (line.strip() for line in body)
+    table = csv.reader(body, delimiter=form.delimiter, skipinitialspace=True)
     try:
-        names = (
-            list(columns)
-            if columns is not None
-            else _told_apart([name.strip() for name in next(table)])
+        if form.has_header:
+            next(table)
+        cells = _cells(table, form.names, passed, tally)
+        first = list(islice(cells, TYPE_ROWS))
+        tally.kinds = kinds(
+            [name for name in form.names if name],
+            (row[1] for row in first if not isinstance(row, BadRow)),
+            may_have_comma=form.delimiter != ",",
         )
-        first = list(islice(_cells(table, names, passed), TYPE_ROWS))
-        numbers = _number_columns(names, (row[1] for row in first if not isinstance(row, BadRow)))
-        for row in chain(first, _cells(table, names, passed)):
+        for row in chain(first, cells):
             yield from _drain(bad)
-            yield row if isinstance(row, BadRow) else (row[0], _typed(row[1], numbers, tally))
+            yield row if isinstance(row, BadRow) else (row[0], _typed(row[1], tally))
     except csv.Error as error:
         raise UnreadableFile(f"{path}: line {passed.of(table.line_num)}: {error}") from error
     yield from _drain(bad)
@@ -231,10 +328,23 @@ class LineNumbers:
 
 
 def _without_bad(
-    numbered: Iterable[tuple[int, str | BadRow]], bad: list[BadRow], passed: LineNumbers
+    numbered: Iterable[tuple[int, str | BadRow]],
+    bad: list[BadRow],
+    passed: LineNumbers,
+    remarks: list[str],
 ) -> Iterator[str]:
-    """Lines for the CSV reader; `passed` notes which it gets."""
+    """Lines for the CSV reader; `passed` notes which it gets.
+
+    Where the first line is a remark all that begin so are; those above the table are kept.
+    """
+    has_remarks: bool | None = None
     for number, line in numbered:
+        if has_remarks is None and not isinstance(line, BadRow) and line.strip():
+            has_remarks = line.startswith(REMARK)
+        if has_remarks and not isinstance(line, BadRow) and line.startswith(REMARK):
+            if not passed and len(remarks) < HEAD_LINES:
+                remarks.append(line)
+            continue
         if isinstance(line, BadRow):
             bad.append(line)
         elif "\0" in line:
@@ -249,30 +359,13 @@ def _drain(bad: list[BadRow]) -> Iterator[BadRow]:
         yield bad.pop(0)
 
 
-def sniff(sample: Sequence[str]) -> str:
-    """The delimiter: the one of , ; tab | that cuts the lines into most pieces, as many in each."""
-
-    def score(delimiter: str) -> tuple[float, int]:
-        counts = [line.count(delimiter) for line in sample]
-        usual = max(set(counts), key=counts.count)
-        return (counts.count(usual) / len(counts) if usual else 0.0, usual)
-
-    return max(",;\t|", key=score)
-
-
-def _told_apart(names: Sequence[str]) -> list[str]:
-    seen: dict[str, int] = {}
-    apart = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        apart.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return apart
-
-
 def _cells(
-    table: Any, names: Sequence[str], passed: LineNumbers
+    table: Any, names: Sequence[str], passed: LineNumbers, tally: Tally
 ) -> Iterator[tuple[int, dict[str, str]] | BadRow]:
     for cells in table:
+        if tuple(cell.strip() for cell in cells) == names:
+            tally.repeated_headers += 1
+            continue
         line = passed.of(table.line_num)
         if len(cells) < len(names) or any(cell.strip() for cell in cells[len(names) :]):
             yield BadRow(line, f"{len(cells)} values: expected {len(names)}")
@@ -283,38 +376,24 @@ def _cells(
             )
 
 
-def is_number(text: str) -> bool:
-    """A decimal number; not `007`, which names something."""
-    return _NUMBER.fullmatch(text) is not None
-
-
-def _number_columns(names: Sequence[str], sample: Iterable[Mapping[str, str]]) -> frozenset[str]:
-    numbers, filled = set(names), set()
-    for row in sample:
-        for name, cell in row.items():
-            if cell.lower() in MISSING:
-                continue
-            filled.add(name)
-            if name in numbers and not is_number(cell):
-                numbers.discard(name)
-    return frozenset(numbers & filled)
-
-
-def _typed(row: Mapping[str, str], numbers: frozenset[str], tally: Tally) -> dict[str, Any]:
+def _typed(row: Mapping[str, str], tally: Tally) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, cell in row.items():
+        kind = tally.kinds[name]
         if cell.lower() in MISSING:
             values[name] = None
-        elif name not in numbers:
+        elif kind is Cells.TEXT:
             values[name] = cell
-        elif is_number(cell):
-            values[name] = (
-                int(cell)
-                if len(cell) <= _DIGITS_EXACT and not any(c in ".eE" for c in cell)
-                else float(cell)
-            )
+        elif is_of(cell, kind):
+            values[name] = _number(with_point(cell) if kind is Cells.COMMA else cell)
         else:
             values[name] = None
+            values[f"{name}{ODD}"] = cell
             tally.bad_values += 1
             tally.columns.add(name)
     return values
+
+
+def _number(text: str) -> int | float:
+    is_whole = len(text) <= _DIGITS_EXACT and not any(c in ".eE" for c in text)
+    return int(text) if is_whole else float(text)

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from edgewake.protocol.event_time import NAMES, to_ms
+from edgewake.protocol.event_time import to_ms
 from edgewake.protocol.field_names import Names
 from edgewake.protocol.names import is_device
-from edgewake.simulators.recorded import BadRow, Row
+from edgewake.simulators.recordings.rows import BadRow, Row
 
+SUFFIXED_CHARS: Final = 55
+"""Of a device's name, before a suffix of nine: an id has at most 64 characters."""
 SORT_ROWS_MAX: Final = 2_000_000
 """Rows that can be sorted by time, in memory: about 2 GB. More is refused."""
 
@@ -51,42 +53,26 @@ class Columns:
     every_s: float = 1.0
 
 
-def guess_time_field(columns: Iterable[str]) -> str | None:
-    """The column that is most likely the time."""
-    by_lower = {name.lower(): name for name in reversed(list(columns))}
-    return next((by_lower[name] for name in NAMES if name in by_lower), None)
+@dataclass(slots=True)
+class Odd:
+    """What was decided about single rows, for people."""
+
+    twice: int = 0
+    """Times of the hour that a zone has twice: the second one where the device's time would run
+    back else."""
+    never: int = 0
+    """Times that a zone leaves out in spring: an hour later."""
+    devices: dict[str, str] = field(default_factory=dict)
+    """Names of devices that would have become one with another → what they are called."""
 
 
-def with_time_field(
-    rows: Iterable[Row | BadRow], columns: Columns, named: str | None
-) -> tuple[Columns, Iterator[Row | BadRow]]:
-    """The columns with their time fields: as named (`A` or `A,B`; `-` for none), or guessed from
-    the first good row.
-
-    Raises ValueError where the named ones are not there.
-    """
-    rows = iter(rows)
-    begun: list[Row | BadRow] = []
-    first: Mapping[str, Any] = {}
-    for row in rows:
-        begun.append(row)
-        if not isinstance(row, BadRow):
-            first = row[1]
-            break
-    if named is None:
-        guessed = guess_time_field(first)
-        fields: tuple[str, ...] = () if guessed is None else (guessed,)
-    else:
-        fields = () if named == "-" else tuple(named.split(","))
-    for name in (*fields, *filter(None, [columns.device_field])):
-        if first and name not in first:
-            raise ValueError(f"no column {name!r}; there are {', '.join(first)}")
-    return replace(columns, time_fields=fields), chain(begun, rows)
-
-
-def to_readings(rows: Iterable[Row | BadRow], columns: Columns) -> Iterator[Reading | BadRow]:
+def to_readings(
+    rows: Iterable[Row | BadRow], columns: Columns, odd: Odd | None = None
+) -> Iterator[Reading | BadRow]:
     """Each row as a reading with its recorded time."""
     names = Names()
+    devices = Devices(odd or Odd())
+    times = Times(columns, odd or Odd())
     count = 0
     for row in rows:
         if isinstance(row, BadRow):
@@ -94,12 +80,13 @@ def to_readings(rows: Iterable[Row | BadRow], columns: Columns) -> Iterator[Read
             continue
         line, values = row
         try:
+            device = _device(values, columns, devices)
             t = (
-                parse_time(_joined(values, columns.time_fields), columns)
+                times.of(device, _joined(values, columns.time_fields))
                 if columns.time_fields
                 else round(count * columns.every_s * 1000)
             )
-            yield Reading(_device(values, columns), t, _fields(values, columns, names))
+            yield Reading(device, t, _fields(values, columns, names))
             count += 1
         except ValueError as error:
             yield BadRow(line, str(error))
@@ -111,19 +98,19 @@ def _joined(values: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return values[names[0]] if len(names) == 1 else " ".join(str(values[name]) for name in names)
 
 
-def _device(values: Mapping[str, Any], columns: Columns) -> str:
+def _device(values: Mapping[str, Any], columns: Columns, devices: Devices) -> str:
     if columns.device_field is None:
         return columns.device
     value = values.get(columns.device_field)
     if value is None:
         raise ValueError(f"no device in {columns.device_field}")
-    return legal_device(str(value))
+    return devices.of(str(value))
 
 
 def _fields(values: Mapping[str, Any], columns: Columns, names: Names) -> dict[str, Any]:
     left_out = {*columns.time_fields, columns.device_field}
     fields: dict[str, Any] = {}
-    for name, value in _flat(values, ""):
+    for name, value in values.items():
         if (
             name in left_out
             or value is None
@@ -134,14 +121,6 @@ def _fields(values: Mapping[str, Any], columns: Columns, names: Names) -> dict[s
     if not fields:
         raise ValueError("no value in any field")
     return fields
-
-
-def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -155,13 +134,72 @@ def legal_device(name: str) -> str:
     return legal
 
 
+class Devices:
+    """Legal ids of devices: one that would become another's gets a suffix made of its own name."""
+
+    def __init__(self, odd: Odd) -> None:
+        self._odd = odd
+        self._ids: dict[str, str] = {}
+        self._taken: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """The id of a device as the file names it. Raises ValueError."""
+        known = self._ids.get(name)
+        if known is not None:
+            return known
+        made = legal_device(name)
+        if self._taken.setdefault(made, name) != name:
+            made = f"{made[:SUFFIXED_CHARS]}-{zlib.crc32(name.encode()):08x}"
+            self._taken[made] = name
+            self._odd.devices[name] = made
+        self._ids[name] = made
+        return made
+
+
 def legal_stream(name: str) -> str:
     """A legal stream name: lower case, `_` for the rest."""
     legal = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:60]
-    return legal if legal and legal[0].isalpha() else f"s_{legal}" if legal else "replay"
+    if not legal:
+        return "replay"
+    return legal if legal[0].isalpha() else f"s_{legal}"
 
 
 # --- times ----------------------------------------------------------------------------------------
+
+
+class Times:
+    """The times of a recording, with the two odd hours of the year.
+
+    In autumn a zone has an hour twice. A time of it is the first one, unless the device's own time
+    would run back: then it is the second. In spring an hour is left out; what was written with it
+    is an hour later.
+    """
+
+    def __init__(self, columns: Columns, odd: Odd) -> None:
+        self._columns = columns
+        self._odd = odd
+        self._last: dict[str, int] = {}
+
+    def of(self, device: str, value: Any) -> int:
+        """A recorded time in ms since 1970 UTC. Raises ValueError."""
+        first = parse_time(value, self._columns)
+        second = self._second(value)
+        t = first
+        if second > first:
+            self._odd.twice += 1
+            if first < self._last.get(device, 0):
+                t = second
+        elif second < first:
+            self._odd.never += 1
+        self._last[device] = max(t, self._last.get(device, 0))
+        return t
+
+    def _second(self, value: Any) -> int:
+        """The same time where its hour comes for the second time."""
+        zone = self._columns.zone
+        if zone.key == "UTC" or not isinstance(value, str):
+            return parse_time(value, self._columns)
+        return to_ms(value, self._columns.time_format, zone, fold=1)
 
 
 def parse_time(value: Any, columns: Columns) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -11,28 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.protocol.names import is_device, is_stream
-from edgewake.simulators import recorded
-from edgewake.simulators.recorded import (
-    BadRow,
-    FileFormat,
-    LineNumbers,
-    Tally,
-    UnreadableFile,
-    is_number,
-    sniff,
-)
-from edgewake.simulators.replay import (
+from edgewake.simulators.recordings import rows as recorded
+from edgewake.simulators.recordings.csv_shape import is_number, sniff
+from edgewake.simulators.recordings.look import look
+from edgewake.simulators.recordings.readings import (
     Columns,
+    Odd,
     Pace,
     Reading,
-    guess_time_field,
     legal_device,
     legal_stream,
     parse_time,
     sorted_by_time,
     to_readings,
-    with_time_field,
 )  # fmt: skip
+from edgewake.simulators.recordings.rows import (
+    BadRow,
+    FileFormat,
+    LineNumbers,
+    Tally,
+    UnreadableFile,
+)
 
 
 def read(
@@ -46,9 +46,10 @@ def read(
     """(readings, bad rows, tally) of a file with this content."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     tally = Tally()
-    rows = recorded.rows(path, recorded.detect(path), tally, columns=header)
-    meaning, rows = with_time_field(rows, columns or Columns(), time)
-    found = list(to_readings(rows, meaning))
+    kind = recorded.detect(path)
+    named = None if time is None else [] if time == "-" else time.split(",")
+    meaning = look(path, kind, header, named, columns or Columns()).meaning
+    found = list(to_readings(recorded.rows(path, kind, tally, columns=header), meaning))
     return (
         [r for r in found if isinstance(r, Reading)],
         [r for r in found if isinstance(r, BadRow)],
@@ -69,7 +70,7 @@ def test_a_csv_file_becomes_typed_readings(tmp_path: Path):
 
 
 def test_missing_values_are_left_out_and_empty_rows_are_bad(tmp_path: Path):
-    readings, bad, _ = read(tmp_path / "a.csv", "t;a;b\n1;?;2\n2;NA;\n3;1;x\n")
+    readings, bad, _ = read(tmp_path / "a.csv", "t;a;b\n1;?;2\n2;NA;\n3;1;x\n", time="t")
     assert [dict(r.fields) for r in readings] == [{"b": "2"}, {"a": 1, "b": "x"}]
     assert bad == [BadRow(3, "no value in any field")]
 
@@ -81,20 +82,31 @@ def test_short_and_long_rows_are_bad_rows_with_their_line(tmp_path: Path):
 
 
 def test_numbers_with_leading_zeros_are_names(tmp_path: Path):
-    readings, _, _ = read(tmp_path / "a.csv", "t,zip,n\n1,007,0.5\n2,123,1e3\n")
+    readings, _, _ = read(tmp_path / "a.csv", "t,zip,n\n1,007,0.5\n2,123,1e3\n", time="t")
     assert [dict(r.fields) for r in readings] == [
         {"zip": "007", "n": 0.5},
         {"zip": "123", "n": 1000.0},
     ]
 
 
-def test_a_late_word_in_a_number_column_is_left_out_and_counted(
+def test_a_late_word_in_a_number_column_stands_beside_and_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(recorded, "TYPE_ROWS", 2)
-    readings, _, tally = read(tmp_path / "a.csv", "t,a,b\n1,1,1\n2,2,2\n3,err,3\n")
-    assert dict(readings[-1].fields) == {"b": 3}
+    readings, _, tally = read(tmp_path / "a.csv", "t,a,b\n1,1,1\n2,2,2\n3,err,3\n", time="t")
+    assert dict(readings[-1].fields) == {"a_odd": "err", "b": 3}
     assert (tally.bad_values, tally.columns) == (1, {"a"})
+
+
+def test_one_bad_cell_in_many_rows_makes_no_text_of_a_column(tmp_path: Path):
+    cells = [str(n) for n in range(1_000)]
+    cells[700] = "error"
+    readings, _, tally = read(
+        tmp_path / "a.csv", "t,a\n" + "".join(f"{n},{cell}\n" for n, cell in enumerate(cells))
+    )
+    assert readings[0].fields == {"a": 0}
+    assert readings[700].fields == {"a_odd": "error"}
+    assert tally.bad_values == 1
 
 
 def test_bytes_that_are_not_utf8_cost_one_row(tmp_path: Path):
@@ -107,13 +119,14 @@ def test_json_lines_are_flattened_and_bad_ones_counted(tmp_path: Path):
     readings, bad, _ = read(
         tmp_path / "a.jsonl",
         '{"ts":1.5,"data":{"temp":20.5,"ok":true}}\n{"ts":2,"x":NaN}\n[1]\n{"ts":3,"x":null}\n',
+        time="ts",
     )
     assert readings == [Reading("replay", 1500, {"data_temp": 20.5, "data_ok": True})]
     assert [b.line for b in bad] == [2, 3, 4]
 
 
 def test_gzip_is_seen_by_its_bytes_not_by_its_name(tmp_path: Path):
-    readings, _, _ = read(tmp_path / "a.txt", gzip.compress(b"t\ta\n1\t2\n"))
+    readings, _, _ = read(tmp_path / "a.txt", gzip.compress(b"t\ta\n1\t2\n"), time="t")
     assert readings == [Reading("replay", 1000, {"a": 2})]
 
 
@@ -144,7 +157,7 @@ def test_nmea_files_become_fixes(tmp_path: Path):
 
 
 def test_a_file_without_header_gets_its_names(tmp_path: Path):
-    readings, _, _ = read(tmp_path / "a.csv", "10,1\n20,2\n", header=["t", "a"])
+    readings, _, _ = read(tmp_path / "a.csv", "10,1\n20,2\n", header=["t", "a"], time="t")
     assert [r.t for r in readings] == [10_000, 20_000]
 
 
@@ -169,6 +182,7 @@ def test_a_column_may_name_the_device(tmp_path: Path):
         tmp_path / "a.csv",
         "t,mac,a\n1,0e:9c:00,1\n2,,1\n3,::,1\n",
         columns=Columns(device_field="mac"),
+        time="t",
     )
     assert [(r.device, dict(r.fields)) for r in readings] == [("0e-9c-00", {"a": 1})]
     assert [b.reason for b in bad] == [
@@ -212,9 +226,42 @@ def test_a_time_that_cannot_be_read_is_said(value: object, style: str):
         parse_time(value, Columns(time_format=style))
 
 
-def test_the_time_column_is_guessed_whatever_its_case():
-    assert guess_time_field(["a", "Timestamp", "date"]) == "Timestamp"
-    assert guess_time_field(["a"]) is None
+def test_devices_that_would_become_one_are_told_apart(tmp_path: Path):
+    readings, _, _ = read(
+        tmp_path / "a.csv",
+        "t,mac,a\n1,0e:9c,1\n2,0e-9c,1\n3,0e:9c,1\n",
+        columns=Columns(device_field="mac"),
+        time="t",
+    )
+    devices = [r.device for r in readings]
+    assert devices[0] == devices[2] == "0e-9c"
+    assert devices[1].startswith("0e-9c-")
+    assert is_device(devices[1])
+
+
+def test_the_hour_that_a_zone_has_twice_is_the_second_one_where_time_would_run_back(
+    tmp_path: Path,
+):
+    """In Paris the clocks went back from three to two on 25 October 2026, at 01:00 UTC."""
+    clocks = ["01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]
+    path = tmp_path / "a.csv"
+    path.write_text("time,a\n" + "".join(f"2026-10-25 {clock}:00,1\n" for clock in clocks))
+    columns = Columns(zone=ZoneInfo("Europe/Paris"), time_fields=("time",))
+    odd = Odd()
+    readings = list(to_readings(recorded.rows(path, FileFormat.CSV, Tally()), columns, odd))
+    assert [(b.t - a.t) // 60_000 for a, b in pairwise(readings)] == [30] * 5
+    assert (odd.twice, odd.never) == (4, 0)
+
+
+def test_a_time_of_the_hour_that_a_zone_leaves_out_is_an_hour_later(tmp_path: Path):
+    """In Paris the clocks went from two to three on 29 March 2026."""
+    path = tmp_path / "a.csv"
+    path.write_text("time,a\n2026-03-29 02:30:00,1\n2026-03-29 03:30:00,1\n")
+    columns = Columns(zone=ZoneInfo("Europe/Paris"), time_fields=("time",))
+    odd = Odd()
+    first, second = to_readings(recorded.rows(path, FileFormat.CSV, Tally()), columns, odd)
+    assert first.t == second.t
+    assert (odd.twice, odd.never) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,140 @@
+"""Which rows of the latest are asked for: by key, by condition, a page at a time. Pure.
+
+Rows are in the order of their keys, so a page begins behind the key with which the one before
+ended, whatever came or went meanwhile. What changes while a client turns pages it hears from the
+stream behind the first page's cursor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from edgewake.cloud.log.filter import compile_where
+from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.rights.scope import RESULT_ENVELOPE, Scope
+
+KEYS_MAX: Final = 100
+"""Keys in one question."""
+LIMIT_MAX: Final = 10_000
+"""Rows of a page."""
+ROWS_A_TURN: Final = 200
+"""Rows that are looked at between two turns of others: some microseconds each, or what the
+condition costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row: its key as it is kept, and its JSON."""
+
+    key: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """See the module; without anything all rows are chosen, in the order in which they came."""
+
+    keys: frozenset[str] | None = None
+    where: str | None = None
+    limit: int | None = None
+    after: str | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Is nothing left out?"""
+        return self == Choice()
+
+    @property
+    def is_by_key(self) -> bool:
+        """Does the answer tell anything of keys?"""
+        return self.keys is not None or self.limit is not None or self.after is not None
+
+
+def choice(keys: Sequence[str], where: str | None, limit: str | None, after: str | None) -> Choice:
+    """What a request's words say. Raises RequestError and FilterError."""
+    if len(keys) > KEYS_MAX:
+        raise RequestError("key", f"{len(keys)} keys: expected at most {KEYS_MAX}")
+    if where:
+        compile_where(where)
+    if limit is not None and not (
+        limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= LIMIT_MAX
+    ):
+        raise RequestError("limit", f"limit={limit[:40]!r}: expected 1 to {LIMIT_MAX} rows")
+    named = frozenset(form for key in keys for form in _forms(key)) if keys else None
+    return Choice(named, where or None, None if limit is None else int(limit), after)
+
+
+def check_scope(asked: Choice, keys: Sequence[str] | None, scope: Scope | None) -> None:
+    """A key is told only to who sees all of it. Raises RequestError."""
+    if scope is None or keys is None or not asked.is_by_key:
+        return
+    shown = [part.fields for part in scope.parts if part.fields is not None]
+    hidden = [name for name in keys if name not in RESULT_ENVELOPE]
+    if any(name not in fields for fields in shown for name in hidden):
+        raise RequestError("key", "key and limit: expected a right to all columns of the key")
+
+
+def ordered(entries: Sequence[Entry], asked: Choice) -> Sequence[Entry]:
+    """The rows that may be chosen, in the order in which they are told."""
+    if asked.is_all:
+        return entries
+    found = [
+        entry
+        for entry in entries
+        if (asked.keys is None or entry.key in asked.keys)
+        and (asked.after is None or entry.key > asked.after)
+    ]
+    return sorted(found, key=lambda entry: entry.key) if asked.is_by_key else found
+
+
+class Picker:
+    """Takes rows in their order until the page is full."""
+
+    def __init__(self, asked: Choice, scope: Scope | None, *, is_result: bool) -> None:
+        self.rows: list[bytes] = []
+        self.next: str | None = None
+        """The key behind which the next page begins; None: there is none."""
+        self._asked, self._scope, self._is_result = asked, scope, is_result
+        self._passes = None if asked.where is None else compile_where(asked.where).passes
+        self._last = ""
+
+    def take(self, entry: Entry) -> bool:
+        """Look at a row; False where the page was full before it."""
+        data = self._shown(entry.data)
+        if data is None:
+            return True
+        if self._asked.limit is not None and len(self.rows) >= self._asked.limit:
+            self.next = self._last
+            return False
+        self.rows.append(data)
+        self._last = entry.key
+        return True
+
+    def _shown(self, data: bytes) -> bytes | None:
+        if self._scope is None and self._passes is None:
+            return data
+        fields: Mapping[str, Any] | None = orjson.loads(data)
+        if self._scope is not None and fields is not None:
+            fields = self._scope.cut(fields, is_result=self._is_result)
+            data = b"" if fields is None else orjson.dumps(fields)
+        if fields is None or (self._passes is not None and not self._passes(fields)):
+            return None
+        return data
+
+
+def _forms(key: str) -> Iterator[str]:
+    """A key as a client writes it, as it may be kept: a device; the JSON list of a group's values;
+    or the only one of these.
+    """
+    yield key
+    yield json.dumps([key])
+    try:
+        found = json.loads(key)
+    except ValueError:
+        return
+    yield json.dumps(found if isinstance(found, list) else [found])

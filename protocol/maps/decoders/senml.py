@@ -1,0 +1,117 @@
+"""SenML as JSON (RFC 8428): `payload = "senml"`. Pure.
+
+Base fields are resolved: each record has its full name, time, unit and value. Records of one base
+name and time are one reading:
+
+    {"name": "urn:dev:mac:0024befffe804ff1/", "time": 1276020076.0, "fields": {"voltage": 120.1},
+     "units": {"voltage": "V"}}
+
+Times before 2^28 count from now (section 4.5.3). A pack of a later version, or with a label that
+must be understood, is refused (sections 4.4 and 4.5.4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any, Final
+
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.maps.decoding import json_of
+from edgewake.protocol.maps.rule import READINGS_MAX, Map
+
+VERSION: Final = 10
+RELATIVE_BELOW_S: Final = 2**28
+VALUE: Final = "value"
+"""Name of a record that has none but its base name."""
+RECORDS_MAX: Final = 16 * READINGS_MAX
+"""Records of a pack that are read."""
+
+
+def decode(payload: bytes, _of: Map, now_ms: int) -> list[Any]:
+    """Raises Rejected."""
+    pack = json_of(payload)
+    if type(pack) is not list or not pack or not all(type(one) is dict for one in pack):
+        raise Rejected(RejectReason.SHAPE, "SenML: expected a list of records")
+    if len(pack) > RECORDS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"SenML: expected at most {RECORDS_MAX} records")
+    reader = _Pack(now_ms)
+    for number, one in enumerate(pack, 1):
+        try:
+            reader.take(one)
+        except ValueError as error:
+            raise Rejected(RejectReason.SHAPE, f"SenML record {number}: {error}") from error
+    return list(reader.readings.values())
+
+
+class _Pack:
+    def __init__(self, now_ms: int) -> None:
+        self._now_s = now_ms / 1000
+        self._base: dict[str, Any] = {"bn": "", "bt": 0.0, "bu": "", "bv": 0.0, "bs": 0.0}
+        self.readings: dict[tuple[str, float, int], dict[str, Any]] = {}
+        self._seen: Counter[tuple[str, float, str]] = Counter()
+        """Records of one name and time: each further one, of another unit, is another reading."""
+
+    def take(self, one: dict[str, Any]) -> None:
+        """Raises ValueError."""
+        for label in one:
+            if label.endswith("_"):
+                raise ValueError(f"label {label[:40]!r} must be understood, and is not")
+        version = one.get("bver", VERSION)
+        if type(version) is not int or version > VERSION:
+            raise ValueError(f"bver {str(version)[:20]}: expected at most {VERSION}")
+        for label, kind in (("bn", str), ("bt", float), ("bu", str), ("bv", float), ("bs", float)):
+            if label in one:
+                self._base[label] = _of(one, label, kind)
+        base = self._base
+        name = _of(one, "n", str) if "n" in one else ""
+        fields = self._values(one, name or VALUE)
+        if not fields:
+            return
+        time_s = base["bt"] + (_of(one, "t", float) if "t" in one else 0.0)
+        if time_s < RELATIVE_BELOW_S:
+            time_s += self._now_s
+        own_name = name or VALUE
+        again = self._seen[base["bn"], time_s, own_name]
+        self._seen[base["bn"], time_s, own_name] += 1
+        own = self.readings.setdefault(
+            (base["bn"], time_s, again),
+            {"name": base["bn"], "time": time_s, "fields": {}, "units": {}},
+        )
+        own["fields"] |= fields
+        if unit := (_of(one, "u", str) if "u" in one else base["bu"]):
+            own["units"][own_name] = unit
+
+    def _values(self, one: dict[str, Any], name: str) -> dict[str, Any]:
+        base = self._base
+        found: dict[str, Any] = {}
+        if "v" in one:
+            found[name] = _of(one, "v", float) + base["bv"] if base["bv"] else _number(one["v"])
+        elif "vs" in one:
+            found[name] = _of(one, "vs", str)
+        elif "vd" in one:
+            found[name] = _of(one, "vd", str)
+        elif "vb" in one:
+            if type(one["vb"]) is not bool:
+                raise ValueError("vb: expected true or false")
+            found[name] = one["vb"]
+        if "s" in one:
+            found[f"{name}_sum"] = _of(one, "s", float) + base["bs"]
+        return found
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError("v: expected a number")
+    return float(value) if type(value) is float else value
+
+
+def _of(one: dict[str, Any], label: str, kind: type) -> Any:
+    value = one[label]
+    if kind is str:
+        if type(value) is not str:
+            raise ValueError(f"{label}: expected text")
+        return value
+    if type(value) not in (int, float):
+        raise ValueError(f"{label}: expected a number")
+    return float(value)

@@ -1,0 +1,23 @@
+"""Messages of devices as their formats' documentation has them, and the readings that must come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+FOLDER: Final = Path(__file__).parent
+
+
+def messages() -> Iterator[tuple[str, dict[str, Any]]]:
+    for file in sorted(FOLDER.glob("*/*.json")):
+        for one in json.loads(file.read_text())["messages"]:
+            yield file.parent.name.replace("_", "-"), one
+
+
+def payload_of(message: dict[str, Any]) -> bytes:
+    payload = message["payload"]
+    return payload.encode() if isinstance(payload, str) else orjson.dumps(payload)

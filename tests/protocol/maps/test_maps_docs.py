@@ -1,0 +1,58 @@
+"""The examples of docs/maps.md and docs/devices.md do what stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from edgewake.cloud.bridge.config import MapsConfig
+from edgewake.edge.config import AgentConfig
+from edgewake.protocol.config import parse
+from edgewake.protocol.maps.compiling import compile_maps, compile_presets
+from edgewake.protocol.maps.looking import lines, look
+
+DOCS: Final = Path(__file__).parents[3] / "docs"
+NOW_MS: Final = 1_790_000_000_000
+
+
+def example(file: str, name: str, kind: str) -> str:
+    text = (DOCS / file).read_text()
+    found = re.search(rf"<!-- example: {name} -->\n```{kind}\n(.*?)```", text, re.DOTALL)
+    assert found is not None, name
+    return found[1]
+
+
+def test_the_map_and_what_it_is_said_to_make_of_a_message() -> None:
+    maps = compile_maps(example("maps.md", "map", "toml"), needs_names=True)
+    command, said = re.split(r"\n(?=factory)", example("maps.md", "map try", "console"), maxsplit=1)
+    words = shlex.split(command.removeprefix("$ "))
+    topic, payload = words[words.index("--topic") + 1], words[-1]
+    seen = look(maps, topic, payload.encode(), now_ms=NOW_MS - 1)
+    found = "\n".join(lines(maps, topic, seen, NOW_MS - 1)).replace(maps.version, "…")
+    assert found == said.strip("\n")
+
+
+def test_presets_at_an_agent_and_at_a_bridge() -> None:
+    parse(AgentConfig, tomllib.loads(example("devices.md", "preset at an agent", "toml")), "agent")
+    values = tomllib.loads(example("devices.md", "preset at a bridge", "toml"))["maps"]
+    config = parse(MapsConfig, values, "bridge")
+    assert compile_presets(config.presets, zone=config.zone, needs_names=True).filters
+
+
+@pytest.mark.parametrize(
+    ("topic", "device"),
+    [
+        ("house/z2m/Wohnzimmer Lampe", "living-room-lamp"),
+        ("house/z2m/0x00158d0001a2b3c4", "cellar-water"),
+        ("my/thermometer/a", "a"),
+    ],
+)
+def test_a_file_with_presets_and_better_names(topic: str, device: str) -> None:
+    maps = compile_maps(example("devices.md", "a file with presets", "toml"), needs_names=True)
+    seen = look(maps, topic, b'{"temperature": 21.5}', now_ms=NOW_MS)
+    assert [(one.device, one.fields) for one in seen.kept] == [(device, {"temperature": 21.5})]

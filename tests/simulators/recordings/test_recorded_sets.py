@@ -1,0 +1,199 @@
+"""Recorded sets of real devices become readings: as many as their descriptions say, and every bad
+row is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import pytest
+
+from edgewake.protocol.frame import from_plain
+from edgewake.simulators.recordings import rows as recorded
+from edgewake.simulators.recordings.look import look, refusal
+from edgewake.simulators.recordings.readings import Columns, to_readings
+from edgewake.simulators.recordings.rows import BadRow
+from edgewake.simulators.recordings.time_columns import How
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+ROWS = 20_000
+"""Rows of a set whose times are compared: all of most."""
+CUT_OFF = "household_power"
+"""The set whose last line is cut off: one bad row."""
+EMPTY_MAX = 4
+"""Rows of a recorded set that have a time and nothing else."""
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no recorded data at ../shared/data")
+DUBLIN = [
+    "t",
+    "line",
+    "direction",
+    "pattern",
+    "frame_date",
+    "journey",
+    "operator",
+    "congestion",
+    "lon",
+    "lat",
+    "delay_s",
+    "block",
+    "vehicle",
+    "stop",
+    "at_stop",
+]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    path: str
+    readings: int
+    bad: int
+    devices: int
+    first_ms: int
+    first: dict[str, object]
+    time: str | None = None
+    columns: Columns = field(default_factory=Columns)
+    header: list[str] | None = None
+
+
+SETS = [
+    Recorded(
+        "iot_env_telemetry/raw_data.jsonl.gz", 35_189, 0, 3, 1_594_598_424_502,
+        {"data_humidity": 73.80000305175781, "data_light": False, "device_id": "0e:9c:00:4c:1c:51"},
+        columns=Columns(device_field="device"),
+    ),
+    Recorded(
+        "adsb_switzerland/positions.jsonl.gz", 139_098, 0, 842, 1_533_101_250_000,
+        {"altitude": 34975.0, "callsign": "DLH8JW", "latitude": 45.8189849854},
+        columns=Columns(device_field="icao24"),
+    ),
+    Recorded(
+        "household_power/household_power_first11d.txt.gz", 15_920, 3, 1, 1_166_289_840_000,
+        {"Global_active_power": 4.216, "Voltage": 234.84, "Sub_metering_3": 17.0}, "Date,Time",
+        Columns(time_format="%d/%m/%Y %H:%M:%S"),
+    ),
+    Recorded(
+        "dublin_bus/siri.20130131.csv.gz", 7_000, 0, 144, 1_359_590_401_000,
+        {"line": 13, "lon": -6.273923, "delay_s": -235, "pattern": "00131005"},
+        columns=Columns(device_field="vehicle"), header=DUBLIN,
+    ),
+    Recorded(
+        "car_obd2/drive1.csv.gz", 2_709, 0, 1, 0,
+        {"THROTTLE": 17.647058, "COOLANT_TEMPERATURE": 81.0}, "ENGINE_RUN_TINE ()",
+        Columns(time_format="s"),
+    ),
+    Recorded(
+        "running_gps_hr/runs.csv.gz", 54_496, 0, 19, 1_370_107_935_000,
+        {"altitude": 83.4000244, "distance": 0.0},
+        columns=Columns(device_field="session"),
+    ),
+    Recorded(
+        "liverpool_bus/route14_outbound.csv.gz", 1_533, 0, 8, 1_769_443_022_000,
+        {"latitude": 53.44451, "route_name": 14, "operator": "AMSY"},
+        columns=Columns(device_field="vehicle_id"),
+    ),
+]  # fmt: skip
+
+
+@needs_data
+@pytest.mark.parametrize("recorded_set", SETS, ids=lambda s: s.path.partition("/")[0])
+def test_a_recorded_set_becomes_legal_readings(recorded_set: Recorded):
+    path = DATA / recorded_set.path
+    kind = recorded.detect(path)
+    time = None if recorded_set.time is None else recorded_set.time.split(",")
+    found = look(path, kind, recorded_set.header, time, recorded_set.columns)
+    rows = recorded.rows(path, kind, recorded.Tally(), columns=recorded_set.header)
+    readings, bad = [], []
+    for reading in to_readings(rows, found.meaning):
+        (bad if isinstance(reading, BadRow) else readings).append(reading)
+    assert (len(readings), len(bad)) == (recorded_set.readings, recorded_set.bad)
+    assert len({reading.device for reading in readings}) == recorded_set.devices
+    assert readings[0].t == recorded_set.first_ms
+    assert recorded_set.first.items() <= readings[0].fields.items()
+    for reading in readings[:: max(1, len(readings) // 500)]:
+        from_plain(orjson.dumps({"t": reading.t, "seq": 1, **reading.fields}), received_at=0)
+
+
+def by_duckdb(path: Path, time: list[str], style: str | None, how: dict[str, Any]) -> list[int]:
+    """The times of a file as somebody else reads them, in ms."""
+    text = " || ' ' || ".join(f'"{name}"' for name in time)
+    if style in {"s", "us"}:
+        ms = f"round(({text})::DOUBLE * {1000 if style == 's' else 0.001})::BIGINT"
+    elif style is None:
+        ms = f"epoch_ms(({text})::TIMESTAMPTZ)"
+    else:
+        ms = f"epoch_ms(strptime({text}, '{style}'))"
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        table = db.read_csv(str(path), all_varchar=True, **how).limit(ROWS)
+        return [found for (found,) in table.filter(f"({text}) IS NOT NULL").project(ms).fetchall()]
+
+
+TIMES: list[tuple[str, list[str], str | None, dict[str, Any]]] = [
+    ("austin_dockless/1000_trips.csv.gz", ["Start Time"], "%m/%d/%Y %I:%M:%S %p", {}),
+    (
+        "beijing_air_quality/PRSA_12_stations_20130301_20151231.csv.gz",
+        ["year", "month", "day", "hour"], "%Y %m %d %H", {},
+    ),
+    ("bikeshare_bayarea/stations.csv.gz", ["install_date"], "%Y-%m-%d", {}),
+    ("dublin_bus/siri.20130131.csv.gz", ["c1"], "us",
+     {"header": False, "names": [f"c{n}" for n in range(1, 16)]}),
+    ("fitbit/heartrate_seconds_2022484408.csv.gz", ["Time"], "%m/%d/%Y %I:%M:%S %p", {}),
+    (
+        "household_power/household_power_first11d.txt.gz", ["Date", "Time"], "%d/%m/%Y %H:%M:%S",
+        {"sep": ";", "quotechar": "", "ignore_errors": True},
+    ),
+    ("liverpool_bus/route14_outbound.csv.gz", ["timestamp"], None, {}),
+    ("nfl_ngs_tracking/ngs_2018_45_plays.tsv.gz", ["time"], None, {"sep": "\t"}),
+    ("nyc_taxi_trips/yellow_2024_01_first10k.csv.gz", ["tpep_pickup_datetime"], None, {}),
+    ("open_bandit/bts_men.csv.gz", ["timestamp"], None, {}),
+    ("running_gps_hr/runs.csv.gz", ["time"], None, {}),
+    ("skab_pump_testbed/anomaly-free/anomaly-free.csv.gz", ["datetime"], None, {"sep": ";"}),
+    ("smart_meters_sgsc/smart_meter10.csv.gz", ["reading_datetime"], None, {}),
+    ("vending_machines/vending_machine_sales.csv.gz", ["TransDate"], "%A, %B %d, %Y", {}),
+    ("wind_turbine_scada/T1.csv.gz", ["Date/Time"], "%d %m %Y %H:%M", {}),
+    ("zeek_network_logs/dns.log.gz", ["ts"], "s",
+     {"sep": "\t", "comment": "#", "header": False, "quotechar": "",
+      "names": ["ts", *(f"f{n}" for n in range(23))]}),
+]  # fmt: skip
+
+
+@needs_data
+@pytest.mark.parametrize("of", TIMES, ids=lambda of: of[0].partition("/")[0])
+def test_the_time_is_found_with_nothing_said_and_is_what_duckdb_reads(
+    of: tuple[str, list[str], str | None, dict[str, Any]],
+):
+    name, time, style, how = of
+    path = DATA / name
+    kind = recorded.detect(path)
+    found = look(path, kind, None, None, Columns())
+    assert list(found.time.names) == time
+    rows = list(islice(recorded.rows(path, kind, recorded.Tally()), ROWS))
+    ours = [one.t for one in to_readings(rows, found.meaning) if not isinstance(one, BadRow)]
+    bad = sum(isinstance(row, BadRow) for row in rows)
+    theirs = by_duckdb(path, time, style, how)
+    # Rows without any value are no readings: DuckDB keeps them.
+    assert len(theirs) - len(ours) <= EMPTY_MAX
+    assert bad == name.startswith(CUT_OFF)
+    assert abs(min(ours) - min(theirs)) <= 1
+    assert abs(max(ours) - max(theirs)) <= 1
+    if len(ours) == len(theirs):
+        assert all(abs(a - b) <= 1 for a, b in zip(ours, theirs, strict=True))
+
+
+@needs_data
+def test_a_recording_without_a_time_says_so_and_one_that_counts_seconds_as_well():
+    engines = DATA / "nasa_cmapss/train_FD001.txt.gz"
+    found = look(engines, recorded.detect(engines), None, None, Columns(device_field="c1"))
+    assert found.time.how is How.NONE
+    assert (len(found.columns), found.bad, found.devices) == (26, 0, 51)
+    assert any("--time-field" in guess for guess in found.guesses)
+    drive = DATA / "car_obd2/drive1.csv.gz"
+    found = look(drive, recorded.detect(drive), None, None, Columns())
+    assert (found.time.is_elapsed, found.time.how) == (True, How.GUESSED)
+    assert refusal(found, keeps_times=True)
+    assert refusal(found, keeps_times=False) is None
