@@ -95,6 +95,21 @@ def answers(port: int) -> bool:
         return False
 
 
+async def test_a_ticket_reaches_the_server_that_gave_it(
+    access_a: Server, access_b: Server, front: Path, tmp_path: Path
+) -> None:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        ticket = (await client.post(f"{access_a.url}/v1/tickets")).json()["ticket"]
+        elsewhere = await client.get(f"{access_b.url}/v1/streams?ticket={ticket}")
+        assert elsewhere.status_code == 401, "the control"
+        async with nginx(tmp_path, front, [access_a.port, access_b.port]) as proxy:
+            base = f"http://127.0.0.1:{proxy.port}/v1"
+            for _ in range(8):
+                ticket = (await client.post(f"{base}/tickets")).json()["ticket"]
+                assert (await client.get(f"{base}/streams?ticket={ticket}")).status_code == 200
+            assert (await client.get(f"{base}/streams?ticket={ticket}")).status_code == 401
+
+
 async def test_events_come_through_the_proxy_as_they_happen_and_with_the_largest_cursor(
     access_a: Server, access_b: Server, feed: Feed, front: Path, tmp_path: Path
 ) -> None:
