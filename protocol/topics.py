@@ -47,6 +47,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.summaries.minute *, .hour *, .day *   summaries, key = stream|field|devices|start|maker
     ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
     ew.reads           which of these clients read at the moment, key = lease id
+    ew.cursors *       cursors kept for readers, key = holder|name
     ew.installation.<name>  empty: the installation that this Kafka serves
 """
 
@@ -103,6 +104,7 @@ SUMMARIES_KEPT_MS: Final = {
 of hours, eleven years of days."""
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
+CURSORS: Final = "ew.cursors"
 STREAM_PREFIX: Final = "ew.s."
 LATE: Final = f"{STREAM_PREFIX}late_readings"
 SHED: Final = f"{STREAM_PREFIX}shed_readings"
@@ -131,6 +133,7 @@ FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 
 TABLES: Final = (
     BRIDGES,
+    CURSORS,
     STREAMS,
     DEVICES,
     DOWN,

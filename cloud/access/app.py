@@ -33,6 +33,7 @@ from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.routes import SocketRoutes
 from edgewake.cloud.access.stream_response import Later
 from edgewake.cloud.client_share import Clients
@@ -116,7 +117,13 @@ def build(
         hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
     ).add_to(app)
     SocketRoutes(
-        config, hub=hub, streams=streams, metrics=metrics, clients=clients, clock=clock
+        config,
+        hub=hub,
+        streams=streams,
+        metrics=metrics,
+        clients=clients,
+        kept=KeptCursors(config.kafka, config.name, clock),
+        clock=clock,
     ).add_to(app)
     app.include_router(latest_routes.router(latest, clients))
     app.include_router(rights_routes.router(tickets, clients, clock))

@@ -34,8 +34,9 @@ CREDENTIAL_BYTES_MAX: Final = 8192
 """Bytes of a key or token; what is longer is looked at no further."""
 
 
-KNOWN_MAX: Final = 20_000
-"""Tokens that are remembered as checked, some 1 KB each."""
+KNOWN_MAX: Final = 5_000
+"""Tokens that are remembered as checked, as many as there are streams: 2 KB each, and 60 KB where
+one names as many devices as fit into it."""
 
 
 class End(StrEnum):

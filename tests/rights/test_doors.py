@@ -53,6 +53,7 @@ NAMED_PATHS = {
     "a page": "/v1/streams/{}/events?from=earliest&limit=9",
     "a page, NDJSON": "/v1/events?stream={}&from=earliest&limit=9",
     "several": "/v1/events?stream={}&stream={}&from=earliest",
+    "one of several": "/v1/events?stream={}&stream={allowed}&from=earliest",
     "latest": "/v1/latest/{}",
 }
 PRINCIPALS = ("stranger", "board", "owner", "guest", "cookie", "ticket")
@@ -187,7 +188,9 @@ def told(answer: httpx.Response, name: str) -> tuple[int, str, dict[str, str]]:
 async def test_what_is_forbidden_is_answered_as_what_is_not_there(
     rights_world: World, who: str, door: str
 ) -> None:
-    world, path = rights_world, NAMED_PATHS[door]
+    world = rights_world
+    allowed = world.totals.name if who != "guest" else "weather_now"
+    path = NAMED_PATHS[door].replace("{allowed}", allowed)
     absent = unique("feed")
     forbidden = world.mine.name if who == "guest" else world.other.name
     async with client_of(world, who) as client:
@@ -330,6 +333,26 @@ async def test_a_browser_that_cannot_be_told_who_it_is_comes_again() -> None:
         browser = await client.get("/v1/streams/s/events", headers={"Sec-Fetch-Mode": "cors"})
         assert (browser.status_code, browser.text[:6]) == (200, "retry:")
         assert browser.headers["content-type"].startswith("text/event-stream")
+
+
+async def test_a_holder_has_so_many_streams(rights_world: World) -> None:
+    """And others have theirs."""
+    world = rights_world
+    path = f"/v1/streams/{world.mine.name}/events"
+    headers = {"Authorization": "Bearer single-key-0000001"}
+    async with (
+        httpx.AsyncClient(base_url=world.server.url, timeout=PATIENCE_S, headers=headers) as single,
+        client_of(world, "board") as board,
+    ):
+        async with single.stream("GET", path) as first:
+            assert first.status_code == 200
+            second = await single.get(f"{path}?limit=1&from=earliest")
+            assert (second.status_code, second.json()["title"]) == (503, "full")
+            assert "as many as it may" in second.json()["detail"]
+            assert (await board.get(f"{path}?limit=1&from=earliest")).status_code == 200
+        async with asyncio.timeout(PATIENCE_S):
+            while (await single.get(f"{path}?limit=1&from=earliest")).status_code != 200:
+                await asyncio.sleep(0.1)
 
 
 async def test_a_ticket_is_used_once_and_not_logged(rights_world: World) -> None:

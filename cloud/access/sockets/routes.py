@@ -19,6 +19,7 @@ from edgewake.cloud.access.connection import SOCKETS_PATH, connection_of
 from edgewake.cloud.access.event_routes import problem_of
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.socket import Closing, Socket
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
@@ -51,10 +52,12 @@ class SocketRoutes:
         streams: OpenStreams,
         metrics: Metrics,
         clients: Clients,
+        kept: KeptCursors,
         clock: Clock,
     ) -> None:
         self._config, self._hub, self._streams = config, hub, streams
         self._metrics, self._clients, self._clock = metrics, clients, clock
+        self._kept = kept
 
     def add_to(self, app: FastAPI) -> None:
         """Serve them."""
@@ -128,6 +131,7 @@ class SocketRoutes:
             reader=reader,
             client=self._clients.of_request(web),
             heartbeat_s=self._config.heartbeat_s if asked is None else parse_heartbeat(asked),
+            kept=self._kept,
             clock=self._clock,
         )
 
