@@ -107,7 +107,7 @@ class AgentConfig(ConfigTable):
             raise ValueError("source: one stream has two values of queue_bytes_max")
 
     def _check_owned(self) -> None:
-        owned = [what for source in self.source if (what := source.owns()) is not None]
+        owned = [what for what in (source.owns() for source in self.source) if what is not None]
         for what in owned:
             if owned.count(what) > 1:
                 raise ValueError(f"source: two of them read {what}")

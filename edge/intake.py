@@ -211,7 +211,7 @@ class Intake:
         """`check_line` of each, in order, without those that are refused."""
         if (bundle := self.bundle_lines(lines)) is not None:
             return bundle
-        return [reading for line in lines if (reading := self.check_line(line)) is not None]
+        return [reading for reading in map(self.check_line, lines) if reading is not None]
 
     def check_line(self, line: bytes) -> Reading | None:
         """A line of JSON as a reading; None where it is refused (and counted)."""
@@ -227,7 +227,7 @@ class Intake:
         """`check` of each, in order, without those that are refused."""
         if (bundle := self.bundle(bodies)) is not None:
             return bundle
-        return [reading for body in bodies if (reading := self.check(body)) is not None]
+        return [reading for reading in map(self.check, bodies) if reading is not None]
 
     def bundle_lines(self, lines: Sequence[bytes]) -> Bundle | None:
         """Lines of JSON as a bundle, where all are alike and nothing in them is odd; None: check

@@ -114,6 +114,7 @@ class Channel:
             self._asked = replace(self._asked, cursor=self._asked.cursor or kept)
         plan, start, reading = await self._read(self._asked)
         self._reading = reading
+        self._room.streams.metrics.started.labels(start.how).inc()
         self.is_busy = False
         if start.how == "stopped":
             self.say("subscribed", cursor=self._asked.cursor, start=start.how)
@@ -364,6 +365,7 @@ class Channel:
         self.say("checkpoint", cursor=reading.cursor())
 
     def _say_gap(self, gap: Gap) -> None:
+        self._room.streams.metrics.gaps.labels(gap.event.fields["reason"]).inc()
         self.say("gap", cursor=self._encoded(gap), data=dict(gap.event.fields))
 
     def _encoded(self, gap: Gap) -> str:

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -35,8 +37,13 @@ TOTAL_MAX: Final = 50_000
 """Names of all together, some 300 bytes of memory each."""
 KEPT_MS: Final = 30 * 86_400_000
 """A month without an acknowledgement: streams are not kept for as long by default."""
-WRITE_S: Final = 10.0
-READ_S: Final = 10.0
+WRITE_S: Final = 4.0
+READ_S: Final = 4.0
+"""Of one question: a server that stops waits for the last one, and is to be gone within five."""
+ASK_S: Final = 12.0
+"""For an answer, with the questions before it."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,55 +107,63 @@ class KeptCursors:
     def __init__(self, config: KafkaConfig, name: str, clock: Clock) -> None:
         self._config, self._name, self._clock = config, name, clock
         self._table = Table(clock)
-        self._one_at_a_time = asyncio.Lock()
         self._reader: TableReader | None = None
         self._producer: Producer | None = None
+        # All that is done with these is done by one thread: who gives up waiting for a question
+        # leaves it behind there, and the next one has to wait for it.
+        self._thread = ThreadPoolExecutor(1, "kept-cursors")
 
     async def cursor(self, holder: str, name: str) -> str | None:
         """What was acknowledged last under a name; None: nothing yet. Raises Full and
         Unavailable.
         """
         key = f"{holder}|{name}"
-        async with self._one_at_a_time:
-            await asyncio.to_thread(self._read)
+
+        def find() -> str | None:
+            self._read()
             self._check(key)
             return self._table.cursor(key)
+
+        return await self._asked(find)
 
     async def keep(self, holder: str, name: str, cursor: str) -> None:
         """Keep a cursor. Raises Full and Unavailable."""
         key = f"{holder}|{name}"
         value = orjson.dumps({"cursor": cursor, "at": self._clock.now_ms()})
-        loop = asyncio.get_running_loop()
-        written: asyncio.Future[None] = loop.create_future()
+        await self._asked(lambda: self._write(holder, key, value))
+
+    async def _asked(self, work: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(ASK_S):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except TimeoutError:
+            raise Unavailable(f"Kafka did not answer for cursors within {ASK_S:.0f} s") from None
+
+    def _write(self, holder: str, key: str, value: bytes) -> None:
+        producer = self._connected()
+        self._check(key)
+        freed = self._table.old(holder)
+        errors: list[KafkaError] = []
 
         def on_delivery(error: KafkaError | None, _: Message) -> None:
-            loop.call_soon_threadsafe(_settle, written, error)
+            if error is not None:
+                errors.append(error)
 
-        async with self._one_at_a_time:
-            producer = await asyncio.to_thread(self._connected)
-            self._check(key)
-            free = self._table.old(holder)
         try:
-            for old in free:
-                producer.produce(topics.CURSORS, key=old, value=None, partition=0)
+            for one in freed:
+                producer.produce(topics.CURSORS, key=one, value=None, partition=0)
             producer.produce(
                 topics.CURSORS, key=key, value=value, partition=0, on_delivery=on_delivery
             )
         except (BufferError, KafkaException) as error:
             raise Unavailable(f"this cursor cannot be kept at the moment: {error}") from error
-        flushing = asyncio.create_task(asyncio.to_thread(producer.flush, WRITE_S))
-        try:
-            async with asyncio.timeout(WRITE_S):
-                await written
-        except TimeoutError:
+        if producer.flush(WRITE_S) or errors:
             self._producer = None  # the next one makes another
-            raise Unavailable(f"Kafka did not take this cursor within {WRITE_S:.0f} s") from None
-        finally:
-            await flushing
-        async with self._one_at_a_time:
-            for old in free:
-                self._table.take(old, None)
-            self._table.take(key, value)
+            why = errors[0] if errors else f"no answer within {WRITE_S:.0f} s"
+            raise Unavailable(f"this cursor cannot be kept at the moment: {why}")
+        for one in freed:
+            self._table.take(one, None)
+        self._table.take(key, value)
 
     def _check(self, key: str) -> None:
         why = self._table.refusal(key)
@@ -172,12 +187,3 @@ class KeptCursors:
             topic_admin.ensure_topics(self._config, [topics.CURSORS])
             self._producer = clients.producer(self._config, f"{self._name}-cursors")
         return self._producer
-
-
-def _settle(written: asyncio.Future[None], error: KafkaError | None) -> None:
-    if written.done():
-        return
-    if error is None:
-        written.set_result(None)
-    else:
-        written.set_exception(Unavailable(f"this cursor cannot be kept at the moment: {error}"))

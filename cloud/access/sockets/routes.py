@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -27,6 +26,7 @@ from edgewake.cloud.log.subscription import RequestError, parse_heartbeat
 from edgewake.cloud.rights.guard import cookie_of, principal_of
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_origin import is_from_own_page
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -108,7 +108,7 @@ class SocketRoutes:
                 f"{', '.join(sorted(PARAMETERS))}; streams are named in messages",
             )
         origin = web.headers.get("origin")
-        if origin is None or urlsplit(origin).netloc.lower() == web.headers.get("host", "").lower():
+        if origin is None or is_from_own_page(dict(web.scope["headers"])):
             return
         allowed = self._config.allow_origins
         if "*" not in allowed and origin not in allowed:

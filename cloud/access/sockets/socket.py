@@ -431,6 +431,7 @@ class Socket:
             del self._channels[channel.name]
             self._order.remove(channel)
             self._idle_since = self._clock.monotonic_s()
+            self._streams.metrics.ended.labels(channel.why or "left").inc()
         channel.close()
 
     def _close_with(self, code: int, reason: str) -> None:

@@ -93,7 +93,8 @@ def router(services: Services) -> APIRouter:
             places = {} if after is None else recent.decode(after)
         except ValueError as error:
             raise Problem(422, "place", str(error)) from error
-        wanted = {topic: name for name in source if (topic := _topic_of(services, name))}
+        topics = {name: _topic_of(services, name) for name in source}
+        wanted = {topic: name for name, topic in topics.items() if topic}
         begin = services.clock.now_ms() - minutes * 60_000
         return await services.lookup.run(
             lambda session: _answer(*recent.read(session, wanted, places, begin=begin))
