@@ -5,8 +5,8 @@
                ones leave room for everybody else
 
 A client is an address: an IPv4 address, or the 64 bits of an IPv6 address that one network is
-given. Behind a proxy it is the last address in `X-Forwarded-For` that is no proxy of ours; who is
-no proxy of ours may write there what it likes.
+given. Behind a proxy it is the last address in `X-Forwarded-For` that is not a proxy of ours; any
+other program may write there what it likes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARE_DEFAULT: Final = 0.25
 RESERVE: Final = 0.2
 """The part of a bound that is kept for addresses that hold little."""
 LITTLE: Final = 0.1
-"""Of its own share: who holds less may use the reserve."""
+"""The part of its own share below which a client may use the reserve."""
 IPV6_PREFIX: Final = 64
 """Bits of an IPv6 address that name a client's network (RFC 6177); it chooses the others as it
 likes."""
@@ -40,8 +40,8 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """So many of something, `most` at a time for all together; `share` is the part that one client
-    may hold.
+    """A bound on `what`, `most` at once for all together; `share` is the part that one client may
+    hold.
     """
 
     what: str

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator
 def path_of(value: Any) -> Any:
     """The path that a `file:` URL names; a path stays as it is.
 
-    Raises ValueError for other URLs: there is no file system behind them.
+    Raises ValueError for other URLs, which name no file system.
     """
     if not isinstance(value, str) or ("://" not in value and not value.startswith("file:")):
         return value
@@ -37,4 +37,4 @@ def path_of(value: Any) -> Any:
 
 
 Folder: TypeAlias = Annotated[Path, BeforeValidator(path_of)]
-"""Of a configuration."""
+"""A folder of a configuration."""

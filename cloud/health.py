@@ -2,9 +2,9 @@
 
 Decides only; for several threads.
 
-What lasts less than TOLD_S is no news: a broker that was restarted is back before. What is told
-here needs nobody's hand as long as what it names comes back; /healthz is another question, whether
-the part itself turns.
+What lasts less than TOLD_S is not reported: a broker that was restarted is back before. What is
+reported here needs nobody's hand as long as what it names comes back; /healthz is another question,
+whether the part itself turns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOLD_S: Final = 5.0
 
 
 class Health:
-    """Of one part. `now_s` is a monotonic clock."""
+    """The health of one part. `now_s` is a monotonic clock."""
 
     def __init__(self, now_s: Callable[[], float], told_s: float = TOLD_S) -> None:
         self._now_s = now_s

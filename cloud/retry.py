@@ -1,5 +1,5 @@
-"""How long to wait before the next attempt: exponential with full jitter, so that many who lost one
-server do not return at once.
+"""The wait before the next attempt: exponential with full jitter, so that many who lost one server
+do not return at once.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ class Backoff:
         return wait_s
 
     def reset(self) -> None:
-        """It worked: begin anew."""
+        """It worked: start again."""
         self._bound_s = self._first_s

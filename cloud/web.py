@@ -242,8 +242,8 @@ async def serve(
     sockets: type[asyncio.Protocol] | None = None,
 ) -> None:
     """Serve until `stop`; then await `before_close` while connections are still served, and let
-    open requests end within `grace_s`. `sockets`: what serves the WebSockets that `protocol` lets
-    through; None: there are none.
+    open requests end within `grace_s`. `sockets`: serves the WebSockets that `protocol` lets
+    through; None: they are refused.
     """
     config = uvicorn.Config(
         RefuseWebSockets(app),

@@ -1,4 +1,4 @@
-"""How many connections a server holds: of one client's address, and of all together, before
+"""Bounds on the connections of a server: of one client's address, and of all together, before
 anything is read of them.
 
 A connection over a bound is told 503 and closed. Connections of a proxy of ours are many clients',
@@ -14,7 +14,7 @@ from edgewake.cloud.client_share import SHARE_DEFAULT, Bound, Clients
 from edgewake.cloud.web_problem import PROBLEM_TYPE, problem_body
 
 CONNECTIONS_MAX: Final = 2000
-"""Of a part that answers at once: some kilobytes each."""
+"""The bound of a part that answers at once: some kilobytes each."""
 RETRY_AFTER_S: Final = 5
 
 

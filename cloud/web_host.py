@@ -10,8 +10,8 @@ only to names that are its own:
     `public_names` of the configuration       e.g. readings.example.org, behind a proxy that passes
                                               Host on
 
-Anything else is answered 421 (RFC 9110, 15.5.20). A request without Host is no browser's and is let
-through.
+Anything else is answered 421 (RFC 9110, 15.5.20). A request without Host does not come from a
+browser and is let through.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ which uvicorn does not have.
     count   of one client, and of all together (`edgewake.cloud.web_connections`);
             over it: 503, and the connection is closed
 
-All HTTP parts serve through `LimitedProtocol`. It extends uvicorn's own protocol class, which is no
-public interface: the version is pinned in pyproject.toml.
+All HTTP parts serve through `LimitedProtocol`. It extends uvicorn's own protocol class, which is
+not a public interface: the version is pinned in pyproject.toml.
 """
 
 from __future__ import annotations

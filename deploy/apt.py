@@ -39,7 +39,7 @@ def install(packages: Sequence[str], *, what: str, may_install: bool | None = No
 
 
 def _update_and_install(packages: Sequence[str]) -> str:
-    """The problem, empty where there was none. Old lists may do where the update fails."""
+    """Returns the problem, "" without one. Old lists may do where the update fails."""
     problem = _apt("update")
     for package in packages:
         if _knows(package):

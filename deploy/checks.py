@@ -30,7 +30,7 @@ _LIBRARIES: Final = (
 )
 
 FIRST_USER_ID: Final = 1000
-"""Of people; below are the system's."""
+"""The first user id of people; below are the system's."""
 NOBODY_ID: Final = 65534
 NO_SHELLS: Final = ("nologin", "false")
 NAMED_MAX: Final = 3

@@ -21,7 +21,10 @@ HELP: Final = {
     "agent": "Run a device: sources, event log, uplink.",
     "tail": "Follow a stream or a query in the terminal.",
     "status": "Show how the whole system is.",
+    "top": "Watch the whole system, until Ctrl + C.",
+    "open": "Open the operations pages in a browser.",
     "alert": "Be told when something is wrong.",
+    "board": "Keep boards in files.",
     "query": "Register, check, list and remove continuous queries.",
     "sql": "Ask past and present by SQL.",
     "summary": "Show what a field of a stream held, with bounds.",
@@ -58,6 +61,9 @@ OWN: Final = (
     metadata.EntryPoint("map", "edgewake.edge.commands.maps:map_group", GROUP),
     metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
     metadata.EntryPoint("status", "edgewake.cloud.commands.status:status", GROUP),
+    metadata.EntryPoint("open", "edgewake.deploy.login_cli:open_pages", GROUP),
+    metadata.EntryPoint("top", "edgewake.cloud.commands.top:top", GROUP),
+    metadata.EntryPoint("board", "edgewake.cloud.commands.boards:board", GROUP),
     metadata.EntryPoint("alert", "edgewake.cloud.commands.alerts:alert", GROUP),
     metadata.EntryPoint("sql", "edgewake.cloud.commands.sql:sql", GROUP),
     metadata.EntryPoint("lake", "edgewake.cloud.lake.cli:lake", GROUP),
@@ -102,7 +108,7 @@ EXTRA_OF_FOLDER: Final = {
     ("cloud", "lake"): "lake",
 }
 """Folders whose commands need other libraries than the rest of their package."""
-ALWAYS: Final = ("login", "logs")
+ALWAYS: Final = ("login", "logs", "open")
 """Commands that need nothing but what every installation has."""
 
 

@@ -1,5 +1,5 @@
-"""The data folder of `edgewake up`: for its owner only, one instance at a time, of a version that
-this one can go on from.
+"""The data folder of `edgewake up`: for its owner only, for one instance, of a version that this
+one can go on from.
 
 Everything raises LocalError with one sentence that says what to do, before anything in the folder
 is changed.
@@ -18,8 +18,9 @@ from typing import Final
 from edgewake.protocol.errors import LocalError
 
 VERSION: Final = 3
-"""Of what the folder holds: Kafka's topics and records, the agent's log, checkpoints, names of
-files. Grows with each change that an older or newer Edgewake cannot read. 1 had no number."""
+"""The version of what the folder holds: Kafka's topics and records, the agent's log, checkpoints,
+names of files. Grows with each change that an older or newer Edgewake cannot read. 1 had no
+number."""
 DISK_BYTES_MIN: Final = 1 << 30
 """Free bytes wanted: what Kafka keeps of a day of the demo, with room to spare."""
 _OWN: Final = frozenset({"kafka", "secrets", "agent", "analysis", "mosquitto", "config"})

@@ -22,7 +22,7 @@ from edgewake.protocol.errors import ConfigError, EdgewakeError, LocalError, Una
 from edgewake.protocol.installation import Installation, key_of
 
 ANSWER_S: Final = 5.0
-"""How long a service may take to answer."""
+"""Seconds that a service may take to answer."""
 _CLOCK_UNSYNCHRONIZED: Final = 5
 """TIME_ERROR of adjtimex(2)."""
 

@@ -163,7 +163,7 @@ def _sweep(root: Path) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One process at a time; a second one waits, and finds the folder there.
+    """One process alone; a second one waits, and finds the folder there.
 
     The lock ends with its process.
     """

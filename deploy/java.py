@@ -25,7 +25,7 @@ Debian 13 have 21."""
 
 
 def find(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The first `java` of VERSION_MIN to VERSION_MAX, None where there is none.
+    """The first `java` of VERSION_MIN to VERSION_MAX, None without one.
 
     Raises LocalError where there is one that tells no version, and no other: to install one in its
     place would change it under all that runs on it.

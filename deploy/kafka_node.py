@@ -20,7 +20,7 @@ from typing import Final
 from edgewake.protocol.errors import LocalError
 
 VERSION: Final = "4.2.2"
-"""Of the jars, and of the image in compose.yaml."""
+"""The version of the jars, and of the image in compose.yaml."""
 HEAP_MIB: Final = 320
 """Kafka's heap for a demo on one machine: the live set after 50 topics is about 120 MiB
 (measured)."""

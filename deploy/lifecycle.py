@@ -68,12 +68,14 @@ def after(state: State, event: Event) -> State:
 
 
 def ends_in_a_row(before: int, lived_s: float) -> int:
-    """How many ends followed one another without a steady life between, this one included."""
+    """The number of ends that followed one another without a steady life between, this one
+    included.
+    """
     return 1 if lived_s >= STEADY_S else before + 1
 
 
 def restart_delay_s(ends: int, jitter: float) -> float:
-    """Seconds until the next start after so many ends in a row; `jitter`: 0 to 1."""
+    """Seconds until the next start after `ends` in a row; `jitter`: 0 to 1."""
     if ends > QUICK_MAX:
         return SLOW_S * (1 + jitter)
     return QUICK_FIRST_S * 2.0 ** (ends - 1) * (0.5 + jitter / 2)
@@ -85,7 +87,7 @@ def is_given_up(ends: int, *, was_ready: bool, dislikes_its_configuration: bool)
 
 
 def grace_s(wanted_s: float, *, left_s: float, groups_left: int, reserve_s: float = 0.4) -> float:
-    """How long a group may take to stop, so that each later one still gets `reserve_s` of what is
-    left of the whole time.
+    """Seconds that a group may take to stop, so that each later one still gets `reserve_s` of what
+    is left of the whole time.
     """
     return max(0.0, min(wanted_s, left_s - reserve_s * groups_left))

@@ -1,8 +1,8 @@
 """Transactions of Kafka that do not end: readers of committed records see nothing of a partition
 behind the first one.
 
-One is open for a moment at any time. What hides the same offset for PATIENCE_S is found, whoever
-opened it.
+One is open for a moment at any time. One that hides the same offset for PATIENCE_S is found,
+whichever program opened it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 PATIENCE_S: Final = 20.0
-"""How long a transaction is waited for: ours have 10 s (very large batches of the analysis more),
-and Kafka looks every second, or every 10 s, for those whose time is over."""
+"""Seconds that a transaction is waited for: ours have 10 s (very large batches of the analysis
+more), and Kafka checks every second, or every 10 s, for those whose time is over."""
 LOOK_S: Final = 0.5
 """Seconds between two looks."""
 SHOWN: Final = 3

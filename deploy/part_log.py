@@ -26,7 +26,7 @@ class PartLog:
     def __init__(self, path: Path, *, bytes_max: int = LOG_BYTES_MAX) -> None:
         self.path = path
         self.last_line = ""
-        """Of the process that runs, or ran last."""
+        """The last line of the process that runs, or ran last."""
         self._bytes_max = bytes_max
         self._file: BinaryIO | None = None
         self._size = 0

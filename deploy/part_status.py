@@ -5,9 +5,10 @@ other.
     {"device":"supervisor","stream":"part_status",…,"fields":{"part":["bridge-1"],"state":["ready"],"pid":[812],"restarts":[0],
      "rss_mib":[61.3],"cpu_percent":[4.2],"uptime_s":[17.0]}}
 
-Straight to Kafka and not over MQTT: whoever may publish as a device could else say of the system
-what it likes. Bridges refuse this stream from every device, and who may write to Kafka is Kafka's
-own matter. What is lost is repeated two seconds later; while Kafka is away nothing is queued.
+It goes straight to Kafka and not over MQTT: a program that may publish as a device could else say
+of the system what it likes. Bridges refuse this stream from every device, and the right to write to
+Kafka is Kafka's own matter. What is lost is repeated two seconds later; while Kafka is away nothing
+is queued.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ DECLARED: Final = Stream(
 )
 INTERVAL_S: Final = 2.0
 KAFKA_TIMEOUT_S: Final = 4.0
-"""Of one question to Kafka; below the time in which the supervisor must stop."""
+"""The time-out of one question to Kafka; below the time in which the supervisor must stop."""
 RETENTION_MS: Final = 3_600_000
 """States of the last hour are kept."""
 _MIB: Final = 1 << 20

@@ -44,7 +44,7 @@ class Ports:
     base: int
 
     def access(self, index: int) -> int:
-        """Of the index-th access server, from 0: base, base + 1, then base + 4 and on."""
+        """The port of the index-th access server, from 0: base, base + 1, then base + 4 and on."""
         return self.base + (index if index < 2 else index + 2)
 
     @property
@@ -68,7 +68,7 @@ class Ports:
         return self.base + 21
 
     def metrics(self, service: str) -> int:
-        """Of the parts that serve nothing else."""
+        """The port of the parts that serve nothing else."""
         return self.base + 30 + ("bridge", "sequencer", "analysis", "lake").index(service)
 
 
@@ -143,7 +143,7 @@ class Plan:
 
 
 def check(plan: Plan) -> None:
-    """Raises ConfigError for names that are no part."""
+    """Raises ConfigError for names that are not parts."""
     known = {
         *SERVICES,
         *Plan(data=plan.data, ports=plan.ports, access_servers=plan.access_servers).names,

@@ -34,7 +34,7 @@ class Step:
         self._started_s = self._shown_s = steps.clock.monotonic_s()
 
     def update(self, done: int, total: int) -> None:
-        """So many bytes of so many. Raises Cancelled after `Steps.cancel`."""
+        """Report `done` bytes of `total`. Raises Cancelled after `Steps.cancel`."""
         if self._steps.is_cancelled:
             raise Cancelled
         if self._task is not None:

@@ -316,7 +316,7 @@ def _short(path: Path) -> str:
 
 
 def _edgewake() -> str:
-    """How this user calls us: by name where it is on PATH, else by its path."""
+    """The command with which this user calls us: by name where it is on PATH, else by its path."""
     script = Path(sys.executable).with_name("edgewake")
     on_path = any(Path(folder) == script.parent for folder in os.get_exec_path())
     return "edgewake" if on_path or not script.exists() else _short(script)

@@ -4,6 +4,7 @@
     python docs/picture.py [http://127.0.0.1:8700/town]      in another: writes docs/page.png
     python docs/picture.py alerts LINK                       LINK: what `edgewake login` prints;
                                                              writes docs/alerts.png
+    python docs/picture.py boards LINK                       of a board `kitchen` with a chart
 
 It waits until the page is live and every panel has something to show, and ends with exit code 1
 where that does not come to pass.
@@ -27,7 +28,10 @@ IS_FULL = """() => {
     && stats.shown.windows >= 8 && stats.shown.parts >= 8
     && document.querySelectorAll("#streets li").length >= 3 && !texts.includes("–");
 }"""
-SCREENS = {"alerts": ("#/alerts", "() => document.querySelector('.raised') !== null")}
+SCREENS = {
+    "alerts": ("#/alerts", "() => document.querySelector('.raised') !== null"),
+    "boards": ("#/boards/kitchen", "() => document.querySelector('.grid .uplot') !== null"),
+}
 """Screens of the operations pages: address, and when it has something to show."""
 
 

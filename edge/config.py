@@ -42,7 +42,7 @@ FALLBACKS_MAX: Final = 8
 """Brokers that stand in for the first one. Each is tried for up to ten seconds before the next has
 its turn."""
 QUOTA_WINDOWS_MIN: Final = 2
-"""The quota holds at least so many in-flight windows: what is being sent is never what has to
+"""The quota holds at least this many in-flight windows: what is being sent is never what has to
 go."""
 
 
@@ -58,7 +58,7 @@ class AgentConfig(ConfigTable):
     device: Annotated[str, Check(_device)]
     """Its identity: MQTT client id, first level of its topics, key in Kafka."""
     data_dir: Path
-    """Directory of the event log, mode 0700; one agent at a time."""
+    """Directory of the event log, mode 0700; for one agent only."""
     mqtt: BrokerConfig = BrokerConfig()
     fallback: Annotated[tuple[BrokerConfig, ...], Length(0, FALLBACKS_MAX)] = ()
     log: LogConfig = LogConfig()
@@ -107,7 +107,7 @@ class AgentConfig(ConfigTable):
             raise ValueError("source: one stream has two values of queue_bytes_max")
 
     def _check_owned(self) -> None:
-        owned = [what for source in self.source if (what := source.owns()) is not None]
+        owned = [what for what in (source.owns() for source in self.source) if what is not None]
         for what in owned:
             if owned.count(what) > 1:
                 raise ValueError(f"source: two of them read {what}")

@@ -95,8 +95,8 @@ class DaemonThread:
 
 
 def _for_a_future(raised: BaseException) -> Exception:
-    """As whoever waits can get it: a future takes no StopIteration, and what asks the program to
-    end is no answer to a call.
+    """The error as a waiting caller can get it: a future takes no StopIteration, and an exception
+    that asks the program to end is not the answer of a call.
     """
     if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
         return raised

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 NEW_SUFFIX: Final = ".new"
-"""Of the file that is written beside it first. One that a crash left is written over."""
+"""The suffix of the file that is written beside it first. One that a crash left is overwritten."""
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -22,7 +22,8 @@ from edgewake.protocol.frame import Scalar
 ALL: Final = "*"
 """In a declaration: every field that is not named."""
 ODD: Final = "_odd"
-"""Behind the name of a field: the field with the text of a value that is no value of it."""
+"""Behind the name of a field: the field with the text of a value that is not of the field's
+type."""
 ODD_CHARS_MAX: Final = 200
 """Characters of such a text."""
 _LETTERS: Final = {kind: kind.value[0] for kind in FieldType}
@@ -30,7 +31,7 @@ _KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
 
 
 class FieldBook:
-    """Of one stream."""
+    """The fields of one stream."""
 
     def __init__(
         self, kept: str | None = None, declared: Mapping[str, FieldType] | None = None

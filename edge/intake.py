@@ -46,8 +46,8 @@ log = logging.getLogger("edgewake.intake")
 SHAPES_MAX: Final = 1000
 """Sets of field names that are remembered as good. More: they are checked each time."""
 SAY_EVERY: Final = 1000
-"""A refusal is logged the first time and at every so many more of one reason; the count is exact in
-the status."""
+"""A refusal is logged the first time and then once in this many of one reason; the count is exact
+in the status."""
 BUNDLE_MIN: Final = 8
 """Objects from which on looking at whole columns is cheaper than looking at each: it has a price of
 its own."""
@@ -205,13 +205,13 @@ class Intake:
         self._shapes: dict[tuple[str, ...], Shape] = {}
         """Names of fields that are known as good → their types."""
         self._shapes_of = self._book.version
-        """Of which version of the book."""
+        """The version of the book that `_shapes` are from."""
 
     def check_lines(self, lines: Sequence[bytes]) -> Sequence[Reading]:
         """`check_line` of each, in order, without those that are refused."""
         if (bundle := self.bundle_lines(lines)) is not None:
             return bundle
-        return [reading for line in lines if (reading := self.check_line(line)) is not None]
+        return [reading for reading in map(self.check_line, lines) if reading is not None]
 
     def check_line(self, line: bytes) -> Reading | None:
         """A line of JSON as a reading; None where it is refused (and counted)."""
@@ -227,7 +227,7 @@ class Intake:
         """`check` of each, in order, without those that are refused."""
         if (bundle := self.bundle(bodies)) is not None:
             return bundle
-        return [reading for body in bodies if (reading := self.check(body)) is not None]
+        return [reading for reading in map(self.check, bodies) if reading is not None]
 
     def bundle_lines(self, lines: Sequence[bytes]) -> Bundle | None:
         """Lines of JSON as a bundle, where all are alike and nothing in them is odd; None: check
@@ -441,8 +441,8 @@ class Intake:
         """Pass on checked readings of a sender who hears what became of them: all of them now, or
         none of them. Never waits.
 
-        False: there is no room. Nothing of them is left here then, and nothing is said to be lost:
-        the sender has them.
+        Returns False without room. Nothing of them is left here then, and nothing is reported as
+        lost: the sender has them.
         """
         if not readings and position is None:
             return True

@@ -33,7 +33,7 @@ class Life:
     command: tuple[str, ...]
     """What began this life, and begins the next one."""
     version: str
-    """Of the agent."""
+    """The agent's version."""
     verbose: bool
     settings: SettingsState | None = None
     """With what of the cloud's it begins."""

@@ -6,8 +6,8 @@ keepalive and nothing comes in meanwhile. It does not keep a frozen broker alive
 what fits into its buffer, then nothing waits any more, or nothing moves.
 
 A broker that answers pings and confirms no publish is dead, too: PUBACK_KEEPALIVES after a publish
-has left, the connection is given up. A publish has left when so many bytes are confirmed as had
-been written when it was first looked at.
+has left, the connection is given up. A publish has left when as many bytes are confirmed as had
+been written when it was first seen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Awaited:
 
     packet_id: int
     position: int
-    """It has left when so many bytes are confirmed."""
+    """It has left when this many bytes are confirmed."""
     left_s: float | None = None
 
 

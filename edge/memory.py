@@ -21,7 +21,9 @@ lock. And what is free at the heap's end goes back soon."""
 
 
 def forget_environment() -> None:
-    """In the program that began with ONE_HEAP: those that it starts are none of our business."""
+    """Clear it in the program that began with ONE_HEAP: it is not meant for the programs that this
+    one starts.
+    """
     for name in ONE_HEAP:
         os.environ.pop(name, None)
 

@@ -179,7 +179,7 @@ class MqttLink(asyncio.Protocol):
 
     @property
     def room(self) -> int:
-        """How many publishes with QoS 1 the broker accepts now (receive maximum)."""
+        """The number of publishes with QoS 1 that the broker accepts now (receive maximum)."""
         return self._ids.free if self.is_writable else 0
 
     @property

@@ -2,8 +2,8 @@
 when it is over.
 
 It has a session of its own, and what is left of that when it ends, when its time is over, or when
-whoever waits for it is cancelled, is killed; a program that leaves its session on purpose is out of
-reach (the service manager's limits still hold for it).
+its caller is cancelled, is killed; a program that leaves its session on purpose is out of reach
+(the service manager's limits still hold for it).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Program:
     stdin: bytes | None = None
     """What it may read; None: nothing."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of `subprocess.Popen`: environment, folder, user."""
+    """Options of `subprocess.Popen`: environment, folder, user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How it ended."""
+    """The end of a program."""
 
     code: int | None
     """Exit code, or a signal's number below zero; None where its time was over."""

@@ -1,5 +1,5 @@
-"""How an agent is: what the running one writes down, what its log holds, and both together for
-people and programs.
+"""The status of an agent: what the running one writes down, what its log holds, and both together
+for people and programs.
 
 The running agent replaces `status.json` in its directory now and then; the log is opened read-only.
 So the status can be asked of a dead agent too, and asking never disturbs a living one.
@@ -62,7 +62,7 @@ def _cut(value: Scalar) -> Scalar:
 def read(directory: Path, *, now_ms: int) -> dict[str, Any]:
     """The agent's own words and the log's figures.
 
-    Raises LocalError where there is no log or it cannot be read.
+    Raises LocalError without a log, or where it cannot be read.
     """
     return _running(directory, now_ms) | {"log": read_log(directory, now_ms=now_ms)}
 
@@ -208,7 +208,7 @@ def table(status: dict[str, Any]) -> str:
 
 
 def _one_way(uplink: dict[str, Any]) -> str:
-    """What became of readings that are never logged; empty where there were none."""
+    """The counts of readings that are never logged; empty without any."""
     sent, dropped = uplink.get("one_way_sent", 0), uplink.get("one_way_dropped", 0)
     return f"{sent} sent, {dropped} dropped since the start" if sent or dropped else ""
 

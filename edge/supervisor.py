@@ -29,11 +29,12 @@ RESTART_MIN_S: Final = 1.0
 RESTART_MAX_S: Final = 60.0
 """Bound of it: the longest time that a source is missed after what it reads came back."""
 CANCEL_AGAIN_S: Final = 0.5
-"""A source that was told to end and has not is told again after so many seconds, until it does."""
+"""A source that was told to end and has not is told again after this many seconds, until it
+does."""
 
 
 class SourceState(StrEnum):
-    """How a source is."""
+    """The states of a source."""
 
     RUNNING = "running"
     WAITING = "waiting"  # it failed, and is started again

@@ -228,7 +228,7 @@ def _numbers(values: Sequence[Any], kinds: set[type]) -> bytes | None:
             else None
         )
     texts = orjson.dumps(values if isinstance(values, list) else list(values))[1:-1].split(b",")
-    digits = max(len(text) - 1 - point if (point := text.find(b".")) >= 0 else 0 for text in texts)
+    digits = max(len(text.partition(b".")[2]) for text in texts)
     scale: int = 10**digits
     # What is too large is left as it is: times the scale it may have no end, and then it is no
     # integer.

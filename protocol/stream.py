@@ -80,7 +80,7 @@ def merge(known: Stream | None, row: Stream) -> Stream:
     fields = {
         name: info
         for name, info in row.fields.items()
-        if (old := known.fields.get(name)) is None or info.revision > old.revision
+        if name not in known.fields or info.revision > known.fields[name].revision
     }
     return head.model_copy(update={"fields": {**known.fields, **fields}})
 

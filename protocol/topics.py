@@ -37,6 +37,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.previews *      what queries would give, asked for and answered; key = id
+    ew.boards *        what people put together to look at, key = board
     ew.rules *          what alerts are raised of, whom they are told to, and what people said of
                        them; key = rule|name, destination|name, word|id
     ew.alerts *        alerts, how far they are judged, what is told of them; key = alert|rule|…,
@@ -46,6 +47,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.summaries.minute *, .hour *, .day *   summaries, key = stream|field|devices|start|maker
     ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
     ew.reads           which of these clients read at the moment, key = lease id
+    ew.cursors *       cursors kept for readers, key = holder|name
     ew.installation.<name>  empty: the installation that this Kafka serves
 """
 
@@ -83,6 +85,7 @@ QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
+BOARDS: Final = "ew.boards"
 ALERT_RULES: Final = "ew.rules"
 ALERTS: Final = "ew.alerts"
 LANES: Final = "ew.lanes"
@@ -101,6 +104,7 @@ SUMMARIES_KEPT_MS: Final = {
 of hours, eleven years of days."""
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
+CURSORS: Final = "ew.cursors"
 STREAM_PREFIX: Final = "ew.s."
 LATE: Final = f"{STREAM_PREFIX}late_readings"
 SHED: Final = f"{STREAM_PREFIX}shed_readings"
@@ -129,6 +133,7 @@ FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 
 TABLES: Final = (
     BRIDGES,
+    CURSORS,
     STREAMS,
     DEVICES,
     DOWN,
@@ -137,6 +142,7 @@ TABLES: Final = (
     PROGRESS,
     REPAIRS,
     PREVIEWS,
+    BOARDS,
     ALERT_RULES,
     ALERTS,
     LANES,

@@ -28,12 +28,14 @@ from starlette.responses import JSONResponse, Response
 from edgewake.cloud import web_pages
 from edgewake.cloud.access import latest_routes
 from edgewake.cloud.access.config import AccessConfig
-from edgewake.cloud.access.event_routes import EventRoutes
+from edgewake.cloud.access.event_routes import LATER, EventRoutes
 from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.routes import SocketRoutes
+from edgewake.cloud.access.stream_response import Later
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.rights import routes as rights_routes
@@ -92,7 +94,12 @@ def build(
     )
     tickets = Tickets(clock, partial(secrets.token_urlsafe, TICKET_BYTES))
     app.add_middleware(
-        Guard, rights=rights, tickets=tickets, open_paths=OPEN_PATHS, open_folders=OPEN_FOLDERS
+        Guard,
+        rights=rights,
+        tickets=tickets,
+        open_paths=OPEN_PATHS,
+        open_folders=OPEN_FOLDERS,
+        later=lambda: Later(LATER * streams.retry_ms()),
     )
     if config.allow_origins:
         app.add_middleware(
@@ -110,7 +117,13 @@ def build(
         hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
     ).add_to(app)
     SocketRoutes(
-        config, hub=hub, streams=streams, metrics=metrics, clients=clients, clock=clock
+        config,
+        hub=hub,
+        streams=streams,
+        metrics=metrics,
+        clients=clients,
+        kept=KeptCursors(config.kafka, config.name, clock),
+        clock=clock,
     ).add_to(app)
     app.include_router(latest_routes.router(latest, clients))
     app.include_router(rights_routes.router(tickets, clients, clock))

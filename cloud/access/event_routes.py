@@ -52,7 +52,8 @@ SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
         "content": {"text/event-stream": {}, Form.JSON.value: {}, Form.NDJSON.value: {}},
         "description": "Events without end. `id` is the cursor; named events: `gap`, `watermark`, "
         "`checkpoint`, `warning`, `heartbeat`, "
-        "`problem`. With `limit`, `wait` or `after`, or where JSON is accepted: a page of events, "
+        "`problem`, `end`. With `limit`, `wait` or `after`, or where JSON is accepted: a page of "
+        "events, "
         "its cursor, and whether it is live.",
     },
     304: {"description": "A page: nothing came since the answer with this ETag."},

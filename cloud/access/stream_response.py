@@ -169,6 +169,8 @@ class EventStream(Response):
                 )
             finally:
                 self._stream.session = before.session
+                if self._stream.why_ended is not None:  # nothing could be said meanwhile
+                    self._stream.end_of_right(self._stream.why_ended)
             if opened is not None:
                 self._close(before)
         if opened is None:

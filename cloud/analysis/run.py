@@ -37,7 +37,6 @@ from edgewake.cloud.analysis.repair.repairs import Repairs
 from edgewake.cloud.analysis.sequencer_watch import SequencerWatch
 from edgewake.cloud.analysis.spark import class_archive
 from edgewake.cloud.analysis.spark import session as spark
-from edgewake.cloud.analysis.spark.heap_collection import Garbage
 from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.status_board import StatusBoard
@@ -127,8 +126,12 @@ class Analysis:
         )
         self._summed_of = -1
         """Number of the tables' change that the summaries know."""
+<<<<<<< HEAD
         self._garbage = Garbage(session, clock)
         self.health = health or Health(clock.monotonic_s)
+=======
+        self.health = Health(clock.monotonic_s)
+>>>>>>> main
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
@@ -152,7 +155,6 @@ class Analysis:
             self._previews.turn(self._tables.streams)
             self._look_for_slow()
             self._sum_up(stop)
-            self._garbage.turn()
             self._look_at_health()
             if not ready and not stop.is_set():
                 ready = True

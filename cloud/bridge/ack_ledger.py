@@ -25,9 +25,19 @@ class Delivery:
     """One message between the broker and Kafka. Plain slots: one is made for every message."""
 
     __slots__ = (
-        "bytes", "correlation_data", "detail", "fingerprint", "is_left_out", "later", "packet_id",
-        "parts", "rejected", "response_topic",
-        "since_s", "stored_at",
+        "bytes",
+        "correlation_data",
+        "detail",
+        "fingerprint",
+        "is_left_out",
+        "later",
+        "packet_id",
+        "part_of",
+        "parts",
+        "rejected",
+        "response_topic",
+        "since_s",
+        "stored_at",
     )  # fmt: skip
 
     def __init__(
@@ -60,7 +70,9 @@ class Delivery:
         self.is_left_out = False
         """A status that says nothing new: nobody needs it."""
         self.parts: list[Delivery] | None = None
-        """Of a message that maps took apart: what is not settled of it yet."""
+        """Of a message that was taken apart: what is not settled of it yet."""
+        self.part_of: Delivery | None = None
+        """The message that this is a part of."""
 
     @property
     def is_settled(self) -> bool:
@@ -76,6 +88,18 @@ class Delivery:
             parts.pop()
         return not parts
 
+    def note_part(self, part: Delivery) -> bool:
+        """A part is in Kafka. True: it was the last, and the device may be answered: with its
+        place, or with the first dead letter and why where there was one.
+        """
+        if part.rejected is not None and self.rejected is None:
+            self.rejected = part.rejected
+            self.detail = f"a reading of several: {part.detail}"
+            self.stored_at = part.stored_at
+        elif self.rejected is None:
+            self.stored_at = part.stored_at
+        return self.is_settled
+
     def answer(self) -> Answer | None:
         """What its device is owed now; None where it asked for nothing or Kafka has not
         confirmed.
@@ -84,7 +108,7 @@ class Delivery:
             return None
         if self.later is not None:
             return Answer(self.response_topic, self.correlation_data, self.later)
-        if self.stored_at is None:
+        if self.stored_at is None or not self.is_settled:
             return None
         partition, offset = self.stored_at
         ack = Ack(

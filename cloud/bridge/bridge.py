@@ -19,12 +19,13 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import mqtt5
 from confluent_kafka import Producer
 
+from edgewake.cloud.bridge import batches
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Delivery, InFlight
 from edgewake.cloud.bridge.adoption import Adoption
 from edgewake.cloud.bridge.allowance import (
@@ -37,6 +38,7 @@ from edgewake.cloud.bridge.allowance import (
     Room,
 )
 from edgewake.cloud.bridge.answers import Answers
+from edgewake.cloud.bridge.batches import is_batch
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.cloud.bridge.config import BridgeConfig
@@ -203,12 +205,15 @@ class Bridge:
             self._on_feed(ledger, packet, device)
             return
         packet = in_full(packet)
-        fingerprint = hash(packet.head if isinstance(packet, Unreadable) else packet.payload)
+        payload = packet.head if isinstance(packet, Unreadable) else packet.payload
+        fingerprint = hash(payload)
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
             self.metrics.readopted += 1
             self._answer_device(known)
         elif self._mapper is not None and is_mapped(packet.topic):
             self._accept_mapped(self._mapper, ledger, packet, fingerprint)
+        elif isinstance(packet, mqtt5.PublishPacket) and is_batch(payload, packet.content_type):
+            self._accept_batch(ledger, packet, fingerprint)
         else:
             self._accept(ledger, packet, fingerprint)
         self._work.set()
@@ -271,7 +276,6 @@ class Bridge:
         """
         received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         whole = Delivery(packet.packet_id, None, None, 0, now_s, fingerprint)
-        whole.parts = []
         if whole.packet_id is not None:
             ledger.add(whole)
         account = self._allowance.account(mapper.device_of(packet.topic), now_s)
@@ -284,9 +288,41 @@ class Bridge:
             if began_s is not None:
                 account.pay(size, time.thread_time() - began_s)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
-        for part in parts:
-            delivery = Delivery(None, None, None, _size(part.packet), now_s)
-            whole.parts.append(delivery)
+        self._accept_parts(whole, parts, account, received_at)
+
+    def _accept_batch(
+        self, ledger: AckLedger, packet: mqtt5.PublishPacket, fingerprint: int
+    ) -> None:
+        """Several readings of a plain device, each as if it had come alone; one answer for all."""
+        received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
+        account = self._allowance.account(device_in(packet.topic), now_s)
+        began_s = time.thread_time()
+        found = None if account.wait_s(now_s) > 0 else batches.parts(packet, received_at)
+        if found is None:
+            self._accept(ledger, packet, fingerprint)
+            return
+        account.pay(len(packet.payload), time.thread_time() - began_s)
+        whole = Delivery(
+            packet.packet_id,
+            packet.response_topic,
+            packet.correlation_data,
+            0,
+            now_s,
+            fingerprint,
+        )
+        if whole.packet_id is not None:
+            ledger.add(whole)
+        self._accept_parts(whole, found, account, received_at)
+
+    def _accept_parts(
+        self, whole: Delivery, parts: Sequence[Part], account: Account, received_at: int
+    ) -> None:
+        deliveries = [
+            Delivery(None, None, None, _size(part.packet), whole.since_s) for part in parts
+        ]
+        whole.parts = list(deliveries)
+        for part, delivery in zip(parts, deliveries, strict=True):
+            delivery.part_of = whole if whole.response_topic is not None else None
             if part.refusal is None:
                 self._admit_or_park(part.packet, delivery, received_at)
             else:
@@ -532,6 +568,8 @@ class Bridge:
         self._confirmed_s = self._polled_s
         delivery.stored_at = (partition, offset)
         self._answer_device(delivery)
+        if (whole := delivery.part_of) is not None and whole.note_part(delivery):
+            self._answer_device(whole)
 
     def _answer_device(self, delivery: Delivery) -> None:
         if (answer := delivery.answer()) is not None:

@@ -61,7 +61,7 @@ def read_keys(path: Path) -> tuple[bytes, ...]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is not ASCII"
         raise ConfigError(f"mqtt.share_key_file = {path}: {why}") from error
-    words = [word for line in lines if (word := line.partition("#")[0].strip())]
+    words = list(filter(None, (line.partition("#")[0].strip() for line in lines)))
     if not 0 < len(words) <= KEYS_MAX:
         raise ConfigError(
             f"mqtt.share_key_file = {path}: {len(words)} keys: expected 1 to {KEYS_MAX}, one on a "

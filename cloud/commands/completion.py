@@ -50,4 +50,5 @@ def _options(params: dict[str, Any]) -> dict[str, Any]:
 devices: Final = _names("/v1/devices", "device")
 streams: Final = _names("/v1/streams", "name")
 queries: Final = _names("/v1/queries", "name")
+boards: Final = _names("/v1/boards", "name")
 alerts: Final = _names("/v1/alerts", "name")

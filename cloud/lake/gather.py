@@ -112,11 +112,8 @@ class Gathered:
         """Take a record; the number of its rows. Raises Foreign."""
         try:
             base, values, count = _READERS[self._kind](value, key, partition, offset)
-            fields = {
-                name: type_
-                for name, column in values.items()
-                if (type_ := _type_of(column)) is not None
-            }
+            types = {name: _type_of(column) for name, column in values.items()}
+            fields = {name: type_ for name, type_ in types.items() if type_ is not None}
             values = {
                 name: _as_text(values[name]) if type_ is ColumnType.JSON else values[name]
                 for name, type_ in fields.items()

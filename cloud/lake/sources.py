@@ -40,11 +40,11 @@ def sources_of(
     found: Iterable[str], *, only: Collection[str] = (), leave_out: Collection[str] = ()
 ) -> dict[str, Source]:
     """Topic → what is kept of it. `only`: names; none: all."""
-    all_ = {topic: source for topic in found if (source := source_of(topic)) is not None}
+    sources = {topic: source_of(topic) for topic in found}
     return {
         topic: one
-        for topic, one in all_.items()
-        if one.name not in leave_out and (not only or one.name in only)
+        for topic, one in sources.items()
+        if one is not None and one.name not in leave_out and (not only or one.name in only)
     }
 
 

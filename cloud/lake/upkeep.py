@@ -35,11 +35,8 @@ def to_merge(files: Iterable[File], *, today: str) -> list[Sequence[File]]:
             for level in sorted({file.level for file in group})
         ]
         enough = [level for level in levels if len(level) >= MERGE_FILES]
-        found += [
-            part
-            for level in (enough if date >= today else [group])
-            if len(part := _together(level)) > 1
-        ]
+        parts = map(_together, enough if date >= today else [group])
+        found += [part for part in parts if len(part) > 1]
     return found
 
 

@@ -289,7 +289,8 @@ def _rounded(number: float, places: int) -> float:
 
 def _coalesce(*parts: Evaluate) -> Evaluate:
     def run(event: Event) -> Any:
-        return next((value for part in parts if (value := part(event)) is not None), None)
+        values = (part(event) for part in parts)
+        return next((value for value in values if value is not None), None)
 
     return run
 

@@ -414,11 +414,13 @@ class Hub:
         """
         found = await self.kafka.offsets_at(opened.sources, ms)
         live = self.live(opened)
+
+        def begin(topic: str, partition: int, end: tuple[int, int]) -> tuple[int, int]:
+            offset = found[topic, partition]
+            return (offset, 0) if offset >= 0 else end
+
         return tuple(
-            tuple(
-                (offset, 0) if (offset := found[source.topic, p]) >= 0 else live[i][p]
-                for p in range(source.partitions)
-            )
+            tuple(begin(source.topic, p, live[i][p]) for p in range(source.partitions))
             for i, source in enumerate(opened.sources)
         )
 

@@ -15,6 +15,7 @@ from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.routes import (
     acks,
     alerts,
+    boards,
     dead_letters,
     destinations,
     device_commands,
@@ -52,6 +53,7 @@ def make_app(services: Services) -> FastAPI:
     for routes in (
         overview,
         alerts,
+        boards,
         destinations,
         devices,
         device_commands,

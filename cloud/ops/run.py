@@ -29,6 +29,7 @@ from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Pas
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again
+from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
@@ -186,6 +187,7 @@ async def run(settings: OpsConfig) -> None:
         tables=tables,
         alerts=alerts,
         system=system,
+        boards=BoardDesk(writer, tables, clock),
         registry=registry,
         previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         repairs=RepairDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),

@@ -427,7 +427,8 @@ class StreamWatcher:
             await self._has_new.wait()
             self._has_new.clear()
             new, self._new = self._new, []
-            near = [found for counter in new if (found := await self._locate(counter)) is not None]
+            located = [await self._locate(counter) for counter in new]
+            near = [found for found in located if found is not None]
             if near:
                 await self._sweep(near)
 

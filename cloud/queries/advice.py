@@ -134,7 +134,15 @@ FUNCTIONS: Final[Mapping[str, str]] = {
         ("earliest_by_offset", "earliest"), "the value at the earliest event time: first(x)"
     ),
     **dict.fromkeys(
-        ("robust_zscore", "trend", "seasonal_baseline", "seasonal_zscore"), _OF_READINGS
+        (
+            "robust_zscore",
+            "trend",
+            "seasonal_baseline",
+            "seasonal_zscore",
+            "seen_before",
+            "seen_before_by_anyone",
+        ),
+        _OF_READINGS,
     ),
     **dict.fromkeys(
         ("moving_average", "moving_avg", "movingaverage"),

@@ -120,8 +120,9 @@ def _strict(compare: Callable[[Any, Any], bool], left: Evaluated, right: Evaluat
 def _known(pick: Callable[[list[Any]], Any]) -> Callable[[Sequence[Evaluated]], Evaluated]:
     def make(arguments: Sequence[Evaluated]) -> Evaluated:
         def of_known(row: Row) -> Any:
-            values = [value for argument in arguments if (value := argument(row)) is not None]
-            return pick(values) if values else None
+            values = [argument(row) for argument in arguments]
+            known = [value for value in values if value is not None]
+            return pick(known) if known else None
 
         return of_known
 

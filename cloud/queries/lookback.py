@@ -1,5 +1,5 @@
 """What a device's readings before say of the next one: robust z-score, trend, seasonal baseline and
-z-score. Pure: no Kafka, no Spark.
+z-score, and whether a value was seen before. Pure: no Kafka, no Spark.
 
 Each function is a step (state, time, value) → (state, result): the state is a small JSON value, of
 one device and one expression. Readings count in the order of the log, which is a device's own. A
@@ -15,9 +15,12 @@ from statistics import median
 from typing import Any, Final
 
 from edgewake.cloud.queries.evaluate import local
+from edgewake.protocol.seen import Seen
+from edgewake.protocol.sketch import item_text
 
 State = Any
-Stepped = tuple[State, float | None]
+Result = float | bool | None
+Stepped = tuple[State, Result]
 
 VALUES_MAX: Final = 500
 """Values that a robust z-score looks back at: all of them are written down with each reading."""
@@ -41,14 +44,25 @@ class Past:
 
     function: str
     size: int
-    """robust_zscore: values; trend: ms; of a season: slots."""
+    """robust_zscore: values; trend: ms; of a season: slots; seen_before: values."""
     zone: str = "UTC"
+    seen: Seen | None = None
+    """Of the functions in SEEN: what is remembered."""
+
+    @property
+    def is_of_all(self) -> bool:
+        """Is one state kept for the readings of all devices?"""
+        return self.function == SEEN_BY_ANYONE
 
     def step(self, state: State, t: int, value: object) -> Stepped:
         """After one more reading of the device at `t` (event time, ms).
 
         `state`: None before the first.
         """
+        if self.seen is not None:
+            return (
+                (state, None) if value is None else self.seen.step(state, t, item_text(value))  # type: ignore[arg-type]
+            )
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
@@ -142,6 +156,8 @@ def _after(past: Past, state: Mapping[str, Any] | None, t: int, value: float) ->
     return {**(state or {}), place: [count + 1, mean, squares + change * (value - mean)]}
 
 
+SEEN_BY_ANYONE: Final = "seen_before_by_anyone"
+SEEN: Final = ("seen_before", SEEN_BY_ANYONE)
 HOURS: Final = {"day": 24, "week": 168}
 """Season → its slots of an hour."""
 _STEPS: Final[Mapping[str, Callable[[Past, Any, int, float], Stepped]]] = {

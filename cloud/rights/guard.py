@@ -13,13 +13,14 @@ What is wrong is refused with 401 and never taken for nothing. A route finds its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from edgewake.cloud.rights.principal import Principal
@@ -54,7 +55,10 @@ class Guard:
         tickets: Tickets,
         open_paths: Iterable[str],
         open_folders: tuple[str, ...] = (),
+        later: Callable[[], Response] | None = None,
     ) -> None:
+        """`later`: what a browser's EventSource is answered that would stop for ever at 503."""
+        self._later = later
         self._app, self._rights, self._tickets = app, rights, tickets
         self._open_paths, self._open_folders = frozenset(open_paths), open_folders
 
@@ -64,8 +68,16 @@ class Guard:
         try:
             scope.setdefault("state", {})[STATE] = await self._principal(scope)
         except Problem as problem:
-            return await problem.response()(scope, receive, send)
+            return await self._answer(scope, problem)(scope, receive, send)
         return await self._app(scope, receive, send)
+
+    def _answer(self, scope: Scope, problem: Problem) -> Response:
+        is_event_source = scope["path"].endswith("/events") and any(
+            name == b"sec-fetch-mode" for name, _ in scope["headers"]
+        )
+        if self._later is not None and problem.status >= 500 and is_event_source:
+            return self._later()
+        return problem.response()
 
     def _is_open(self, scope: Scope) -> bool:
         path = scope["path"]

@@ -108,9 +108,8 @@ class Shard:
 
     def replay(self, number: int, messages: Sequence[Message], *, now_s: float) -> None:
         """Repeat what these records of a partition changed; they were passed on before."""
-        arrivals = [
-            arrival for message in messages if (arrival := _arrival(message, [])) is not None
-        ]
+        found = [_arrival(message, []) for message in messages]
+        arrivals = [arrival for arrival in found if arrival is not None]
         self.partitions[number].replay(arrivals, messages[-1].offset() + 1, now_s=now_s)
 
     @property
@@ -138,9 +137,8 @@ class Shard:
             position = (
                 batch[-1].offset() + 1 if batch else max(partition.position.emitted_before, 0)
             )
-            arrivals = [
-                arrival for message in batch if (arrival := _arrival(message, foreign)) is not None
-            ]
+            found = [_arrival(message, foreign) for message in batch]
+            arrivals = [arrival for arrival in found if arrival is not None]
             step = partition.step(arrivals, position, now_s=now_s, now_ms=now_ms)
             if step is not None:
                 steps[number] = step

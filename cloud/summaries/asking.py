@@ -85,9 +85,8 @@ class Span:
 def answered(start_ms: int, end_ms: int, found: Summary, asked: Asked) -> Row:
     """The row. Raises Rejected where kept bytes are not a sketch."""
     between = answers.between(found, *asked.between) if asked.between else None
-    counted = [
-        one for text in asked.counted if (one := answers.occurrences(found, text)) is not None
-    ]
+    items = [answers.occurrences(found, text) for text in asked.counted]
+    counted = [item for item in items if item is not None]
     return Row(
         start=start_ms,
         end=end_ms,

@@ -65,11 +65,8 @@ def audit(root: Path, file: Path, *, offline: bool) -> int:
     installed = licences.installed_here()
     found = {one: licences.of(one, installed, here) for one in components}
     overruled = {entry.component: entry.licence for entry in known.licence}
-    wrong = [
-        f"{one.key} {one.version} {why}"
-        for one, text in found.items()
-        if (why := licences.judge(text, one, known))
-    ]
+    judged = [(one, licences.judge(text, one, known)) for one, text in found.items()]
+    wrong = [f"{one.key} {one.version} {why}" for one, why in judged if why]
     click.echo(f"licences: {len(found) - len(wrong)} of {len(found)} components are accepted")
     file.parent.mkdir(parents=True, exist_ok=True)
     told_licences = {one: overruled.get(one.key, text) for one, text in found.items()}

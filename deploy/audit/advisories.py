@@ -24,7 +24,7 @@ ASK_S: Final = 300
 """Seconds for one service and all that is locked."""
 OSV_S: Final = 30
 OSV_QUERIES_MAX: Final = 500
-"""Of one request; the service takes 1000."""
+"""The most queries of one request; the service takes 1000."""
 WHY_CHARS_MAX: Final = 200
 
 

@@ -39,7 +39,7 @@ _ADDRESSES: Final = {
 }
 _NO_LICENCE: Final = ("DFSG approved", "OSI Approved")
 _TEXT_BYTES: Final = 2000
-"""Of a file LICENSE: its title is in them."""
+"""The bytes of a file LICENSE that are read: its title is in them."""
 
 
 def of(

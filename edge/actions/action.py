@@ -4,8 +4,8 @@
         …                                     # durable now: this alert was begun
         await act(alert)                      # once
 
-Both raise what they like; whoever runs them bounds their time and catches it. When `prepared` is
-left, nothing of the action goes on.
+Both may raise any exception; the runner bounds their time and catches it. When `prepared` is left,
+nothing of the action goes on.
 """
 
 from __future__ import annotations

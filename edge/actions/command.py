@@ -57,10 +57,9 @@ def environment(alert: Alert) -> Mapping[str, str]:
     """All that a program finds in its environment."""
     t, fields = alert.reading
     told = {"ID": alert.id, "DEVICE": alert.device, "STREAM": alert.stream, "T": str(t)}
+    of_alert = {name: fields.get(name) for name in ("rule", "active", "since_ms")}
     told |= {
-        name.upper(): item_text(value)
-        for name in ("rule", "active", "since_ms")
-        if (value := fields.get(name)) is not None
+        name.upper(): item_text(value) for name, value in of_alert.items() if value is not None
     }
     return {"PATH": PATH, "LANG": "C.UTF-8"} | {
         f"EDGEWAKE_{name}": value.replace("\0", "") for name, value in told.items()
@@ -68,7 +67,7 @@ def environment(alert: Alert) -> Mapping[str, str]:
 
 
 def _identity(user: str) -> dict[str, Any]:
-    """Who runs it. Raises ActionFailed where there is no such user."""
+    """The user that runs it. Raises ActionFailed for an unknown user."""
     if os.geteuid() != 0:
         return {}
     try:

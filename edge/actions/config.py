@@ -79,8 +79,7 @@ class CommandActionConfig(ActionConfig):
 
     type: Literal["command"]
     command: Annotated[tuple[str, ...], Length(1, ARGUMENTS_MAX), Check(_program)]
-    """The program, by its whole path, and its arguments, always the same. There is no shell
-    between."""
+    """The program, by its whole path, and its arguments, always the same. No shell is between."""
     user: str = "nobody"
     """Who runs it where the agent is root; elsewhere the agent's own user does."""
 

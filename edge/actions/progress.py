@@ -1,4 +1,4 @@
-"""How far an action has come: which alert was begun, and what became of those before. Pure.
+"""The progress of an action: which alert was begun, and what became of those before. Pure.
 
 **At most once.** The position of an alert is durable before the action begins: after a kill at any
 moment nothing is done twice. What acts on the world (a siren, a valve, a message to somebody) does
@@ -54,7 +54,7 @@ class Progress:
 
 
 def decode(kept: bytes | None) -> Progress:
-    """As it was committed; a state that cannot be read is none."""
+    """Read what was committed; a state that cannot be read counts as empty."""
     try:
         found: Any = orjson.loads(kept or b"null")
         return Progress(

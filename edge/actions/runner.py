@@ -223,7 +223,7 @@ class Actions:
         }
 
     async def forget_others(self) -> None:
-        """Let go of what actions that are no longer configured had kept.
+        """Forget the state of actions that were removed from the configuration.
 
         Raises LogClosedError, sqlite3.Error.
         """

@@ -343,11 +343,9 @@ class Follower:
         params: list[tuple[str, str | int | float | bool | None]] = [
             ("stream", name) for name in streams if len(streams) > 1
         ]
-        params += [
-            (name, value)
-            for name in ("where", "select")
-            if (value := getattr(self._subscription, name)) is not None
-        ]
+        asked = self._subscription
+        filters = (("where", asked.where), ("select", asked.select))
+        params += [(name, value) for name, value in filters if value is not None]
         # Where the cursor lacks a stream that was added, `from` is where that one begins.
         params += [("from", self._start)]
         return params if self._on_gap is None else [*params, ("on_gap", self._on_gap)]

@@ -1,9 +1,9 @@
 """A look at a broker from outside: does somebody take connections there, over TLS as configured,
 and speak MQTT? Blocking.
 
-Nobody logs in: many brokers take who logs in for the running agent, and would cut its connection. A
-CONNECT of a version that there is not says enough: a broker refuses it by a CONNACK or closes (MQTT
-5, section 3.1.2.2), and whatever else answers is none.
+Nobody logs in: many brokers take a second login for the running agent, and would cut its
+connection. A CONNECT of an unknown version says enough: a broker refuses it by a CONNACK or closes
+(MQTT 5, section 3.1.2.2), and whatever answers otherwise is not a broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _NO_VERSION: Final = b"\x10\x0d\x00\x04MQTT\x7f\x02\x00\x0a\x00\x00\x00"
 """A CONNECT of version 127."""
 _CONNACK: Final = 0x20
 _TLS: Final = frozenset({0x15, 0x16})
-"""Kinds of TLS records that answer what is no TLS: alert, handshake (RFC 8446, section 5.1)."""
+"""Kinds of TLS records that answer other bytes than TLS: alert, handshake (RFC 8446, section
+5.1)."""
 
 
 def look(broker: BrokerConfig) -> str:

@@ -120,7 +120,7 @@ def doctor(of_group: Path | None, config_file: Path | None) -> None:
 )
 @exits
 def status(of_group: Path | None, config_file: Path | None, as_json: bool) -> None:
-    """How the agent is: connection, backlog, losses. Works on a stopped one, too."""
+    """Show the agent: connection, backlog, losses. Works on a stopped one, too."""
     import orjson
 
     from edgewake.edge import status as status_file

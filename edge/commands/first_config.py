@@ -36,11 +36,11 @@ SOURCES: Final[Mapping[str, str]] = {
 }
 """Kind → what its table begins with."""
 PORT_DIGITS_MAX: Final = 9
-"""Digits of a port as it is asked for. More are no port."""
+"""The most digits of a port. More are not a port."""
 
 
 def configuration_text(device: str, broker: str, data_dir: str, sources: Sequence[str]) -> str:
-    """A commented configuration. Raises LocalError for an address or a kind that is none."""
+    """A commented configuration. Raises LocalError for a wrong address or an unknown kind."""
     host, _, port = broker.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdecimal() and len(port) <= PORT_DIGITS_MAX):

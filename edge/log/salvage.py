@@ -428,8 +428,7 @@ class Salvage:
             pages = Pages(path, page_size=self._page_bytes)
             try:
                 for number in pages.numbers():
-                    yield [
-                        found for row in rows(pages, number) if (found := row_of(row)) is not None
-                    ]
+                    found = map(row_of, rows(pages, number))
+                    yield [row for row in found if row is not None]
             finally:
                 pages.close()

@@ -2,7 +2,7 @@
 
 Pure: status and latest readings are arguments.
 
-It has no script: the browser loads it anew every few seconds. All text in it is escaped, and its
+It has no script: the browser loads it again every few seconds. All text in it is escaped, and its
 policy lets nothing else be loaded.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final
 from edgewake.edge.status import VALUE_CHARS_MAX, VALUES_MAX
 
 REFRESH_S: Final = 5
-"""Seconds after which the browser loads the page anew."""
+"""Seconds after which the browser loads the page again."""
 STYLE: Final = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
 body { max-width: 60rem; margin: 0 auto; padding: 1rem }

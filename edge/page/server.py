@@ -182,4 +182,4 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """A page that is looked at is no news."""
+        """A request for the page is not worth a line in the log."""

@@ -38,7 +38,7 @@ class Absence:
 
 
 def resumed(kept: bytes | None, *, now_s: float, now_ms: int) -> Absence:
-    """At the agent's start; a state that cannot be read is none."""
+    """Its state at the agent's start; a state that cannot be read counts as empty."""
     try:
         found: Any = orjson.loads(kept or b"null")
         if found["active"] is True:

@@ -24,6 +24,7 @@ from edgewake.edge.processors.pattern import Pattern
 from edgewake.edge.processors.processor import Fold, Processor, Step
 from edgewake.edge.processors.rate import Rate
 from edgewake.edge.processors.rule import Rule
+from edgewake.edge.processors.seen import SeenStep
 from edgewake.edge.processors.select import Select
 from edgewake.edge.processors.smooth import Smooth
 from edgewake.edge.processors.time_window import TimeWindow
@@ -92,5 +93,6 @@ _STEPS: Final[Mapping[str, Callable[[Any], Step]]] = {
     "window": _window,
     "rule": Rule,
     "pattern": Pattern,
+    "seen": SeenStep,
 }
 """Type → what makes its step from its configuration."""

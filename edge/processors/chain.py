@@ -4,9 +4,9 @@
     applied = chain.apply(chain.resume(kept), readings)       # pure
     commit(cursor, applied.state, applied.readings)           # by whoever calls, in one transaction
 
-The state holds that of every processor, how often each had to remark on its input, and a digest of
-the chain's configuration: the state of a chain that was changed meanwhile is not its own, and it
-begins anew.
+The state holds that of every processor, the number of each processor's remarks on its input, and a
+digest of the chain's configuration: a chain that was changed meanwhile does not take over the old
+state, and starts again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ChainState:
     """What a chain remembers."""
 
     digest: str
-    """Of the configuration that it is of."""
+    """The digest of its configuration."""
     states: Sequence[State]
     """One per processor."""
     remarks: Sequence[Mapping[str, int]]
@@ -56,7 +56,7 @@ class ChainState:
 
 
 def decode_state(body: bytes) -> ChainState | None:
-    """A state from its bytes; None where they are none: the chain begins anew."""
+    """A state from its bytes; None where they cannot be read: the chain starts again."""
     try:
         found: Any = orjson.loads(body)
         if not (isinstance(found["states"], list) and isinstance(found["remarks"], list)):
@@ -97,9 +97,7 @@ class Chain:
         )
 
     def resume(self, kept: bytes | None) -> ChainState:
-        """A kept state, or the first one where there is none, or where it is another
-        configuration's.
-        """
+        """A kept state, or the first one without a state or with that of another configuration."""
         state = None if kept is None else decode_state(kept)
         if (
             state is None

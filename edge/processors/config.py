@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 from edgewake.edge.log.lanes import Lane
 from edgewake.edge.processors.aggregates import AGGREGATES
+from edgewake.protocol import seen
 from edgewake.protocol.names import FIELD_CHARS_MAX, is_field, is_stream
 from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
 
@@ -47,7 +48,7 @@ def _expression(text: str) -> str:
 
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of fields that something is counted of. Raises ValueError."""
+    """Different fields that something is counted of. Raises ValueError."""
     if len(set(names)) < len(names):
         raise ValueError("one field is there twice: each of its values would count twice")
     return names
@@ -150,11 +151,11 @@ class DeadbandConfig(StatefulConfig):
     percent: float = key(default=0.0, ge=0, le=1000)
     """And in percent of its last value."""
     max_s: float | None = key(default=None, gt=0)
-    """After so many seconds of event time one goes on in any case; none: never."""
+    """Seconds of event time after which one goes on in any case; none: never."""
 
 
 class RateConfig(StatefulConfig):
-    """How fast a field grows, as a field beside the others."""
+    """The growth of a field, as a field beside the others."""
 
     type: Literal["rate"]
     field: FieldName
@@ -164,7 +165,7 @@ class RateConfig(StatefulConfig):
     per_s: float = key(default=1.0, gt=0, le=86400)
     """Seconds that the rate is over: 3600 for per hour."""
     counter: bool = False
-    """It only grows: where it falls it has begun anew, and the rate is null."""
+    """It only grows: where it falls it has started again, and the rate is null."""
 
     def __post_init__(self) -> None:
         if self.name is None:
@@ -317,6 +318,30 @@ class RuleConfig(StatefulConfig):
     """Readings in a row for which it must hold."""
 
 
+class SeenConfig(StatefulConfig):
+    """A reading goes on when the value of a field was not seen before; or each is marked."""
+
+    type: Literal["seen"]
+    field: FieldName
+    """The field whose values are remembered; 1 and 1.0 are one value, 1 and "1" too."""
+    mark: FieldName | None = None
+    """A field that is true where the value was seen before, else false: then all readings go on.
+    None: those go on whose value was not seen."""
+    capacity: int = key(default=seen.CAPACITY, ge=seen.CAPACITY_MIN, le=seen.CAPACITY_MAX)
+    """Values that are remembered, the latest seen; up to 2.25 times as many may be."""
+    error: float = key(default=seen.ERROR, ge=seen.ERROR_MIN, le=seen.ERROR_MAX)
+    """How often a new value may be taken for one that was seen."""
+    forget_s: float | None = key(
+        default=None, ge=seen.FORGET_MS_MIN / 1000, le=seen.FORGET_MS_MAX / 1000
+    )
+    """Seconds of event time after which a value is forgotten, counted from when it was seen last;
+    up to a quarter more. None: it is forgotten because of the capacity alone."""
+
+    def __post_init__(self) -> None:
+        if self.mark in (self.field, self.by) and self.mark is not None:
+            raise ValueError(f"mark: {self.mark!r} is a field that is there already")
+
+
 class PatternConfig(StatefulConfig):
     """An alert when conditions came true one after the other, within a time."""
 
@@ -331,7 +356,8 @@ class PatternConfig(StatefulConfig):
 
 AnyProcessor = Annotated[
     FilterConfig | SelectConfig | UnitsConfig | DeriveConfig | DeadbandConfig | RateConfig
-    | SmoothConfig | DownsampleConfig | LttbConfig | WindowConfig | RuleConfig | PatternConfig,
+    | SmoothConfig | DownsampleConfig | LttbConfig | WindowConfig | RuleConfig | PatternConfig
+    | SeenConfig,
     TaggedBy("type"),
 ]  # fmt: skip
 
@@ -346,10 +372,10 @@ class AbsenceConfig(ConfigTable):
     into: StreamName
     """The stream of its alerts; other absence rules may share it."""
     after_s: float = key(ge=0.1, le=7 * 86400)
-    """Seconds of silence, by the monotonic clock of the device; after its start they are counted
-    anew."""
+    """Seconds of silence, by the monotonic clock of the device; the count starts again with the
+    device."""
     lane: Lane = Lane.URGENT
-    """Of its alerts."""
+    """The lane of its alerts."""
     send: bool = True
     """false: its alerts stay on the device, for actions."""
 
@@ -365,8 +391,9 @@ class ChainConfig(ConfigTable):
     into: StreamName
     """The stream that it makes; nobody else's."""
     lane: Lane = Lane.NORMAL
-    """Of the stream that it makes, as a source's: alerts are `urgent`."""
+    """The lane of the stream that it makes, as a source's: alerts are `urgent`."""
     send: bool = True
-    """Of the stream that it makes, as a source's: false where only later chains read it."""
+    """Whether the stream that it makes is sent, as a source's: false where only later chains read
+    it."""
     processor: Annotated[tuple[AnyProcessor, ...], Length(1, PROCESSORS_MAX)]
     """The processors, each given what the one before it made."""

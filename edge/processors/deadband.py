@@ -2,8 +2,8 @@
 went on.
 
 It does where one of the fields differs by more than `delta` and more than `percent` of the last
-value, where one is no number any more or was none and is unequal, where `max_s` has passed since
-the last one, and where the time goes backwards (with a remark), for then nobody knows how long
+value, where one stops or starts to be a number and is unequal, where `max_s` has passed since the
+last one, and where the time goes backwards (with a remark), because nobody knows then for how long
 nothing went on. A slow drift goes on as soon as it has left the band.
 """
 

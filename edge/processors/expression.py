@@ -35,8 +35,8 @@ PARTS_MAX: Final = 200
 """Names, constants, operators and functions: the cost of one evaluation, about 0.1 µs each, 2 µs of
 `round`. More are refused."""
 ROUND_DIGITS_MAX: Final = 15
-"""Digits behind the point, or before it, that `round` is told at most: a float has no more. Beyond
-counts as so many."""
+"""The most digits behind the point, or before it, that `round` takes: a float has no more. A larger
+number counts as this one."""
 
 
 class ExpressionError(ValueError):
@@ -77,8 +77,8 @@ def parse(text: str) -> Expression:
 
 
 def compiled(text: str) -> Evaluate:
-    """An expression as a function of a reading, which never raises; raises ExpressionError now
-    where the text is none.
+    """An expression as a function of a reading, which never raises; raises ExpressionError now for
+    a wrong text.
     """
     return _compile(parse(text))
 
@@ -88,7 +88,7 @@ def compiled(text: str) -> Evaluate:
 
 
 def is_number(value: Scalar) -> bool:
-    """A truth value is none."""
+    """A truth value is not a number."""
     return value.__class__ is float or value.__class__ is int
 
 

@@ -7,7 +7,7 @@ Representation", 2013), so peaks stay peaks. A bucket is `every_s` of event time
 is made when the bucket after it is over. Chosen readings keep all their fields.
 
 A bucket ends at the first reading of another one, also where the time goes backwards, or when it
-holds BUCKET_READINGS_MAX, or texts of BUCKET_CHARS_MAX (a remark). A reading whose field is no
+holds BUCKET_READINGS_MAX, or texts of BUCKET_CHARS_MAX (a remark). A reading whose field is not a
 number is left out, with a remark.
 """
 

@@ -24,8 +24,8 @@ def empty() -> Pane:
 
 
 def add(pane: Pane, watched: Sequence[str], fields: Mapping[str, Scalar]) -> tuple[Pane, list[str]]:
-    """The pane with one more reading, and the remarks on fields that are no numbers and count as
-    not there.
+    """The pane with one more reading, and the remarks on fields that are not numbers and count as
+    missing.
     """
     partials: dict[str, Partial] = dict(pane["fields"])
     remarks = []

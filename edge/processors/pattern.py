@@ -3,7 +3,7 @@ door that opened, then cold, then a stop.
 
 Each condition needs a reading of its own; readings between them do not matter. It makes one reading
 for each match, with `rule`, `active` true, `since_ms` (the first condition's time) and the fields
-of the reading that completed it; then it begins anew, so no reading is in two matches of one rule.
+of the reading that completed it; then it starts again, so no reading is in two matches of one rule.
 
 What is remembered of beginnings is said in protocol/succession.py. A condition that is neither true
 nor false is not met, with a remark. Where the time goes backwards, beginnings that are in the

@@ -6,7 +6,7 @@ reading is processed twice or left out, and none that it made is there twice. It
 while they are being written; what it makes of them is written after them. What the log could not
 give it (it was too far behind, or they were lost before) is counted.
 
-A chain that is no longer in the configuration is forgotten: the log keeps nothing for it.
+A chain that was removed from the configuration is forgotten: the log keeps nothing for it.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Processing:
         self.chains = {config.into: ChainTask(_built(config), events) for config in configs}
 
     async def forget_others(self) -> None:
-        """Let go of what chains that are no longer configured had kept.
+        """Forget the state of chains that were removed from the configuration.
 
         Raises LogClosedError, sqlite3.Error.
         """

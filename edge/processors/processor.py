@@ -25,8 +25,8 @@ State: TypeAlias = Any
 changed in place."""
 
 NUMBER_MAX: Final = 1e140
-"""Largest magnitude that is measured with; beyond it a value is no number: squares and sums of
-smaller ones stay finite, and JSON can carry them."""
+"""The largest magnitude that is calculated with; a larger value is not taken for a number: squares
+and sums of smaller ones stay finite, and JSON can carry them."""
 
 
 class Remark:
@@ -45,7 +45,7 @@ class Remark:
     LATE = "late"
     """The reading's window was closed already; the reading is not in it."""
     RESTARTED = "restarted"
-    """So many late readings in a row that the clock was set back: the windows began anew."""
+    """Late readings came in such a row that the clock was set back: the windows started again."""
     BUCKET_FULL = "bucket_full"
     """A bucket was closed before its time because it held as many readings as it may."""
     KEY_FORGOTTEN = "key_forgotten"
@@ -129,7 +129,7 @@ class Fold:
 
 
 def number(value: Scalar) -> float | None:
-    """A field's value to calculate with; None where it is none."""
+    """A field's value to calculate with; None for any other value."""
     return float(value) if is_number(value) and -NUMBER_MAX <= value <= NUMBER_MAX else None  # type: ignore[operator,arg-type]
 
 

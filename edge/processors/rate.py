@@ -1,8 +1,8 @@
 """Rate: how fast a field grows, from two readings, as a field beside the others.
 
-It is null, with a remark, in the first reading, where a value is no number, and where the time does
-not advance; the next rate is from that reading on, so a clock that is set costs one value. A
-counter (`counter = true`) that falls has begun anew: null too.
+It is null, with a remark, in the first reading, where a value is not a number, and where the time
+does not advance; the next rate is from that reading on, so a clock that is set costs one value. A
+counter (`counter = true`) that falls has started again: null too.
 """
 
 from __future__ import annotations

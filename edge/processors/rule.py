@@ -8,7 +8,7 @@ Between `when` and `clear` nothing happens: that is the hysteresis that keeps a 
 threshold from ringing.
 
 A condition that is neither true nor false changes nothing, with a remark. Where the time goes
-backwards while a condition holds, the waiting begins anew.
+backwards while a condition holds, the wait starts again.
 """
 
 from __future__ import annotations

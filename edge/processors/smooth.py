@@ -2,7 +2,7 @@
 
 `exponential`: a value's weight halves with every `half_life_s` of event time that passes, so uneven
 intervals do no harm. `mean` and `median`: of the last `count` values; the median takes out single
-spikes. A value that is no number goes on as it is, with a remark, and changes nothing. Where the
+spikes. A value that is not a number goes on as it is, with a remark, and changes nothing. Where the
 time goes backwards (a remark) no time has passed for that one reading.
 """
 

@@ -6,7 +6,7 @@ clock of the machine: what closes it is in the input, so that the output is the 
 crash. The price: the last window waits for one more reading. An empty window makes none.
 
 A reading whose pane is closed already is late: it is in no window (a remark). After LATE_RUN_MAX
-late ones in a row the clock was set back: what is open is closed, and the windows begin anew at
+late ones in a row the clock was set back: what is open is closed, and the windows start again at
 that reading (a remark). A reading far in the future therefore costs as many readings, and no more.
 """
 
@@ -23,7 +23,7 @@ from edgewake.edge.processors.processor import Remark, State, Stepped
 
 LATE_RUN_MAX: Final = 10
 """Late readings in a row that are taken for stragglers. One more, and the clock was set back: the
-windows begin anew."""
+windows start again."""
 
 
 class TimeWindow:

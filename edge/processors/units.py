@@ -1,7 +1,7 @@
 """Units: a field's number in another unit, under the same name.
 
-Units are UCUM symbols (Cel, [degF], km/h). A value that is no number goes on as it is, with a
-remark: a wrong unit would be worse than a text. One that is missing stays missing.
+Units are UCUM symbols (Cel, [degF], km/h). A value that is not a number goes on as it is, with a
+remark: a wrong unit would be worse than a text. A missing value stays missing.
 """
 
 from __future__ import annotations

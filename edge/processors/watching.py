@@ -133,7 +133,7 @@ class Watching:
         self.watchers = {config.name: Watcher(config, events, clock) for config in configs}
 
     async def forget_others(self) -> None:
-        """Let go of what rules that are no longer configured had kept.
+        """Forget the state of rules that were removed from the configuration.
 
         Raises LogClosedError, sqlite3.Error.
         """

@@ -38,7 +38,7 @@ class Version:
     """One set of settings."""
 
     id: str
-    """Of the message that brought it."""
+    """The id of the message that brought it."""
     version: int
     text: str
 
@@ -63,7 +63,7 @@ class SettingsState:
 
     @property
     def version(self) -> int:
-        """Of what is used; 0: the device's own file alone."""
+        """The version of the settings in use; 0: the device's own file alone."""
         return 0 if self.used is None else self.used.version
 
     @property
@@ -143,7 +143,7 @@ class SettingsFile:
         self._path = data_dir / FILE_NAME
 
     def read(self) -> SettingsState:
-        """What is there; nothing where there is no file.
+        """Read the settings; empty without a file.
 
         Raises ConfigError where it cannot be read.
         """

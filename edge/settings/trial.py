@@ -53,7 +53,7 @@ class Trial:
 
     @property
     def version(self) -> int:
-        """Of the settings in use; 0: the device's own configuration alone."""
+        """The version of the settings in use; 0: the device's own configuration alone."""
         return self._state.version
 
     def check(self, settings: Settings) -> Answer | None:

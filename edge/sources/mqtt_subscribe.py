@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import mqtt5
 import orjson
@@ -26,16 +26,15 @@ from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
-from edgewake.protocol.errors import ConfigError, Rejected, RejectReason, Unavailable
+from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
 from edgewake.protocol.json_text import is_meant_as_json, parse
-from edgewake.protocol.maps.applying import apply
-from edgewake.protocol.maps.compiling import compile_presets
-from edgewake.protocol.maps.map_file import LOOK_S, MapFile
-from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.maps.topic import TopicTemplate
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, Length, key
+
+if TYPE_CHECKING:
+    from edgewake.edge.sources.mqtt_maps import SourceMaps
 
 ANSWER_S: Final = 10.0
 """Seconds for CONNACK and SUBACK."""
@@ -60,8 +59,8 @@ def _field(name: str) -> str:
     return name
 
 
-THING: Final = "thing"
-"""Field with the device that a map gives: one behind this agent."""
+LOOK_S: Final = 2.0
+"""Seconds between two looks at a map file."""
 RETAINED: Final = "retained"
 """Field of readings that the broker had kept."""
 HANDLING: Final = {
@@ -106,10 +105,9 @@ class MqttSubscribeConfig(SourceConfig):
         if sum(given) != 1:
             raise ValueError("expected one of `topic`, `maps` and `presets`")
         if self.presets:
-            try:
-                check_stream(compile_presets(self.presets), self.stream)
-            except ConfigError as error:
-                raise ValueError(str(error)) from error
+            from edgewake.edge.sources.mqtt_maps import check_presets
+
+            check_presets(self.presets, self.stream)
 
     def source(self, context: SourceContext) -> MqttSubscribe:
         return MqttSubscribe(self, context)
@@ -130,10 +128,13 @@ class MqttSubscribe:
     def __init__(self, config: MqttSubscribeConfig, context: SourceContext) -> None:
         self._config = config
         self._clock = context.clock
-        self._maps: MapFile | None = None
+        self._maps: SourceMaps | None = None
         if config.topic is None:
-            self._maps = MapFile(config.maps, config.presets, zone=config.time.zone)
-            check_stream(self._maps.maps, config.stream)
+            from edgewake.edge.sources.mqtt_maps import SourceMaps
+
+            self._maps = SourceMaps(
+                config.maps, config.presets, stream=config.stream, zone=config.time.zone
+            )
         self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = (
             config.client_id or f"edgewake-{context.device}-{config.stream}"[:CLIENT_ID_CHARS_MAX]
@@ -168,18 +169,18 @@ class MqttSubscribe:
                 await asyncio.wait({acknowledging, following})
 
     def _filters(self) -> Sequence[str]:
-        return [self._template.filter] if self._maps is None else self._maps.maps.filters
+        return [self._template.filter] if self._maps is None else self._maps.filters
 
     async def _follow_maps(self) -> None:
         """Until other topics are wanted than those that were subscribed to."""
         if self._maps is None:
             await asyncio.Event().wait()
             return
-        before = self._maps.maps.filters
-        while self._maps.maps.filters == before:
+        before = self._maps.filters
+        while self._maps.filters == before:
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self._maps.look)
-        self._former = [one for one in before if one not in self._maps.maps.filters]
+        self._former = [one for one in before if one not in self._maps.filters]
 
     async def _acknowledge(self, intake: Intake, link: Link, waiting: asyncio.Queue[int]) -> None:
         """What is durable, in order."""
@@ -244,52 +245,23 @@ class MqttSubscribe:
             return []
         if packet.retain and self._config.retained == "skip":
             return []  # a broker that does not know how they are left out
-        if self._maps is not None:
-            return await self._mapped(intake, self._maps.maps, packet)
         try:
-            items = bodies(payload, self._config.field)
+            items = (
+                bodies(payload, self._config.field)
+                if self._maps is None
+                else self._maps.bodies(intake, packet.topic, payload, self._clock.now_ms())
+            )
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
             return []
-        named: dict[str, Any] = dict(self._template.fields(packet.topic))
+        named: dict[str, Any] = {}
+        if self._maps is None:
+            named = dict(self._template.fields(packet.topic))
         if packet.retain:
             named[RETAINED] = True
         return await checked(
             intake, [{**item, **named} if isinstance(item, dict) else item for item in items]
         )
-
-    async def _mapped(
-        self, intake: Intake, maps: Maps, packet: mqtt5.PublishPacket
-    ) -> Sequence[Reading]:
-        """The readings of this source's stream that the maps make of a message."""
-        if not maps.route(packet.topic):  # a subscription of before, which the broker kept
-            intake.remark("messages of topics without a map passed over")
-            return []
-        outcome = apply(maps, packet.topic, bytes(packet.payload), self._clock.now_ms())
-        for one in outcome.refused:
-            intake.refuse(one.why.reason, one.why.detail, one.readings)
-        for what in outcome.remarks:
-            intake.remark(what)
-        items: list[dict[str, Any]] = []
-        for reading in outcome.readings:
-            if reading.stream not in ("", self._config.stream):
-                continue
-            if reading.device:
-                reading.body[THING] = reading.device
-            if packet.retain:
-                reading.body[RETAINED] = True
-            items.append(reading.body)
-        return await checked(intake, items)
-
-
-def check_stream(maps: Maps, stream: str) -> None:
-    """Can the maps give a source of this stream anything? Raises ConfigError."""
-    texts = [one.stream for one in maps.maps if not one.is_ignored]
-    known = {one.constant for one in texts if one is not None}
-    if None in texts or None in known or stream in known:
-        return
-    listed = ", ".join(sorted(name for name in known if name))
-    raise ConfigError(f"no map gives the stream {stream!r}: expected one of {listed}")
 
 
 def bodies(payload: bytes, field: str) -> list[Any]:

@@ -13,10 +13,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from playwright.async_api import Page
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.cursor import PARTITIONS_MAX, Cursor, CursorCodec, CursorKeys, StreamPosition
@@ -95,6 +98,21 @@ def answers(port: int) -> bool:
         return False
 
 
+async def test_a_ticket_reaches_the_server_that_gave_it(
+    access_a: Server, access_b: Server, front: Path, tmp_path: Path
+) -> None:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        ticket = (await client.post(f"{access_a.url}/v1/tickets")).json()["ticket"]
+        elsewhere = await client.get(f"{access_b.url}/v1/streams?ticket={ticket}")
+        assert elsewhere.status_code == 401, "the control"
+        async with nginx(tmp_path, front, [access_a.port, access_b.port]) as proxy:
+            base = f"http://127.0.0.1:{proxy.port}/v1"
+            for _ in range(8):
+                ticket = (await client.post(f"{base}/tickets")).json()["ticket"]
+                assert (await client.get(f"{base}/streams?ticket={ticket}")).status_code == 200
+            assert (await client.get(f"{base}/streams?ticket={ticket}")).status_code == 401
+
+
 async def test_events_come_through_the_proxy_as_they_happen_and_with_the_largest_cursor(
     access_a: Server, access_b: Server, feed: Feed, front: Path, tmp_path: Path
 ) -> None:
@@ -171,6 +189,35 @@ async def until_data(answer: httpx.Response, wanted: str) -> AsyncIterator[str]:
         yield line
         if line.startswith("data") and wanted in line:
             return
+
+
+async def test_a_websocket_comes_through_the_proxy(
+    access_a: Server, access_b: Server, tmp_path: Path, front: Path, feed: Feed
+) -> None:
+    """Of a program and of a page, with TLS and without; another site's page is refused."""
+    trusted = ssl.create_default_context(cafile=str(front / "ca.crt"))
+    trusted.check_hostname = False
+    feed.send(n=5)
+    async with nginx(tmp_path, front, [access_a.port, access_b.port]) as proxy:
+        plain = f"ws://127.0.0.1:{proxy.port}/v1/ws"
+        secure = f"wss://127.0.0.1:{proxy.tls_port}/v1/ws"
+        asked: list[tuple[str, dict[str, Any]]] = [
+            (plain, {}),
+            (plain, {"origin": f"http://127.0.0.1:{proxy.port}"}),
+            (secure, {"ssl": trusted, "origin": f"https://127.0.0.1:{proxy.tls_port}"}),
+        ]
+        for url, more in asked:
+            async with asyncio.timeout(DEADLINE_S), connect(url, **more) as socket:
+                assert "sec-websocket-extensions" not in socket.response.headers
+                words = {"type": "subscribe", "id": "a", "streams": [feed.name], "from": "earliest"}
+                await socket.send(json.dumps(words))
+                events: list[dict[str, dict[str, int]]] = []
+                while len(events) < 5:
+                    events += json.loads(await socket.recv()).get("events", [])
+                assert [event["data"]["n"] for event in events] == [1, 2, 3, 4, 5]
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(plain, origin="https://evil.example.org").__aenter__()
+        assert refused.value.response.status_code == 403
 
 
 async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_everything_else_is_502(

@@ -61,7 +61,7 @@ def server(
 ) -> Iterator[Server]:
     """A running access server; `settings` are keys of its configuration.
 
-    `module`: what to run in the place of `edgewake access`; `hub`: bounds that have no key.
+    `module`: what to run in the place of `edgewake access`; it gets `hub`, bounds without a key.
     """
     port = port or free_ports(1)[0]
     name = f"access-{port}"
@@ -72,7 +72,7 @@ def server(
     path.write_text(_toml({"name": name, "port": port, **keys, **settings}, config.bootstrap))
     log = directory / f"{name}.log"
     arguments = [] if hub is None else [json.dumps(hub)]
-    if hub is not None:
+    if hub is not None and module is None:
         module = "tests.access.tuned_server"
     process = (
         part("access", path, log)

@@ -61,3 +61,21 @@ async def test_a_refused_connection_fails_for_all_who_wait() -> None:
         await calls.connection.connected
     with pytest.raises(RemoteError, match="refuses us"):
         await calls.connection.subscribed
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+async def test_a_subscription_of_a_map_that_is_refused_is_said_and_costs_no_connection(
+    refused: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = Calls()
+    calls.connection.data_received(mqtt5.ConnAckPacket().write())
+    calls.connection.subscribe(["$share/b/ew/v1/+/up/#"], ["$share/b/zigbee2mqtt/#"])
+    codes = [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_LEAST_ONCE] * 2
+    codes[refused] = mqtt5.SubAckReasonCode.NOT_AUTHORIZED
+    calls.connection.data_received(mqtt5.SubAckPacket(1, codes).write())
+    if refused == 0:
+        with pytest.raises(RemoteError, match="refuses our subscriptions"):
+            calls.connection.subscribed.result()
+        return
+    assert calls.connection.subscribed.result() is None
+    assert "refuses $share/b/zigbee2mqtt/#" in caplog.text

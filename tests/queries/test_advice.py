@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from edgewake.cloud.queries import advice
+from edgewake.cloud.queries import advice, lookback_syntax
 from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol.errors import QueryError
 
@@ -23,9 +23,7 @@ def refusal(sql: str) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    sorted(
-        set(advice.FUNCTIONS) - {"robust_zscore", "trend", "seasonal_baseline", "seasonal_zscore"}
-    ),
+    sorted(set(advice.FUNCTIONS) - set(lookback_syntax.FUNCTIONS)),
 )
 def test_a_function_of_others_is_refused_with_what_gives_it_here(name: str) -> None:
     """Those of a device's readings before are functions of ours, and are refused over results

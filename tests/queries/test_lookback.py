@@ -34,6 +34,7 @@ from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol import topics
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.seen import Seen
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, data_file, is_result
 from tests.examples import examples
@@ -48,7 +49,7 @@ VALUE = st.one_of(st.none(), st.integers(-20, 20), st.floats(-100, 100))
 HOUR_MS = 3_600_000
 
 
-def results(past: Past, readings: Sequence[tuple[int, object]]) -> list[float | None]:
+def results(past: Past, readings: Sequence[tuple[int, object]]) -> list[Any]:
     """With the state written down and read again after each reading."""
     state, found = None, []
     for t, value in readings:
@@ -273,6 +274,49 @@ def test_an_outlier_of_each_device_is_found_over_a_restart() -> None:
     ]
 
 
+def test_only_a_value_that_the_device_never_had_passes_over_restarts() -> None:
+    lane = Lane("SELECT v FROM s WHERE NOT seen_before(v)")
+    for device, v in [("a", 1.0), ("b", 1.0), ("a", 1.0), ("a", 2.0), ("b", 2.0), ("b", 1.0)]:
+        lane.read((device, T0, v))
+        lane.restart()
+    lane.read(("a", T0, None))
+    assert [(row["device"], row["v"]) for row in lane.told] == [
+        ("a", 1.0), ("b", 1.0), ("a", 2.0), ("b", 2.0)]  # fmt: skip
+
+
+def test_seen_by_anyone_is_of_all_devices_over_restarts() -> None:
+    lane = Lane(
+        "SELECT v, seen_before(v) AS own, seen_before_by_anyone(v, '1 minute', 100, 0.001) AS any "
+        "FROM s"
+    )
+    came = [("a", 0, 1.0), ("b", 10, 1.0), ("b", 20, 1.0), ("c", 40, None), ("c", 200, 1.0)]
+    for device, s, v in came:
+        lane.read((device, T0 + 1_000 * s, v))
+        lane.restart()
+    assert [(row["own"], row["any"]) for row in lane.told] == [
+        (False, False), (False, True), (True, True), (None, None), (False, False)]  # fmt: skip
+
+
+def test_what_belongs_to_all_is_no_device_that_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(enriched, "DEVICES_MAX", 2)
+    lane = Lane("SELECT v FROM s WHERE seen_before(v) OR seen_before_by_anyone(v)")
+    lane.read(*[(f"d{i}", T0, float(i % 3)) for i in range(9)])
+    lane.restart()
+    lane.read(("d9", T0, 0.0), ("d10", T0, 7.0))
+    assert [row["v"] for row in lane.told] == [0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0]
+    assert set(lane.states.histories[lane.job.queries[0].label].of) == {"", "d9", "d10"}
+
+
+def test_which_values_are_one_and_what_is_remembered() -> None:
+    found = query("SELECT seen_before(street, '2 hours', 500, 0.001) AS x FROM s").history[0].past
+    assert found.seen == Seen(500, 0.001, 7_200_000)
+    assert query("SELECT seen_before(v > 1) AS x FROM s").history[0].past.seen == Seen()
+    assert results(found, [(0, value) for value in ("1", 1.0, 1, True, "true", None, "x")]) == [
+        False, True, True, False, True, None, False]  # fmt: skip
+
+
 def test_a_trend_decides_where_a_threshold_begins_and_ends() -> None:
     slope = "trend(v, '10 seconds')"
     lane = Lane(
@@ -345,6 +389,30 @@ def test_equal_calls_are_one_and_different_ones_are_bounded() -> None:
         (
             "SELECT trend(avg(v), '1 hour') AS z FROM s GROUP BY window(event_time, '1 minute')",
             "it is of readings: use it in WHERE",
+        ),
+        *(
+            (f"SELECT seen_before({wrong}) AS z FROM s", "expected seen_before(x, '1 day', 1000")
+            for wrong in (
+                "",
+                "v, 9",
+                "v, 10001",
+                "v, 10.5",
+                "v, 100, 0.9",
+                "v, 100, 0.0001",
+                "v, '0 seconds'",
+                "v, '367 days'",
+                "v, 100, '1 day'",
+                "v, 100, 0.1, 5",
+                "v, v",
+            )
+        ),
+        (
+            "SELECT seen_before(event_time) AS z FROM s",
+            "expected a number, a text or a boolean, found a time",
+        ),
+        (
+            "SELECT seen_before(max(v)) AS z FROM s GROUP BY window(event_time, '1 minute')",
+            "it is of readings",
         ),
         (
             "SELECT median(trend(v, '1 hour')) AS z FROM s GROUP BY device",

@@ -21,6 +21,7 @@ KEYS = """
 board everything board-key-00000001
 guest guest guest-key-00000001
 lost everything lost-key-000000001
+single single single-key-0000001
 """
 
 
@@ -66,6 +67,7 @@ def rights_of(directory: Path, mine: str, totals: str, maker: Maker) -> dict[str
                     }
                 ]
             },
+            "single": {"grants": [{"streams": [mine]}], "streams_max": 1},
             "guest": {"grants": [{"streams": ["weather_*"], "actions": ["read"]}]},
         },
         "issuers": [

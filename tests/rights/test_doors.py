@@ -35,7 +35,7 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from tests.feeds import eventually, unique
 from tests.rights.conftest import KEYS, World
-from tests.rights.forge import Maker, key_set
+from tests.rights.forge import AUDIENCE, Maker, key_set
 from tests.services import PATIENCE_S
 
 OPEN, NAMED, LISTS, OWN = "open", "named", "lists", "own"
@@ -53,6 +53,7 @@ NAMED_PATHS = {
     "a page": "/v1/streams/{}/events?from=earliest&limit=9",
     "a page, NDJSON": "/v1/events?stream={}&from=earliest&limit=9",
     "several": "/v1/events?stream={}&stream={}&from=earliest",
+    "one of several": "/v1/events?stream={}&stream={allowed}&from=earliest",
     "latest": "/v1/latest/{}",
 }
 PRINCIPALS = ("stranger", "board", "owner", "guest", "cookie", "ticket")
@@ -63,7 +64,7 @@ STRANGERS: dict[str, dict[str, Any]] = {
 }
 
 
-def app() -> FastAPI:
+def app(config: RightsConfig | None = None) -> FastAPI:
     """The application, of which nothing runs."""
     settings, clock, metrics = AccessConfig(), SystemClock(), Metrics()
     hub = Hub(
@@ -73,7 +74,7 @@ def app() -> FastAPI:
         codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)),
         clock=clock,
     )
-    rights = Rights(RightsConfig(), clock)
+    rights = Rights(config or RightsConfig(), clock)
     return application.build(
         settings,
         hub=hub,
@@ -187,7 +188,9 @@ def told(answer: httpx.Response, name: str) -> tuple[int, str, dict[str, str]]:
 async def test_what_is_forbidden_is_answered_as_what_is_not_there(
     rights_world: World, who: str, door: str
 ) -> None:
-    world, path = rights_world, NAMED_PATHS[door]
+    world = rights_world
+    allowed = world.totals.name if who != "guest" else "weather_now"
+    path = NAMED_PATHS[door].replace("{allowed}", allowed)
     absent = unique("feed")
     forbidden = world.mine.name if who == "guest" else world.other.name
     async with client_of(world, who) as client:
@@ -310,6 +313,48 @@ async def test_a_token_that_proves_nothing_is_never_taken_for_nothing(
         assert huge.status_code in (400, 401, 431)
 
 
+async def test_a_browser_that_cannot_be_told_who_it_is_comes_again() -> None:
+    """Its EventSource would stop for ever at 503, which a program is answered."""
+    issuer = {
+        "issuer": "https://away.example.org",
+        "audience": AUDIENCE,
+        "jwks_url": "http://127.0.0.1:9/keys",
+        "role": "everything",
+    }
+    made = app(RightsConfig.model_validate({"issuers": [issuer]}))
+    token = Maker().token(iss=issuer["issuer"], exp=time.time() + 60).decode()
+    transport = httpx.ASGITransport(made)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://localhost", headers=headers
+    ) as client:
+        program = await client.get("/v1/streams/s/events")
+        assert (program.status_code, program.headers["retry-after"]) == (503, "2")
+        browser = await client.get("/v1/streams/s/events", headers={"Sec-Fetch-Mode": "cors"})
+        assert (browser.status_code, browser.text[:6]) == (200, "retry:")
+        assert browser.headers["content-type"].startswith("text/event-stream")
+
+
+async def test_a_holder_has_so_many_streams(rights_world: World) -> None:
+    """And others have theirs."""
+    world = rights_world
+    path = f"/v1/streams/{world.mine.name}/events"
+    headers = {"Authorization": "Bearer single-key-0000001"}
+    async with (
+        httpx.AsyncClient(base_url=world.server.url, timeout=PATIENCE_S, headers=headers) as single,
+        client_of(world, "board") as board,
+    ):
+        async with single.stream("GET", path) as first:
+            assert first.status_code == 200
+            second = await single.get(f"{path}?limit=1&from=earliest")
+            assert (second.status_code, second.json()["title"]) == (503, "full")
+            assert "as many as it may" in second.json()["detail"]
+            assert (await board.get(f"{path}?limit=1&from=earliest")).status_code == 200
+        async with asyncio.timeout(PATIENCE_S):
+            while (await single.get(f"{path}?limit=1&from=earliest")).status_code != 200:
+                await asyncio.sleep(0.1)
+
+
 async def test_a_ticket_is_used_once_and_not_logged(rights_world: World) -> None:
     async with client_of(rights_world, "owner") as owner:
         ticket = (await owner.post("/v1/tickets")).json()["ticket"]
@@ -394,6 +439,56 @@ async def test_what_is_open_ends_when_the_right_does(rights_world: World, why: s
             await asyncio.wait([other, stream, page])
             world.file("revoked", "")
             world.file("readers.keys", KEYS)
+
+
+async def test_who_does_not_read_is_cut_off_with_its_right(rights_world: World) -> None:
+    """What waits for it would go out after the right has ended; a stalled client is else left alone
+    for half a minute.
+    """
+    world = rights_world
+    world.other.send("car-1", n=1000, frames=60)
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port, limit=2**12)
+    path = f"/v1/streams/{world.other.name}/events?from=earliest"
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer lost-key-000000001\r\n"
+    writer.write(head.encode() + b"\r\n")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert b"200" in await reader.readline()
+        before = 0.0
+        async with asyncio.timeout(PATIENCE_S):
+            while (sent := sent_bytes_of(world)) > before:  # until no more goes out
+                before = sent
+                await asyncio.sleep(0.5)
+        assert sent > 0
+        assert clients_of(world) >= 1
+        world.file("readers.keys", KEYS.replace("lost ", "# lost "))
+        began = time.monotonic()
+        await eventually(lambda: clients_of(world) == 0, "it is cut off")
+        assert time.monotonic() - began < 5
+    finally:
+        world.file("readers.keys", KEYS)
+        writer.close()
+
+
+async def test_what_is_forbidden_is_waited_for_as_what_is_not_there(rights_world: World) -> None:
+    world = rights_world
+    told_of: list[tuple[int, str, str]] = []
+    async with client_of(world, "owner") as client:
+        for name in (world.other.name, unique("feed")):
+            path = f"/v1/streams/{name}/events?absent=wait&from=earliest"
+            async with asyncio.timeout(PATIENCE_S), client.stream("GET", path) as answer:
+                line = await anext(answer.aiter_lines())
+                told_of.append((answer.status_code, answer.headers["edgewake-start"], line))
+    assert told_of[0] == told_of[1]
+    assert told_of[0][:2] == (200, "waiting")
+
+
+def sent_bytes_of(world: World) -> float:
+    """What was written to clients so far."""
+    text = httpx.get(f"{world.server.url}/metrics", timeout=PATIENCE_S).text
+    found = re.search(r"^edgewake_access_sent_bytes_total ([0-9.e+]+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
 
 
 def clients_of(world: World) -> float:

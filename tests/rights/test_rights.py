@@ -198,6 +198,27 @@ async def test_a_right_that_ends_while_it_is_being_used_for_the_first_time(
     assert ended.said == [("anna", End.REVOKED)]
 
 
+async def test_one_that_cannot_be_ended_holds_up_no_other(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "keys", KEYS)
+    rights = Rights(RightsConfig(roles=ROLES, key_file=path), clock)
+    board = await rights.principal(b"everything-key-0001")
+    tried: list[End] = []
+
+    def fail(why: End) -> None:
+        tried.append(why)
+        raise ValueError("a fault of ours")
+
+    ended = Ended(rights)
+    for _ in range(2):
+        rights.watch(board, fail)
+        ended.watch(board)
+    write(path, KEYS.replace("board ", "# board"))
+    assert ended.look() == [("board", End.REVOKED)] * 2
+    assert tried == [End.REVOKED] * 2
+
+
 async def test_nothing_is_left_of_what_was_open(clock: ManualClock, tmp_path: Path) -> None:
     maker = Maker()
     path = write(tmp_path / "keys.json", key_set(maker))

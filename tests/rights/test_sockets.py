@@ -120,3 +120,18 @@ async def test_a_socket_ends_with_its_right(rights_world: World) -> None:
         assert "expired" in reason
         assert ends - 0.1 <= time.time() < ends + 2.5
         assert end["cursor"].startswith("v2.")
+
+
+async def test_a_name_of_one_is_nobody_elses(rights_world: World) -> None:
+    """Two with a right to the same stream choose the same name."""
+    world, name = rights_world, unique("worker")
+    words = {"streams": [world.mine.name], "from_": "earliest", "name": name}
+    async with talk(world.server, additional_headers=headers_of(world, "owner")) as socket:
+        await socket.say("subscribe", **words)
+        (event,) = (await socket.take(1))[:1]
+        await socket.say("ack", cursor=event["cursor"])
+        await socket.until("acked")
+    for who, start in (("board", "earliest"), ("owner", "resumed")):
+        async with talk(world.server, additional_headers=headers_of(world, who)) as socket:
+            await socket.say("subscribe", **words)
+            assert (await socket.until("subscribed"))["start"] == start

@@ -43,7 +43,7 @@ def check(
         "leeway_s": 5.0,
     }
     issuer = Issuer(IssuerConfig(**settings | config), jwks.parse(keys))
-    return tokens.check(token, issuer, Roles(CONFIG), now_s=now_s)
+    return tokens.check(tokens.read(token), issuer, Roles(CONFIG), now_s=now_s)
 
 
 @pytest.mark.parametrize("maker", [RSA, EC, ED])

@@ -15,9 +15,10 @@ from typing import Any, Final
 from edgewake.cloud.access import socket_wire as wire
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.session_state import Change, State, after
+from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.reading import Reading
 from edgewake.cloud.log.cohort import Lost
-from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.subscription import (
     Gap,
@@ -30,7 +31,7 @@ from edgewake.cloud.log.subscription import (
     Start,
     sight,
 )
-from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease import Subscription
@@ -52,6 +53,7 @@ class Room:
     reader: Principal
     clock: Clock
     wake: Callable[[], None]
+    kept: KeptCursors
     is_blocked: Callable[[], bool]
     """Does the connection take nothing at the moment?"""
 
@@ -61,7 +63,17 @@ class Channel:
 
     streams = 1
 
-    def __init__(self, name: str, asked: Request, allowed: int | None, client: str, room: Room):
+    def __init__(
+        self,
+        name: str,
+        asked: Request,
+        allowed: int | None,
+        client: str,
+        room: Room,
+        *,
+        kept_as: str | None = None,
+    ) -> None:
+        """`kept_as`: the name under which its client keeps a cursor."""
         self.name = name
         self.client = client
         self.reader = room.reader
@@ -80,6 +92,10 @@ class Channel:
         self._announced: Positions | None = None
         """The last position that the client was told without an event."""
         self._gap_task: asyncio.Task[None] | None = None
+        self.kept_as = kept_as
+        self._to_keep: str | None = None
+        """The cursor that was acknowledged last and is not being kept yet."""
+        self._keeping: asyncio.Task[None] | None = None
         self.work: asyncio.Task[None] | None = None
         """Opens or changes it."""
         self._told_behind_s = -BEHIND_EVERY_S
@@ -93,8 +109,12 @@ class Channel:
         Raises what `Hub` raises, and SubscriptionTooLarge; then it must be closed.
         """
         self.is_busy = True
+        if self.kept_as is not None:
+            kept = await self._room.kept.cursor(self._holder, self.kept_as)
+            self._asked = replace(self._asked, cursor=self._asked.cursor or kept)
         plan, start, reading = await self._read(self._asked)
         self._reading = reading
+        self._room.streams.metrics.started.labels(start.how).inc()
         self.is_busy = False
         if start.how == "stopped":
             self.say("subscribed", cursor=self._asked.cursor, start=start.how)
@@ -186,6 +206,32 @@ class Channel:
             self._slow_since_s = None
             self._woken()
 
+    def acknowledge(self, cursor: str) -> None:
+        """Keep a cursor; of several that come meanwhile the last one. Raises CursorError."""
+        self._room.hub.codec.decode(cursor)
+        self._to_keep = cursor
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._keep(), name="socket-keeping")
+
+    async def _keep(self) -> None:
+        try:
+            while self._to_keep is not None and self.kept_as is not None:
+                cursor, self._to_keep = self._to_keep, None
+                try:
+                    await self._room.kept.keep(self._holder, self.kept_as, cursor)
+                except Unavailable as error:
+                    code = "full" if isinstance(error, Full) else "unavailable"
+                    self.say("problem", code=code, detail=str(error), where="cursor")
+                else:
+                    self.say("acked", cursor=cursor)
+                self._woken()
+        finally:
+            self._keeping = None
+
+    @property
+    def _holder(self) -> str:
+        return holder(self.reader, self.client)
+
     # What is said.
 
     def say(self, kind: str, **facts: Any) -> None:
@@ -251,7 +297,7 @@ class Channel:
         if self.state is State.GONE:
             return
         self._set(Change.LEFT)
-        for task in (self._gap_task, self.work):
+        for task in (self._gap_task, self.work, self._keeping):
             if task is not None:
                 task.cancel()
         if self._reading is not None:
@@ -319,6 +365,7 @@ class Channel:
         self.say("checkpoint", cursor=reading.cursor())
 
     def _say_gap(self, gap: Gap) -> None:
+        self._room.streams.metrics.gaps.labels(gap.event.fields["reason"]).inc()
         self.say("gap", cursor=self._encoded(gap), data=dict(gap.event.fields))
 
     def _encoded(self, gap: Gap) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -19,6 +18,7 @@ from edgewake.cloud.access.connection import SOCKETS_PATH, connection_of
 from edgewake.cloud.access.event_routes import problem_of
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.socket import Closing, Socket
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
@@ -26,6 +26,7 @@ from edgewake.cloud.log.subscription import RequestError, parse_heartbeat
 from edgewake.cloud.rights.guard import cookie_of, principal_of
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_origin import is_from_own_page
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -51,10 +52,12 @@ class SocketRoutes:
         streams: OpenStreams,
         metrics: Metrics,
         clients: Clients,
+        kept: KeptCursors,
         clock: Clock,
     ) -> None:
         self._config, self._hub, self._streams = config, hub, streams
         self._metrics, self._clients, self._clock = metrics, clients, clock
+        self._kept = kept
 
     def add_to(self, app: FastAPI) -> None:
         """Serve them."""
@@ -105,7 +108,7 @@ class SocketRoutes:
                 f"{', '.join(sorted(PARAMETERS))}; streams are named in messages",
             )
         origin = web.headers.get("origin")
-        if origin is None or urlsplit(origin).netloc.lower() == web.headers.get("host", "").lower():
+        if origin is None or is_from_own_page(dict(web.scope["headers"])):
             return
         allowed = self._config.allow_origins
         if "*" not in allowed and origin not in allowed:
@@ -128,6 +131,7 @@ class SocketRoutes:
             reader=reader,
             client=self._clients.of_request(web),
             heartbeat_s=self._config.heartbeat_s if asked is None else parse_heartbeat(asked),
+            kept=self._kept,
             clock=self._clock,
         )
 

@@ -27,6 +27,7 @@ from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.access.sockets import words
 from edgewake.cloud.access.sockets.channel import Channel, Room
+from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.words import WordsError
 from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
@@ -84,6 +85,7 @@ class Socket:
         reader: Principal,
         client: str,
         heartbeat_s: float,
+        kept: KeptCursors,
         clock: Clock,
     ) -> None:
         """Raises Full."""
@@ -121,6 +123,7 @@ class Socket:
             reader,
             clock,
             wake=self.write,
+            kept=kept,
             is_blocked=lambda: connection.is_paused,
         )
         streams.enter(self)
@@ -141,6 +144,8 @@ class Socket:
                     self._channel(said.id).allow(said.credits, words.CREDITS_MAX)
                 case words.Change():
                     self._change(said)
+                case words.Ack():
+                    self._acknowledge(said)
                 case words.Unsubscribe():
                     self._unsubscribe(said.id)
         except WordsError as error:
@@ -205,7 +210,9 @@ class Socket:
             )
         try:
             asked = self._request(said)
-            channel = Channel(said.id, asked, said.credits, self.client, self._room)
+            channel = Channel(
+                said.id, asked, said.credits, self.client, self._room, kept_as=said.name
+            )
             self._streams.enter(channel)
         except REFUSED as error:
             self._refuse_request(said.id, error)
@@ -252,6 +259,21 @@ class Socket:
         channel.is_busy = True
         self._start(channel, channel.change(normal(wanted), start), ends=False)
 
+    def _acknowledge(self, said: words.Ack) -> None:
+        channel = self._channel(said.id)
+        if channel.kept_as is None:
+            raise WordsError(
+                "no_name",
+                f"subscription {said.id!r} keeps no cursor",
+                where="id",
+                expected="a subscription that was opened with a name",
+                name=said.id,
+            )
+        try:
+            channel.acknowledge(said.cursor)
+        except CursorError as error:
+            self._refuse_request(said.id, error, where="cursor")
+
     def _unsubscribe(self, name: str) -> None:
         self._channel(name).finish("unsubscribed")
 
@@ -274,7 +296,7 @@ class Socket:
         if not task.cancelled() and task.exception() is not None and not self.closing.done():
             self.closing.set_exception(task.exception())  # type: ignore[arg-type]
 
-    def _refuse_request(self, name: str, error: Exception) -> None:
+    def _refuse_request(self, name: str, error: Exception, *, where: str | None = None) -> None:
         """A request that is understood and cannot be served."""
         found = problem_of(error, retry_after_s=self._streams.retry_after_s())
         wait = (found.headers or {}).get("Retry-After")
@@ -285,7 +307,7 @@ class Socket:
                 id=name,
                 code=found.code,
                 detail=found.detail,
-                where=_where(error),
+                where=where or _where(error),
                 expected=found.detail.partition("expected ")[2] or None,
                 retry_after_s=None if wait is None else int(wait),
                 **found.more,
@@ -409,6 +431,7 @@ class Socket:
             del self._channels[channel.name]
             self._order.remove(channel)
             self._idle_since = self._clock.monotonic_s()
+            self._streams.metrics.ended.labels(channel.why or "left").inc()
         channel.close()
 
     def _close_with(self, code: int, reason: str) -> None:

@@ -4,7 +4,8 @@
     credit        id, credits             so many events more
     change        id, streams, where, select, from   another filter, or other streams, while open
     unsubscribe   id
-    ack           id, cursor              keep this cursor under the subscription's name
+    ack           id, cursor              keep this cursor under the subscription's name, from
+                                          which the next subscribe with that name goes on
 
 `read` raises WordsError, which says where in the message something is wrong and what was expected.
 """
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.expectation import expectation
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
@@ -61,6 +63,8 @@ class Subscribe(_Words):
     on_gap: str | None = None
     credits: Annotated[int, Field(ge=0, le=CREDITS_MAX, strict=True)] | None = None
     """Events that may be sent; None: as many as the connection takes."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
+    """Under which the server keeps what is acknowledged; without `after` it begins there."""
 
 
 class Credit(_Words):
@@ -81,13 +85,20 @@ class Change(_Words):
     """Where streams begin that are new."""
 
 
+class Ack(_Words):
+    """Keep a cursor."""
+
+    type: Literal["ack"]
+    cursor: Annotated[str, Field(max_length=TEXT_MAX)]
+
+
 class Unsubscribe(_Words):
     """End a subscription."""
 
     type: Literal["unsubscribe"]
 
 
-Words: TypeAlias = Subscribe | Credit | Change | Unsubscribe
+Words: TypeAlias = Subscribe | Credit | Change | Ack | Unsubscribe
 _READ: Final = TypeAdapter[Words](Annotated[Words, Field(discriminator="type")])
 
 

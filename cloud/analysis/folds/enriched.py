@@ -26,8 +26,11 @@ from edgewake.cloud.queries.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.queries.expressions import READING
 from edgewake.cloud.queries.foreign_table import KEY
 from edgewake.cloud.queries.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
+from edgewake.cloud.queries.lookback import Result
 from edgewake.cloud.queries.query import History, Join, Query
 
+OF_ALL: Final = ""
+"""The device under which is kept what belongs to all; no device has such a name."""
 HISTORY: Final = "~"
 """Begins the key of a device's histories, where those of tables are JSON."""
 DEVICES_MAX: Final = 100_000
@@ -127,26 +130,33 @@ class Histories:
 
     calls: tuple[History, ...]
     of: dict[str, list[Any]] = field(default_factory=dict)
-    """Device → a state for each call. The device without a reading for longest is the first."""
+    """Device, or OF_ALL → a state for each call. The device without a reading for longest is the
+    first."""
     changed: set[str] = field(default_factory=set)
     forgotten: int = 0
     """Devices so far that were forgotten because there are more than are kept."""
 
-    def step(self, device: str, t: int, values: Sequence[Any]) -> list[float | None]:
+    def step(self, device: str, t: int, values: Sequence[Any]) -> list[Result]:
         """The results for one more reading, whose expressions have these values."""
-        states = self.of.pop(device, None) or [None] * len(self.calls)
-        stepped = [
-            call.past.step(state, t, value)
-            for call, state, value in zip(self.calls, states, values, strict=True)
-        ]
-        self.of[device] = [state for state, _ in stepped]
-        self.changed.add(device)
-        if len(self.of) > DEVICES_MAX:
-            oldest = next(iter(self.of))
+        owners = [OF_ALL if call.past.is_of_all else device for call in self.calls]
+        # Taken out and put back, so that the one without a reading for longest is the first.
+        states = {
+            owner: self.of.pop(owner, []) or [None] * len(self.calls)
+            for owner in dict.fromkeys(owners)
+        }
+        results: list[Result] = []
+        for i, (call, owner, value) in enumerate(zip(self.calls, owners, values, strict=True)):
+            state, result = call.past.step(states[owner][i], t, value)
+            states[owner] = [*states[owner][:i], state, *states[owner][i + 1 :]]
+            results.append(result)
+        self.of |= states
+        self.changed.update(states)
+        if len(self.of) > DEVICES_MAX + (OF_ALL in self.of):
+            oldest = next(one for one in self.of if one != OF_ALL)
             del self.of[oldest]
             self.changed.add(oldest)
             self.forgotten += 1
-        return [result for _, result in stepped]
+        return results
 
     def dump(self) -> dict[str, bytes | None]:
         """What changed since the last time."""
@@ -264,7 +274,7 @@ class Completed:
                 yield found
 
     def _completed(self, reading: list[Any]) -> Row | None:
-        results: list[float | None] = []
+        results: list[Result] = []
         if self._calls:  # also of a reading without its row: it is one of the readings before
             results = self._histories.step(
                 reading[0], reading[1], [compute(reading) for compute in self._calls]

@@ -18,6 +18,7 @@ from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
+from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
@@ -67,6 +68,7 @@ class Services:
     tables: OpsTables
     alerts: AlertDesk
     system: SystemLook
+    boards: BoardDesk
     registry: Registry
     repairs: RepairDesk
     previews: PreviewDesk

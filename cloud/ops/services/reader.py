@@ -50,6 +50,7 @@ TABLES: Final = (
     topics.PROGRESS,
     topics.REPAIRS,
     topics.PREVIEWS,
+    topics.BOARDS,
     topics.ALERT_RULES,
     topics.ALERTS,
     topics.DOWN,

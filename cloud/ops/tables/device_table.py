@@ -170,11 +170,8 @@ class DeviceTable:
     ) -> list[DeviceView]:
         """Up to `limit` devices behind `after`, by name."""
         names = self._names if state is None else self._names_of[state]
-        return [
-            found
-            for name in islice(names.after(after), limit)
-            if (found := self.get(name)) is not None
-        ]
+        page = map(self.get, islice(names.after(after), limit))
+        return [found for found in page if found is not None]
 
     def total(self, state: Presence | None = None) -> int:
         """How many there are."""

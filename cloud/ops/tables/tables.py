@@ -22,6 +22,7 @@ from edgewake.cloud.ops.tables.rates import StreamRates
 from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
+from edgewake.protocol.board import Board
 from edgewake.protocol.dead_letter import DeadLetter, known_reason
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.downlink import ANSWERS, REQUESTS
@@ -90,6 +91,7 @@ class OpsTables:
     repairs: dict[str, Repair] = field(default_factory=dict)
     previews: dict[str, Preview] = field(default_factory=dict)
     alerts: AlertTable = field(default_factory=AlertTable)
+    boards: dict[str, Board] = field(default_factory=dict)
     down: DownTable = field(default_factory=DownTable)
     """What devices are asked to do."""
     requests: RequestTable = field(default_factory=RequestTable)
@@ -145,8 +147,8 @@ class OpsTables:
                 return self._query(change, self.progress, Progress)
             case topics.REPAIRS:
                 return self._repair(change)
-            case topics.PREVIEWS:
-                _put(self.previews, Preview, change.key, change.value)
+            case topics.PREVIEWS | topics.BOARDS:
+                self._asked(change)
                 return ()
             case topics.ALERT_RULES | topics.ALERTS:
                 return self.alerts.put(change.key, change.value)
@@ -187,6 +189,12 @@ class OpsTables:
             self.lease_ids.remove(change.key)
         elif not is_known and change.value is not None:
             self.lease_ids.add(change.key)
+
+    def _asked(self, change: Change) -> None:
+        if change.topic == topics.PREVIEWS:
+            _put(self.previews, Preview, change.key, change.value)
+        else:
+            _put(self.boards, Board, change.key, change.value)
 
     def _device(self, change: Change, now: int) -> Iterator[Event]:
         device, _, what = change.key.rpartition("|")

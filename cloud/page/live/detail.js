@@ -36,7 +36,8 @@ function fieldsOf({ stream, device, epoch, seq, t, received_at, ...fields }) {
   return JSON.stringify(fields);
 }
 
-function Chart({ steps, name }) {
+/** A number over the last minutes: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]. */
+export function Chart({ steps, name }) {
   const element = useRef(null);
   const plot = useRef(null);
   const data = [steps.map((s) => s[0] / 1000), steps.map((s) => s[3]), steps.map((s) => s[2]), steps.map((s) => s[1])];
@@ -47,7 +48,7 @@ function Chart({ steps, name }) {
       const hour = (_, at) => at.map((s) => new Date(s * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }));
       const axis = { stroke: muted, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
       plot.current = new uPlot({
-        width: element.current.clientWidth || 300, height: CHART_HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
+        width: element.current.clientWidth || 300, height: element.current.clientHeight || CHART_HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
         axes: [{ ...axis, values: hour, space: 60 }, { ...axis, size: 58 }],
         scales: { x: { time: true, range: () => [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000] } },
         series: [{}, { stroke: "transparent" }, { stroke: "transparent" }, { stroke: line, width: 2, label: name }],
@@ -56,7 +57,7 @@ function Chart({ steps, name }) {
     };
     make();
     onThemeChange(make);
-    const size = new ResizeObserver(() => plot.current?.setSize({ width: element.current.clientWidth, height: CHART_HEIGHT }));
+    const size = new ResizeObserver(() => plot.current?.setSize({ width: element.current.clientWidth, height: element.current.clientHeight || CHART_HEIGHT }));
     size.observe(element.current);
     return () => {
       document.removeEventListener("themechange", make);

@@ -4,6 +4,7 @@ import { html, render } from "../vendor/htm/standalone.module.js";
 import { byId, decode, setUpTheme } from "../dom.js";
 import { api } from "./api.js";
 import { AlertRule, Alerts } from "./alerts.js";
+import { Board, Boards } from "./boards.js";
 import { Device, Devices } from "./devices.js";
 import { Ask, Clients, Letters } from "./more.js";
 import { Overview } from "./overview.js";
@@ -12,6 +13,7 @@ import { Stream, Streams } from "./streams.js";
 
 const SCREENS = [
   ["", "System", Overview],
+  ["boards", "Boards", Boards, Board],
   ["alerts", "Alerts", Alerts, AlertRule],
   ["devices", "Devices", Devices, Device],
   ["streams", "Streams", Streams, Stream],

@@ -29,7 +29,12 @@ RECORDS_MAX: Final = 16 * READINGS_MAX
 
 
 def decode(payload: bytes, _of: Map, now_ms: int) -> list[Any]:
-    """Raises Rejected."""
+    """For maps. Raises Rejected."""
+    return readings(payload, now_ms)
+
+
+def readings(payload: bytes, now_ms: int) -> list[dict[str, Any]]:
+    """The readings of a pack that came at `now_ms`. Raises Rejected."""
     pack = json_of(payload)
     if type(pack) is not list or not pack or not all(type(one) is dict for one in pack):
         raise Rejected(RejectReason.SHAPE, "SenML: expected a list of records")

@@ -25,7 +25,7 @@ class Talk:
         """All messages, in their order."""
         self.closed: tuple[int, str] | None = None
 
-    async def say(self, kind: str, name: str = "a", **more: Any) -> None:
+    async def say(self, kind: str, name: str = "a", /, **more: Any) -> None:
         """Say something about a subscription; `from_` is the key from."""
         facts = {key.rstrip("_"): value for key, value in more.items()}
         await self.socket.send(orjson.dumps({"type": kind, "id": name, **facts}).decode())

@@ -191,6 +191,7 @@ async def test_no_extension_is_agreed_and_our_subprotocol_is(access_a: Server) -
         ({"Host": "evil.example"}, "/v1/ws", {421}),
         ({"Origin": "http://evil.example"}, "/v1/ws", {403}),
         ({"Origin": "null"}, "/v1/ws", {403}),
+        ({"Origin": "http://[::1"}, "/v1/ws", {403}),
         ({"Cookie": "x" * 40_000}, "/v1/ws", {431}),
     ],
 )

@@ -19,6 +19,7 @@ from edgewake.cloud.analysis.folds.table_versions import VERSIONS_MAX, Versions,
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.plan.table_rows import rows_of
 from edgewake.cloud.analysis.repair.preview import preview
+from edgewake.cloud.analysis.spark.settings import StateStore
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.query import Query
@@ -32,6 +33,7 @@ from edgewake.protocol.repair import RepairKind
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.recomputed import recomputed
 from tests.analysis.support import (
+    BOTH_STORES,
     T0,
     Analysis,
     Feed,
@@ -40,6 +42,7 @@ from tests.analysis.support import (
     lose_last_batch,
     registered,
     results,
+    stored,
     truth,
     unique,
     watermarks,
@@ -454,3 +457,33 @@ def test_readings_know_what_their_device_said_of_itself(analysis: Analysis, feed
         (2.0, "1.0"),
         (3.0, "2.0"),
     ]
+
+
+@BOTH_STORES
+def test_what_was_seen_before_is_remembered_over_a_restart(
+    analysis: Analysis, new_feed: NewFeed, state_store: StateStore
+) -> None:
+    """What the last batch had is lost once, and computed again from the log."""
+    feed = new_feed({"speed": FieldType.NUMBER, "route": FieldType.STRING})
+    first, anyone = unique("first"), unique("anyone")
+    queries = registered(
+        f"-- name: {first}\nSELECT speed, route FROM {feed.name} WHERE NOT seen_before(route)",
+        f"-- name: {anyone}\nSELECT speed, seen_before_by_anyone(route, '1 hour', 2000) AS again "
+        f"FROM {feed.name}",
+        streams=[feed.stream],
+    )
+    names = [f"route {i}" for i in range(300)]
+    with stored(analysis.session, state_store):
+        here = analysis.with_config(state_store=state_store)
+        feed.send([T0] * 300, speed=[float(i) for i in range(300)], route=names)
+        with here.running(queries, feed) as lane:
+            pass
+        lose_last_batch(lane.checkpoint)
+        feed.send([T0 + 1] * 3, speed=[300.0, 301.0, 302.0], route=[names[7], "new", None])
+        feed.send([T0 + 2] * 2, device="d2", speed=[303.0, 304.0], route=[names[8], "newer"])
+        with here.running(queries, feed) as lane:
+            catch_up(lane, feed)
+    passed = {row["speed"]: row["device"] for row in results(feed.config, first)}
+    assert passed == {float(i): "d1" for i in (*range(300), 301)} | {303.0: "d2", 304.0: "d2"}
+    again = {row["speed"]: row["again"] for row in results(feed.config, anyone)}
+    assert [again[float(i)] for i in range(305)] == [False] * 300 + [True, False, None, True, False]

@@ -63,7 +63,7 @@ def test_other_sources_or_another_java_make_another_jar_and_the_old_one_goes(
 ) -> None:
     kept = tmp_path / "kept"
     jars = [java_classes.jar_of(kept, spark_jars)]
-    (sources / "Heap.java").write_text((sources / "Heap.java").read_text() + "// changed\n")
+    (sources / "Defaults.java").write_text((sources / "Defaults.java").read_text() + "// changed\n")
     jars.append(java_classes.jar_of(kept, spark_jars))
     (tmp_path / "java" / "release").write_text('JAVA_VERSION="17.0.2"\n')
     jars.append(java_classes.jar_of(kept, spark_jars))
@@ -89,8 +89,10 @@ def test_sources_that_do_not_compile_are_named_and_leave_nothing(
     tmp_path: Path, spark_jars: Path, sources: Path
 ) -> None:
     kept = tmp_path / "kept"
-    (sources / "Heap.java").write_text("package edgewake; final class Heap { int x = ; }")
-    with pytest.raises(LocalError, match=r"our Java classes do not compile with .*ecj.*Heap\.java"):
+    (sources / "Defaults.java").write_text("package edgewake; final class Defaults { int x = ; }")
+    with pytest.raises(
+        LocalError, match=r"our Java classes do not compile with .*ecj.*Defaults\.java"
+    ):
         java_classes.jar_of(kept, spark_jars)
     assert list(kept.iterdir()) == []
 

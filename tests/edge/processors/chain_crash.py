@@ -44,6 +44,7 @@ CHAINS = [
             "into": "high",
             "processor": [{"type": "rule", "name": "high", "when": "x_mean > 20", "for_count": 2}],
         },
+        {"stream": "speed", "into": "first", "processor": [{"type": "seen", "field": "card"}]},
     )
 ]
 
@@ -52,7 +53,10 @@ def readings() -> list[Reading]:
     """The whole input: as noisy as it is the same."""
     rng = random.Random(7)
     return [
-        (1_790_000_000_000 + n * 100, {"x": rng.uniform(0, 40) + (n // 60 % 2) * 10})
+        (
+            1_790_000_000_000 + n * 100,
+            {"x": rng.uniform(0, 40) + (n // 60 % 2) * 10, "card": f"card {n * 7 % 200}"},
+        )
         for n in range(1, N + 1)
     ]
 
@@ -99,6 +103,7 @@ class Life:
         if any(self.events.stream(stream).waiting for stream in found):
             return False
         is_processed = counts["mean"]["in"] == N and counts["high"]["in"] == len(found["mean"])
+        is_processed = is_processed and counts["first"]["in"] == N
         return is_processed and (
             self.is_apart
             or [counts[into]["out"] for into in found] == [len(made) for made in found.values()]

@@ -38,6 +38,8 @@ EACH = [
     {"type": "window", "fields": ["x"], "size_count": 4, "every_count": 2},
     {"type": "rule", "name": "high", "when": "x > 10", "clear": "x < 0", "for_s": 1,
         "for_count": 2},
+    {"type": "seen", "field": "x", "capacity": 10, "forget_s": 4},
+    {"type": "seen", "field": "y", "mark": "again"},
     {"type": "pattern", "name": "up", "sequence": ["x < 0", "x > 0", "y > 0"], "within_s": 10},
 ]  # fmt: skip
 KEYED = [

@@ -1,0 +1,121 @@
+"""Routes about boards, and what their cards show."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from confluent_kafka import Message
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel
+
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    After,
+    Limit,
+    Page,
+    Services,
+    names_after,
+    page_of,
+)
+from edgewake.cloud.ops.services import recent
+from edgewake.cloud.ops.services.recent import PLACE_CHARS_MAX, Recent
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
+from edgewake.protocol import topics
+from edgewake.protocol.board import Board, BoardText
+from edgewake.protocol.names import STREAM_PATTERN
+
+SOURCES_MAX: Final = 16
+"""Streams and queries of one question."""
+BoardName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
+SourceName = Annotated[str, Query(pattern=f"^{STREAM_PATTERN.pattern}$")]
+
+
+class BoardView(BaseModel):
+    """A board in a list."""
+
+    name: str
+    title: str
+    cards: int
+    version: int
+    changed_at: int
+    changed_by: str
+
+
+def router(services: Services) -> APIRouter:
+    """List, show, keep and remove boards; what came lately."""
+    routes = APIRouter(tags=["boards"])
+    boards, desk = services.tables.boards, services.boards
+
+    @routes.get("/v1/boards")
+    async def all_boards(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[BoardView]:
+        """Boards by name."""
+        return page_of(
+            names_after(boards, after),
+            lambda name: _view(boards[name]),
+            limit=limit,
+            total=len(boards),
+        )
+
+    @routes.get("/v1/boards/{name}", responses=problems(404))
+    async def board(name: BoardName) -> Board:
+        """One board, with its cards."""
+        return desk.get(name)
+
+    @routes.put("/v1/boards/{name}", responses=problems(409))
+    async def put(
+        name: BoardName,
+        body: BoardText,
+        request: Request,
+        version: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+    ) -> Board:
+        """Keep a board under this name. `version`: the one that you changed; 409 where another has
+        come since. The same board again changes nothing.
+        """
+        return await desk.put(name, body, version=version, by=request.state.holder.name)
+
+    @routes.delete("/v1/boards/{name}", status_code=204, responses=problems(404))
+    async def remove(name: BoardName) -> None:
+        """Remove a board; what it shows stays."""
+        await desk.remove(name)
+
+    @routes.get("/v1/recent")
+    async def came(
+        source: Annotated[list[SourceName], Query(min_length=1, max_length=SOURCES_MAX)],
+        after: Annotated[str | None, Query(max_length=PLACE_CHARS_MAX)] = None,
+        minutes: Annotated[int, Query(ge=1, le=60)] = 15,
+    ) -> Recent:
+        """What streams and queries had in the last minutes; with `after` what came since then.
+
+        A name that is not there gives nothing.
+        """
+        try:
+            places = {} if after is None else recent.decode(after)
+        except ValueError as error:
+            raise Problem(422, "place", str(error)) from error
+        topics = {name: _topic_of(services, name) for name in source}
+        wanted = {topic: name for name, topic in topics.items() if topic}
+        begin = services.clock.now_ms() - minutes * 60_000
+        return await services.lookup.run(
+            lambda session: _answer(*recent.read(session, wanted, places, begin=begin))
+        )
+
+    return routes
+
+
+def _answer(found: list[tuple[str, Message]], places: recent.Places, is_cut: bool) -> Recent:
+    events, too_many = recent.events_of(found)
+    return Recent(events=events, place=recent.encode(places), is_cut=is_cut or too_many)
+
+
+def _view(board: Board) -> BoardView:
+    facts = board.model_dump(include=set(BoardView.model_fields) - {"cards"})
+    return BoardView(**facts, cards=len(board.cards))
+
+
+def _topic_of(services: Services, name: str) -> str | None:
+    tables = services.tables
+    if name in tables.streams:
+        return topics.stream_topic(name)
+    query = tables.queries.get(name)
+    return None if query is None else query.topic

@@ -1,0 +1,71 @@
+"""Boards are kept, each change with a version, so that of two who change one the second is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from edgewake.cloud.ops.tables.table_writer import TableWriter
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.cloud.web import Problem
+from edgewake.protocol import topics
+from edgewake.protocol.board import Board, BoardText
+from edgewake.protocol.clock import Clock
+
+BOARDS_MAX: Final = 500
+"""Boards kept, a few KB each."""
+_TEXT: Final = set(BoardText.model_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardDesk:
+    """See above."""
+
+    writer: TableWriter
+    tables: OpsTables
+    clock: Clock
+
+    def get(self, name: str) -> Board:
+        """Raises Problem(404)."""
+        found = self.tables.boards.get(name)
+        if found is None:
+            raise Problem(404, "no_such_board", f"there is no board {name!r}")
+        return found
+
+    async def put(self, name: str, text: BoardText, *, version: int | None, by: str) -> Board:
+        """The board as it is kept.
+
+        `version`: the one that was changed, where that is known. The same board again changes
+        nothing. Raises Problem or Unavailable.
+        """
+        before = self.tables.boards.get(name)
+        if before is not None and BoardText(**before.model_dump(include=_TEXT)) == text:
+            return before
+        now = 0 if before is None else before.version
+        if version is not None and version != now:
+            raise Problem(409, "changed_meanwhile", _conflict(name, before, version))
+        if before is None and len(self.tables.boards) >= BOARDS_MAX:
+            raise Problem(409, "too_many_boards", f"{BOARDS_MAX} boards are kept, no more")
+        row = Board(
+            **text.model_dump(),
+            name=name,
+            version=now + 1,
+            changed_at=self.clock.now_ms(),
+            changed_by=by,
+        )
+        await self.writer.write(topics.BOARDS, name, row)
+        return row
+
+    async def remove(self, name: str) -> None:
+        """Raises Problem or Unavailable."""
+        self.get(name)
+        await self.writer.write(topics.BOARDS, name, None)
+
+
+def _conflict(name: str, before: Board | None, version: int) -> str:
+    if before is None:
+        return f"board {name!r} was version {version}, and is removed meanwhile"
+    return (
+        f"board {name!r} is version {before.version} now, changed by {before.changed_by}; yours is "
+        f"made of version {version}"
+    )

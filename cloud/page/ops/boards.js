@@ -1,0 +1,209 @@
+/* Boards: the list, and one of them: looked at, put together by mouse or keyboard, saved with a version. */
+
+import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { Live, Series } from "../live/model.js";
+import { api, enc, get } from "./api.js";
+import { BoardCard, ownKey } from "./board_card.js";
+import { added, change, COLUMNS, draft, settled, suited, titleOf, undone } from "./board_model.js";
+import { Ago, Do, Loaded, Rows, useLoaded } from "./ui.js";
+
+const LOOK_MS = 1_000; /* between two questions for what came */
+const KINDS = [["value", "Number"], ["chart", "Chart"], ["table", "Table"], ["map", "Map"], ["text", "Text"]];
+const ROW_PX = 80; /* height of a row of the grid, with its gap */
+
+export function Boards() {
+  const loaded = useLoaded(() => get("/v1/boards?limit=500"), "boards");
+  const [name, setName] = useState("");
+  return html`<form class="actions" onSubmit=${(event) => { event.preventDefault(); location.hash = `#/boards/${enc(name)}?edit=1`; }}>
+      <label>New board <input required pattern="[a-z][a-z0-9_]*" title="a-z, 0-9 and _" placeholder="kitchen" value=${name} onInput=${({ target }) => setName(target.value)} /></label>
+      <button class="primary">Make</button></form>
+    <${Loaded} loaded=${loaded} empty=${html`No board yet. Name one above and put cards on it, or keep boards in files: <code>edgewake board apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Boards" rows=${items} columns=${[
+      ["name", "board", { view: (row) => html`<a href=${`#/boards/${enc(row.name)}`}>${row.title || row.name}</a>` }],
+      ["cards", "cards", { number: true }],
+      ["changed_at", "changed", { view: ({ changed_at, changed_by }) => html`<${Ago} at=${changed_at} /> by ${changed_by}` }],
+    ]} />`}<//>`;
+}
+
+export function Board({ name, params }) {
+  const isEdited = Boolean(params.get("edit"));
+  const loaded = useLoaded(() => get(`/v1/boards/${enc(name)}`).catch((error) => {
+    if (error.status === 404 && isEdited) return { name, version: 0, title: "", cards: [] };
+    throw error;
+  }), `board ${name}`);
+  return html`<nav class="crumbs"><a href="#/boards">Boards</a> › ${name}</nav>
+    <${Loaded} loaded=${loaded}>${(board) => isEdited ? html`<${Editor} key=${name} kept=${board} />` : html`<${Shown} board=${board} />`}<//>`;
+}
+
+function Shown({ board }) {
+  const place = useRef(null);
+  return html`<p class="actions board-head"><b class="lead">${board.title || board.name}</b>
+      <a class="button" href=${`#/boards/${enc(board.name)}?edit=1`}>Edit</a>
+      <button type="button" onClick=${() => place.current.requestFullscreen()}>Full screen</button>
+      <${Do} act=${() => navigator.clipboard.writeText(location.href)} done="copied: who opens it sees what their own key may">Copy link<//></p>
+    <div class="board-ground" ref=${place}>${board.cards.length === 0 ? html`<p class="card quiet">No card yet. Edit it and add the first.</p>` : html`<${Grid} cards=${board.cards} />`}</div>`;
+}
+
+const empty = () => Object.assign(new Live(), { own: new Map() });
+
+/** What the cards show: asked for together, as long as they are on the screen. */
+function useLive(cards) {
+  const live = useRef(null);
+  const [now, setNow] = useState(Date.now());
+  const [fault, setFault] = useState("");
+  const names = [...new Set(cards.map(({ source }) => source).filter(Boolean))].sort().join(" ");
+  const owned = cards.filter((card) => card.kind === "chart" && card.device);
+  const keys = [...new Set(owned.map(ownKey))].sort().join(" ");
+  live.current ??= empty();
+  useEffect(() => {
+    let timer, over = false, place = null, kinds = null;
+    live.current = empty();
+    for (const card of owned) live.current.own.set(ownKey(card), new Series());
+    const look = async () => {
+      try {
+        if (names) {
+          kinds ??= new Set((await get("/v1/queries?limit=500")).items.map((one) => one.name));
+          live.current.know(names.split(" ").map((one) => ({ name: one, kind: kinds.has(one) ? "query" : "stream" })));
+          const query = new URLSearchParams(names.split(" ").map((one) => ["source", one]));
+          if (place) query.set("after", place);
+          const found = await get(`/v1/recent?${query}`);
+          if (over) return;
+          place = found.place;
+          for (const event of found.events) {
+            live.current.take(event, event.received_at ?? Date.now());
+            for (const card of owned) if (card.source === event.stream && card.device === event.device && typeof event[card.field] === "number") live.current.own.get(ownKey(card)).take(event[card.field], event.t);
+          }
+        }
+        setFault("");
+      } catch (error) {
+        if (!over) setFault(error.message);
+      }
+      if (over) return;
+      setNow(Date.now());
+      timer = setTimeout(look, document.hidden ? 10 * LOOK_MS : LOOK_MS);
+    };
+    look();
+    return () => { over = true; clearTimeout(timer); };
+  }, [names, keys]);
+  return { live: live.current, now, fault };
+}
+
+function Grid({ cards, edit }) {
+  const { live, now, fault } = useLive(cards);
+  return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
+    <div class="grid">${cards.map((card, i) => html`<${Placed} key=${card.id ?? i} card=${card} index=${i} edit=${edit}><${BoardCard} card=${card} live=${live} now=${now} /><//>`)}</div>`;
+}
+
+const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+function Placed({ card, index, edit, children }) {
+  const style = { gridColumn: `${card.x + 1} / span ${card.w}`, gridRow: `${card.y + 1} / span ${card.h}` };
+  const label = titleOf(card) || "Text";
+  if (!edit) return html`<section role="group" class="card" style=${style} aria-label=${label}>${children}</section>`;
+  const onKey = (event) => {
+    const move = MOVES[event.key];
+    if (event.target !== event.currentTarget) return;
+    if (event.key === "Delete") return edit.remove(index);
+    if (!move) return;
+    event.preventDefault();
+    const [dx, dy] = move;
+    edit.move(index, event.shiftKey ? { ...card, w: card.w + dx, h: card.h + dy } : { ...card, x: card.x + dx, y: card.y + dy });
+  };
+  const drag = (event, isSize) => {
+    if (event.button !== 0 || event.target.closest("button, input, select, a") && !isSize) return;
+    event.preventDefault();
+    const column = event.currentTarget.closest(".grid").clientWidth / COLUMNS;
+    const [fromX, fromY] = [event.clientX, event.clientY];
+    const target = event.currentTarget;
+    target.setPointerCapture(event.pointerId);
+    const at = ({ clientX, clientY }) => [Math.round((clientX - fromX) / column), Math.round((clientY - fromY) / ROW_PX)];
+    target.addEventListener("pointerup", (end) => {
+      const [dx, dy] = at(end);
+      if (dx || dy) edit.move(index, isSize ? { ...card, w: card.w + dx, h: card.h + dy } : { ...card, x: card.x + dx, y: card.y + dy });
+    }, { once: true });
+  };
+  return html`<section role="group" class="card editable" style=${style} tabindex="0" aria-label=${`${label}: arrows move it, with Shift they size it, Delete removes it`} onKeyDown=${onKey}>
+    <div class="handle" onPointerDown=${(event) => drag(event, false)}>⠿ <small>${label}</small>
+      <button type="button" aria-label=${`Change ${label}`} onClick=${() => edit.choose(index)}>✎</button>
+      <button type="button" aria-label=${`Remove ${label}`} onClick=${() => edit.remove(index)}>×</button></div>
+    ${children}<div class="sizer" aria-hidden="true" onPointerDown=${(event) => drag(event, true)}></div></section>`;
+}
+
+function Editor({ kept }) {
+  const [state, setState] = useState(() => draft({ title: kept.title, cards: kept.cards }));
+  const [version, setVersion] = useState(kept.version);
+  const [chosen, setChosen] = useState(null);
+  const [fault, setFault] = useState(null);
+  const { now } = state;
+  const set = (part) => setState((before) => change(before, { ...before.now, ...part }));
+  const edit = {
+    move: (i, card) => set({ cards: settled(now.cards.map((one, j) => (i === j ? card : one)), i) }),
+    remove: (i) => { setChosen(null); set({ cards: now.cards.filter((_, j) => i !== j) }); },
+    choose: setChosen,
+  };
+  const undo = () => setState(undone);
+  useEffect(() => {
+    const onKey = (event) => {
+      if (event.key !== "z" || !(event.ctrlKey || event.metaKey) || event.target.matches("input, textarea, select")) return;
+      event.preventDefault();
+      undo();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  const save = async (over) => {
+    try {
+      await api("PUT", `/v1/boards/${enc(kept.name)}?version=${over ?? version}`, now);
+      location.hash = `#/boards/${enc(kept.name)}`;
+    } catch (error) {
+      setFault(error);
+    }
+  };
+  const theirs = async (isTaken) => {
+    const found = await get(`/v1/boards/${enc(kept.name)}`);
+    if (!isTaken) return save(found.version);
+    setState((before) => change(before, { title: found.title, cards: found.cards }));
+    setVersion(found.version);
+    return setFault(null);
+  };
+  const put = (card) => {
+    set({ cards: chosen === null ? added(now.cards, { ...card, ...suited(card.kind) }) : settled(now.cards.map((one, i) => (i === chosen ? { ...one, ...card } : one)), chosen) });
+    setChosen(null);
+  };
+  return html`<p class="actions board-head"><label>Title <input value=${now.title} maxlength="100" placeholder=${kept.name} onInput=${({ target }) => set({ title: target.value })} /></label>
+      <button type="button" class="primary" onClick=${() => save()}>Save</button>
+      <button type="button" disabled=${state.past.length === 0} onClick=${undo}>Undo</button>
+      <a class="button" href=${kept.version ? `#/boards/${enc(kept.name)}` : "#/boards"}>Leave</a>
+      ${kept.version > 0 && html`<${Do} danger act=${async () => { await api("DELETE", `/v1/boards/${enc(kept.name)}`); location.hash = "#/boards"; }} confirm=${`Remove the board ${kept.name}?`}>Remove board<//>`}</p>
+    <div role="status">${fault && html`<p class="fault">${fault.message} ${fault.status === 409 && html`<button type="button" onClick=${() => theirs(true)}>Load theirs (undo brings yours back)</button> <button type="button" onClick=${() => theirs(false)}>Save mine over it</button>`}</p>`}</div>
+    <${CardForm} key=${chosen ?? "new"} card=${chosen === null ? null : now.cards[chosen]} onPut=${put} onLeave=${() => setChosen(null)} />
+    ${now.cards.length > 0 && html`<${Grid} cards=${now.cards} edit=${edit} />`}`;
+}
+
+function CardForm({ card, onPut, onLeave }) {
+  const loaded = useLoaded(async () => {
+    const [streams, queries] = await Promise.all([get("/v1/streams?limit=500"), get("/v1/queries?limit=500")]);
+    return { streams: streams.items, queries: queries.items };
+  }, "sources");
+  const [form, setForm] = useState({ kind: "value", source: "", field: "", device: "", title: "", text: "", ...Object.fromEntries(Object.entries(card ?? {}).filter(([, value]) => value !== null)) });
+  const set = (part) => setForm({ ...form, ...part });
+  const input = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
+  const hasField = form.kind === "value" || form.kind === "chart";
+  const put = (event) => {
+    event.preventDefault();
+    const { kind } = form;
+    const isText = kind === "text";
+    onPut({ kind, title: form.title, text: isText ? form.text : "", source: isText ? null : form.source, field: hasField ? form.field : null, device: isText ? null : form.device || null });
+  };
+  return html`<${Loaded} loaded=${loaded}>${({ streams, queries }) => {
+    const fields = Object.keys(streams.find((one) => one.name === form.source)?.fields ?? {});
+    return html`<form class="card card-form" aria-label=${card ? "Change the card" : "Add a card"} onSubmit=${put}>
+      <label>Card <select aria-label="Kind of card" value=${form.kind} onChange=${({ target }) => set({ kind: target.value })}>${KINDS.map(([kind, title]) => html`<option value=${kind}>${title}</option>`)}</select></label>
+      ${form.kind !== "text" && html`<label>of <select required aria-label="Stream or query" value=${form.source} onChange=${({ target }) => set({ source: target.value, field: "" })}><option value="">stream or query</option>
+        <optgroup label="Streams">${streams.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup><optgroup label="Queries">${queries.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup></select></label>`}
+      ${hasField && (fields.length ? html`<label>field <select required aria-label="Field" value=${form.field} onChange=${({ target }) => set({ field: target.value })}><option value="">choose</option>${fields.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>` : html`<label>field <input required ...${input("field")} /></label>`)}
+      ${form.kind !== "text" && html`<label>device <input placeholder="all" spellcheck="false" ...${input("device")} /></label>`}
+      ${form.kind === "text" && html`<label>text <input required maxlength="2000" ...${input("text")} /></label>`}
+      <label>title <input placeholder="by itself" maxlength="100" ...${input("title")} /></label>
+      <button class=${card ? "primary" : ""}>${card ? "Change" : "Add card"}</button>${card && html` <button type="button" onClick=${onLeave}>Leave as it is</button>`}</form>`;
+  }}<//>`;
+}

@@ -1,0 +1,72 @@
+"""A board: cards that a person put together, as it stands on `ew.boards` (key: name)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from edgewake.protocol.names import DEVICE_PATTERN, FIELD_PATTERN, STREAM_PATTERN
+
+COLUMNS: Final = 12
+"""Columns of a board's grid."""
+ROWS_MAX: Final = 200
+"""Rows of a board's grid."""
+CARDS_MAX: Final = 40
+"""Cards of a board: more is another board."""
+
+Name = Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
+
+
+class Card(BaseModel):
+    """One card. `source` is a stream or a query; a text has none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["value", "chart", "table", "map", "text"]
+    source: Name | None = None
+    field: Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")] | None = None
+    """Of a value or a chart."""
+    device: Annotated[str, StringConstraints(pattern=f"^{DEVICE_PATTERN.pattern}$")] | None = None
+    """Only this one; without it all."""
+    title: Annotated[str, StringConstraints(max_length=100)] = ""
+    text: Annotated[str, StringConstraints(max_length=2000)] = ""
+    x: Annotated[int, Field(ge=0, lt=COLUMNS)] = 0
+    y: Annotated[int, Field(ge=0, lt=ROWS_MAX)] = 0
+    w: Annotated[int, Field(ge=1, le=COLUMNS)] = 4
+    h: Annotated[int, Field(ge=1, le=20)] = 2
+
+    @model_validator(mode="after")
+    def _shows_something(self) -> Self:
+        if (self.kind == "text") != (self.source is None):
+            raise ValueError(f"source: a card of kind {self.kind} has {_one(self.kind)}")
+        if self.kind in ("value", "chart") and self.field is None:
+            raise ValueError(f"field: a card of kind {self.kind} shows one field")
+        if self.x + self.w > COLUMNS:
+            raise ValueError(f"x and w: a board has {COLUMNS} columns")
+        return self
+
+
+def _one(kind: str) -> str:
+    return "none" if kind == "text" else "one: a stream or a query"
+
+
+class BoardText(BaseModel):
+    """A board as people write it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: Annotated[str, StringConstraints(max_length=100)] = ""
+    cards: Annotated[tuple[Card, ...], Field(max_length=CARDS_MAX)] = ()
+
+
+class Board(BoardText):
+    """A board that is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: Name
+    version: int
+    changed_at: int
+    """ms since 1970 UTC."""
+    changed_by: str

@@ -1,0 +1,99 @@
+"""Cursors that the server keeps under a client's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from edgewake.cloud.access.sockets.kept import KEPT_MS, NAMES_MAX, Table
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol.clock import FakeClock
+from tests.access.sockets.talk import places, talk
+from tests.access.world import Server, server
+from tests.feeds import Feed, unique
+
+
+def record(clock: FakeClock, cursor: str) -> bytes:
+    return orjson.dumps({"cursor": cursor, "at": clock.now_ms()})
+
+
+def test_one_holder_has_so_many_names_and_a_month_frees_one() -> None:
+    clock = FakeClock()
+    table = Table(clock)
+    for number in range(NAMES_MAX):
+        table.take(f"ann|{number}", record(clock, "c"))
+    assert "100 names" in (table.refusal("ann|more") or "")
+    assert table.refusal("ann|5") is None
+    assert table.refusal("bob|more") is None
+    clock.advance(KEPT_MS / 1000 + 1)
+    assert table.cursor("ann|5") is None
+    assert table.refusal("ann|more") is None
+    for key in table.old("ann"):
+        table.take(key, None)
+    assert table.old("ann") == []
+
+
+def test_a_record_that_cannot_be_read_is_refused_and_the_last_one_counts() -> None:
+    clock = FakeClock()
+    table = Table(clock)
+    for value in (b"[]", b'{"cursor":5}', b"{"):
+        with pytest.raises(ValueError, match=r"."):
+            table.take("ann|a", value)
+    table.take("ann|a", record(clock, "one"))
+    table.take("ann|a", record(clock, "two"))
+    assert table.cursor("ann|a") == "two"
+    table.take("ann|a", None)
+    assert table.cursor("ann|a") is None
+
+
+@pytest.mark.services
+async def test_who_comes_back_goes_on_behind_what_it_acknowledged_at_another_server(
+    access_directory: Path,
+    kafka_config: KafkaConfig,
+    cursor_key: Path,
+    access_b: Server,
+    feed: Feed,
+) -> None:
+    """Also after the server was killed that said `acked`; what was not acknowledged comes again."""
+    feed.send(n=10, frames=2)
+    name = unique("worker")
+    with server(access_directory, kafka_config, cursor_key) as first:
+        async with talk(first) as socket:
+            words = {"streams": [feed.name], "from_": "earliest", "name": name}
+            await socket.say("subscribe", credits=12, **words)
+            events = await socket.take(12)
+            await socket.say("ack", cursor=events[2]["cursor"])
+            await socket.say("ack", cursor=events[6]["cursor"])
+            while (await socket.until("acked"))["cursor"] != events[6]["cursor"]:
+                pass
+            first.process.kill()
+    async with talk(access_b) as socket:
+        await socket.say("subscribe", **words)
+        assert (await socket.until("subscribed"))["start"] == "resumed"
+        again = await socket.take(13)
+        assert places(again) == [("dev-1", n) for n in range(8, 21)]
+        await socket.say("subscribe", "b", **words | {"name": unique("other")})
+        assert (await socket.until("subscribed"))["start"] == "earliest"
+        await socket.say("subscribe", "c", after=again[-1]["cursor"], **words)
+        feed.send()
+        assert places(await socket.take(1, "c")) == [("dev-1", 21)]
+
+
+@pytest.mark.services
+async def test_what_cannot_be_acknowledged_is_said(access_a: Server, feed: Feed) -> None:
+    async with talk(access_a) as socket:
+        await socket.say("subscribe", streams=[feed.name])
+        await socket.say("ack", cursor="v2.x")
+        problem = await socket.until("problem")
+        assert (problem["code"], problem["where"]) == ("no_name", "id")
+        await socket.say("subscribe", "b", streams=[feed.name], name=unique("n"))
+        while (await socket.until("subscribed"))["id"] != "b":
+            pass
+        await socket.say("ack", "b", cursor="v2.garbage")
+        problem = await socket.until("problem")
+        assert problem["code"].startswith("cursor_")
+        assert problem["where"] == "cursor"
+        await socket.say("subscribe", "c", streams=[feed.name], name="not a name")
+        assert (await socket.until("problem"))["where"] == "name"

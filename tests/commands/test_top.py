@@ -1,0 +1,64 @@
+"""`edgewake top`: what it draws, and that it draws a running system."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from edgewake.cloud.commands.top import PROBLEMS_MAX, ROWS_MAX, busiest, drawn, slowest
+from tests.commands.test_status import run
+from tests.ops.service import Ops, running
+from tests.services import Kafka
+
+
+@pytest.fixture(scope="module")
+def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
+    with running(kafka.bootstrap, tmp_path_factory.mktemp("top")) as service:
+        yield service
+
+
+def text_of(found: dict[str, Any], now_ms: int = 0) -> str:
+    console = Console(width=120, record=True, file=None, quiet=False)
+    with console.capture() as shown:
+        console.print(drawn(found, now_ms))
+    return shown.get()
+
+
+def found(**more: Any) -> dict[str, Any]:
+    overview = {"problems": [], "devices": {}, "queries": {}, "dead_letters": {}, "parts": []}
+    overview |= {"streams": 0, "records_per_s": 0.0, "leases": 0}
+    return {"overview": overview | more, "streams": [], "queries": []}
+
+
+def test_what_is_wrong_stands_first_and_has_a_bound():
+    problems = [{"text": f"problem {number}\x1b[2J"} for number in range(PROBLEMS_MAX + 3)]
+    shown = text_of(found(problems=problems))
+    assert shown.index("problem 0") < shown.index("flow")
+    assert "… and 3 more" in shown
+    assert "\x1b[2J" not in shown
+    assert "all is well" in text_of(found())
+
+
+def test_the_busiest_streams_and_the_slowest_queries_are_shown():
+    streams = [{"name": f"s{n}", "records_per_s": float(n)} for n in range(ROWS_MAX + 5)]
+    streams.append({"name": "silent", "records_per_s": None})
+    assert [one["name"] for one in busiest(streams)][:2] == ["s14", "s13"]
+    assert len(busiest(streams)) == ROWS_MAX
+    query = {"readings_per_s": 2.5, "watermark": 60_000, "state": "running"}
+    queries = [query | {"name": "slow", "lag": 1234}, query | {"name": "new", "lag": None}]
+    assert [one["name"] for one in slowest(queries)] == ["slow", "new"]
+    shown = text_of(found() | {"queries": slowest(queries)}, now_ms=90_000)
+    assert "1,234" in shown
+    assert "30 s behind" in shown
+
+
+@pytest.mark.services
+def test_it_draws_a_running_system_once(ops: Ops):
+    shown = run(ops, "top", "--once", "--table")
+    assert shown.returncode == 0, shown.stderr
+    assert "slowest queries" in shown.stdout
+    assert "overview" in json.loads(run(ops, "top", "--once", "--json").stdout)

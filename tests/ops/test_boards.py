@@ -1,0 +1,219 @@
+"""Boards: kept with versions, put together in a real browser, and what their cards show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from edgewake.cloud.kafka.config import KafkaConfig
+from tests.chromium import accessibility_faults, chromium, open_page
+from tests.commands.test_status import run
+from tests.ops.alerts.conftest import Alerts
+from tests.ops.service import KEY, running
+from tests.services import Kafka, wait_until
+
+pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest.fixture(scope="module")
+def system(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alerts]:
+    directory = tmp_path_factory.mktemp("boards")
+    with running(kafka.bootstrap, directory) as ops:
+        yield Alerts(ops, KafkaConfig(bootstrap=kafka.bootstrap))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser, system: Alerts) -> AsyncIterator[Page]:
+    opened = await open_page(browser, viewport={"width": 1440, "height": 900})
+    await opened.goto(system.ops.url + system.ops.client.post("/v1/tickets").json()["path"])
+    await expect(opened.get_by_role("link", name="Boards", exact=True)).to_be_visible()
+    yield opened
+    await opened.close()
+
+
+def value_card(stream: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "value", "source": stream, "field": "temperature", "w": 3, "h": 2, **more}
+
+
+async def test_of_two_who_change_a_board_the_second_is_told_by_whom(
+    system: Alerts, unique: Callable[[str], str]
+):
+    name = unique("b")
+    first = system.ask("PUT", f"/v1/boards/{name}?version=0", {"title": "one"})
+    assert (first["version"], first["changed_by"]) == (1, "operator")
+    system.ask("PUT", f"/v1/boards/{name}?version=1", {"title": "two"})
+    conflict = system.ask("PUT", f"/v1/boards/{name}?version=1", {"title": "three"}, 409)
+    assert "is version 2 now, changed by operator" in conflict["detail"]
+    assert system.ask("PUT", f"/v1/boards/{name}?version=1", {"title": "two"})["version"] == 2
+    system.ask("DELETE", f"/v1/boards/{name}", status=204)
+    system.ask("GET", f"/v1/boards/{name}", status=404)
+
+
+@pytest.mark.parametrize(
+    ("card", "said"),
+    [
+        ({"kind": "value", "source": "s"}, "shows one field"),
+        ({"kind": "map"}, "a stream or a query"),
+        ({"kind": "text", "x": 10, "w": 4}, "12 columns"),
+        ({"kind": "clock"}, "expected value, chart, table, map or text"),
+    ],
+)
+async def test_a_card_that_shows_nothing_is_refused(
+    system: Alerts, card: dict[str, Any], said: str
+):
+    answer = system.ask("PUT", "/v1/boards/wrong", {"cards": [card]}, 422)
+    assert said in json.dumps(answer)
+
+
+async def test_what_came_lately_is_given_once_from_place_to_place(system: Alerts):
+    stream = system.stream()
+    system.send(stream, "oven", 1.0, 2.0)
+    first = system.ask("GET", f"/v1/recent?source={stream}&source=never_there")
+    assert [event["temperature"] for event in first["events"]] == [1.0, 2.0]
+    system.send(stream, "oven", 3.0)
+    after = f"/v1/recent?source={stream}&after={first['place']}"
+    second = system.ask("GET", after)
+    assert [event["temperature"] for event in second["events"]] == [3.0]
+    again = system.ask("GET", f"/v1/recent?source={stream}&after={second['place']}")
+    assert again["events"] == []
+    wrong = system.ask("GET", f"/v1/recent?source={stream}&after=x", status=422)
+    assert "the place of an earlier answer" in wrong["detail"]
+
+
+async def test_a_board_in_a_file_is_applied_and_shown_as_it_was(
+    system: Alerts, tmp_path: Path, unique: Callable[[str], str]
+):
+    name, stream = unique("b"), system.stream()
+    file = tmp_path / "board.json"
+    file.write_text(json.dumps({"name": name, "title": "T", "cards": [value_card(stream)]}))
+    applied = run(system.ops, "board", "apply", str(file))
+    assert applied.returncode == 0, applied.stderr
+    shown = run(system.ops, "board", "show", name)
+    file.write_text(shown.stdout)
+    assert "version 1" in run(system.ops, "board", "apply", str(file)).stderr
+    file.write_text("[]")
+    assert "expected an object" in run(system.ops, "board", "apply", str(file)).stderr
+
+
+async def test_a_board_is_made_moved_by_keys_and_mouse_undone_saved_and_live(
+    page: Page, system: Alerts, unique: Callable[[str], str]
+):
+    name, stream = unique("b"), system.stream()
+    system.send(stream, "oven", 21.5)
+    await page.get_by_role("link", name="Boards", exact=True).click()
+    await page.get_by_label("New board").fill(name)
+    await page.get_by_role("button", name="Make").click()
+    await page.get_by_label("Stream or query").select_option(stream)
+    await page.get_by_label("Field", exact=True).select_option("temperature")
+    await page.get_by_role("button", name="Add card").click()
+    card = page.locator(".editable").first
+    await expect(card.locator(".figure")).to_have_text("21.5")
+    await card.focus()
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("Shift+ArrowRight")
+    await expect(card).to_have_css("grid-column", "2 / span 4")
+    await page.keyboard.press("Control+z")
+    await expect(card).to_have_css("grid-column", "2 / span 3")
+    handle = await card.locator(".handle").bounding_box()
+    assert handle is not None
+    await page.mouse.move(handle["x"] + 8, handle["y"] + 8)
+    await page.mouse.down()
+    await page.mouse.move(handle["x"] + 8 + 3 * 114, handle["y"] + 8, steps=5)
+    await page.mouse.up()
+    await expect(card).to_have_css("grid-column", "5 / span 3")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("button", name="Copy link")).to_be_visible()
+    system.send(stream, "oven", 23.5)
+    await expect(page.locator(".grid .figure")).to_have_text("23.5")
+    kept = system.ask("GET", f"/v1/boards/{name}")["cards"][0]
+    assert (kept["x"], kept["w"]) == (4, 3)
+
+
+async def test_who_saves_over_another_is_told_and_loses_nothing(
+    page: Page, system: Alerts, unique: Callable[[str], str]
+):
+    name = unique("b")
+    system.ask("PUT", f"/v1/boards/{name}", {"title": "first"})
+    await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}?edit=1")
+    await page.get_by_label("Title", exact=True).fill("mine")
+    system.ask("PUT", f"/v1/boards/{name}", {"title": "theirs"})
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".fault")).to_contain_text("version 2 now, changed by operator")
+    await page.get_by_role("button", name="Load theirs").click()
+    await expect(page.get_by_label("Title", exact=True)).to_have_value("theirs")
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.get_by_label("Title", exact=True)).to_have_value("mine")
+    await page.get_by_role("button", name="Save").click()
+    wait_until(lambda: system.ask("GET", f"/v1/boards/{name}")["title"] == "mine", "it is kept")
+
+
+async def test_who_may_only_look_sees_a_shared_board_and_cannot_change_it(
+    browser: Browser, kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]
+):
+    reader = "reader-key-0123456789"
+    with running(kafka.bootstrap, tmp_path) as ops:
+        name = unique("b")
+        ops.client.put(f"/v1/boards/{name}", json={"title": "Shared"}).raise_for_status()
+        (tmp_path / "ops.key").write_text(f"me operate {KEY}\nann read {reader}\n")
+        asked = {"X-API-Key": reader}
+        wait_until(
+            lambda: ops.client.get("/v1/boards", headers=asked).status_code == 200, "she may look"
+        )
+        ticket = ops.client.post("/v1/tickets", headers=asked).json()["path"]
+        page = await open_page(browser)
+        await page.goto(ops.url + ticket)
+        await expect(page.get_by_role("link", name="Boards", exact=True)).to_be_visible()
+        await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}")
+        await expect(page.locator(".lead")).to_have_text("Shared")
+        await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}?edit=1")
+        await page.get_by_label("Title", exact=True).fill("hers")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.locator(".fault")).to_contain_text("needs the role operate")
+        await page.close()
+
+
+async def test_cards_never_lie_on_one_another(page: Page):
+    cards = [{"x": 0, "y": 0, "w": 6, "h": 2}, {"x": 6, "y": 0, "w": 6, "h": 2}]
+    cards.append({"x": 0, "y": 2, "w": 12, "h": 1})
+    script = """async ([cards, first]) =>
+      (await import('/page/ops/board_model.js')).settled(cards, first).map(({ x, y }) => [x, y])"""
+    moved = [cards[0] | {"x": 3}, *cards[1:]]
+    assert await page.evaluate(script, [moved, 0]) == [[3, 0], [6, 2], [0, 4]]
+    assert await page.evaluate(script, [cards, -1]) == [[0, 0], [6, 0], [0, 2]]
+    assert await page.evaluate(script, [[cards[0] | {"x": 99, "w": 40}], 0]) == [[0, 0]]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_every_screen_of_boards_is_accessible_and_no_wider_than_its_window(
+    page: Page, system: Alerts, theme: str
+):
+    stream = system.stream()
+    system.send(stream, "<img src=x onerror=alert(1)>", 21.5)
+    kinds = ("chart", "table", "map")
+    cards = [value_card(stream), {"kind": "text", "text": "<b>text</b>", "x": 3, "w": 3, "h": 2}]
+    cards += [value_card(stream, kind=kind, x=4 * i, y=2, w=4, h=4) for i, kind in enumerate(kinds)]
+    system.ask("PUT", "/v1/boards/wide", {"cards": cards})
+    await page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
+    for width in (390, 1440):
+        await page.set_viewport_size({"width": width, "height": 900})
+        for address in ("#/boards", "#/boards/wide", "#/boards/wide?edit=1", "#/boards/none"):
+            await page.evaluate("(to) => (location.hash = to)", address)
+            await expect(page.locator("main .card").first).to_be_visible()
+            await expect(page.get_by_text("loading…")).to_have_count(0)
+            shown = await page.evaluate("document.documentElement.scrollWidth")
+            assert shown <= width, address
+            faults = await accessibility_faults(page)
+            assert faults == [], f"{address}: {json.dumps(faults)}"
+    assert await page.locator("main img").count() == 0
