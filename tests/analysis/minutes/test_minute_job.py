@@ -162,9 +162,9 @@ def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_re
     now = day[-1] + 60 * MINUTE_MS
     found_in, computed, kept = minute_sums.found_in, [], []
 
-    def counted(rows: pa.Table) -> minute_sums.Found:
+    def counted(rows: pa.Table, declared: Mapping[tuple[str, str], Bloom]) -> minute_sums.Found:
         computed.append(rows.num_rows)
-        return found_in(rows)
+        return found_in(rows, declared)
 
     monkeypatch.setattr(minute_sums, "found_in", counted)
     monkeypatch.setattr("edgewake.cloud.analysis.minutes.minute_job.ROWS", 400)
