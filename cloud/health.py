@@ -27,16 +27,22 @@ class Health:
         self._now_s = now_s
         self._told_s = told_s
         self._troubles: dict[str, tuple[float, str]] = {}
+        self._at_once: set[str] = set()
 
-    def note(self, what: str, why: str | None) -> None:
+    def note(self, what: str, why: str | None, *, is_told_at_once: bool = False) -> None:
         """What is in the way (one word for programs, e.g. `kafka`), and why, in a sentence without
         its end; None: it is not any more.
+
+        `is_told_at_once`: a part that starts is not ready from its first moment on.
         """
         if why is None:
             self._troubles.pop(what, None)
-        else:
-            since_s, _ = self._troubles.get(what, (self._now_s(), ""))
-            self._troubles[what] = since_s, why
+            self._at_once.discard(what)
+            return
+        since_s, _ = self._troubles.get(what, (self._now_s(), ""))
+        self._troubles[what] = since_s, why
+        if is_told_at_once:
+            self._at_once.add(what)
 
     def troubles(self) -> dict[str, tuple[float, str]]:
         """What is told: seconds that it lasts, and why."""
@@ -47,7 +53,7 @@ class Health:
         return {
             what: (seconds, why)
             for what, (seconds, why) in found.items()
-            if seconds >= self._told_s
+            if seconds >= self._told_s or what in self._at_once
         }
 
     def why_not_ready(self) -> str:

@@ -8,7 +8,7 @@
 #                    subscriptions.json: what each device may subscribe to
 #   DIR/devices/     NAME.crt and NAME.key: what a device is given, beside broker/devices-ca.crt
 #   DIR/bridges/     the same for each bridge, signed by an authority of its own: no device can pass for a bridge
-#   DIR/keys/        cursor.key, lease.key, ops.key, share.key: secrets of the cloud parts
+#   DIR/keys/        cursor.key, lease.key, ops.key, seal.key, share.key: secrets of the cloud parts
 #   DIR/kafka/       kafka-N.pem, kafka-ca.crt, users.jaas: what Kafka's brokers read; NAME.password: by which each part is known to them
 #   DIR/front/       server.crt and server.key of the proxy. A certificate of another authority that you put there is never replaced
 #
@@ -211,6 +211,7 @@ sign devices front/server "Edgewake" "extendedKeyUsage=serverAuth
 subjectAltName=$front_names"
 key cursor.key "1 $(openssl rand -hex 32)"
 key lease.key "$(openssl rand -hex 32)"
+key seal.key "$(openssl rand -hex 32)"
 key share.key "$(openssl rand -hex 32)"
 key ops.key "ew_$(openssl rand -hex 20)"
 while [ $# -gt 0 ]; do

@@ -123,6 +123,11 @@ class Plan:
         return self.data / "secrets" / "lease.key"
 
     @property
+    def seal_key_file(self) -> Path:
+        """Keys that addresses of alerts' destinations are encrypted with."""
+        return self.data / "secrets" / "seal.key"
+
+    @property
     def share_key_file(self) -> Path:
         """The key that makes the name under which bridges share messages."""
         return self.data / "secrets" / "share.key"
@@ -221,7 +226,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "data_dir": str(plan.data / "ops"),
             "lake_dir": str(plan.data / "lake"),
             "key_file": str(plan.ops_key_file),
-            "seal_key_file": str(plan.lease_key_file),
+            "seal_key_file": str(plan.seal_key_file),
             "alert_hosts": ["127.0.0.1"],
             "access_urls": accesses,
             "kafka": kafka,

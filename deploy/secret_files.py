@@ -45,7 +45,9 @@ def cursor_key() -> str:
 
 
 def lease_key() -> str:
-    """A line `hexkey`: the key that endpoints of leases are encrypted with in Kafka."""
+    """A line `hexkey`: a key that addresses of leases, or of alerts, are encrypted with in
+    Kafka.
+    """
     return f"{secrets.token_hex(32)}\n"
 
 

@@ -105,6 +105,7 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
     """Secrets, configuration files, Kafka's storage; the parts to run. Raises LocalError."""
     secret_files.ensure(plan.cursor_key_file, secret_files.cursor_key())
     secret_files.ensure(plan.lease_key_file, secret_files.lease_key())
+    secret_files.ensure(plan.seal_key_file, secret_files.lease_key())
     secret_files.ensure(plan.share_key_file, secret_files.share_key())
     secret_files.ensure(plan.ops_key_file, secret_files.ops_key())
     kafka, broker = _kafka_node(plan, tools), _broker(plan, tools)

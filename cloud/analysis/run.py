@@ -76,6 +76,7 @@ class Analysis:
         rng: random.Random,
         heartbeat: Heartbeat | None = None,
         leads: Callable[[], bool] = lambda: True,
+        health: Health | None = None,
     ) -> None:
         """`leads`: may it start lanes now? Raises LocalError where another analysis does for
         certain.
@@ -125,7 +126,12 @@ class Analysis:
         )
         self._summed_of = -1
         """Number of the tables' change that the summaries know."""
+<<<<<<< HEAD
+        self._garbage = Garbage(session, clock)
+        self.health = health or Health(clock.monotonic_s)
+=======
         self.health = Health(clock.monotonic_s)
+>>>>>>> main
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
@@ -168,6 +174,19 @@ class Analysis:
             if place.failed_by
         ]
         self.health.note("lanes", "; ".join(failed)[:500] or None)
+        self.health.note("start", self._what_starts())
+
+    def _what_starts(self) -> str | None:
+        """What windows wait for after a start; None once all that can run does."""
+        places = [place for place in self._lanes.places.values() if not place.failed_by]
+        starting = [
+            place
+            for place in places
+            if not place.is_held and (place.lane is None or not place.lane.is_running)
+        ]
+        if not starting:
+            return None
+        return f"{len(starting)} of {len(places)} lanes are being started, and their windows stand"
 
     def _pause(self, stop: threading.Event) -> None:
         """Until the next look; a query that is registered, paused or removed ends it."""
@@ -363,6 +382,7 @@ def run(
     heartbeat = heartbeat or Heartbeat(clock, {})
     spark.jars_in(config.jars_dir)  # known before it stands by
     leading: list[Analysis] = []
+    health = Health(clock.monotonic_s)
 
     def gather() -> Iterable[Metric]:
         yield metrics.gauge(
@@ -372,6 +392,8 @@ def run(
         )
         for each in leading:
             yield from each.gather()
+        if not leading:
+            yield from health.gather()
 
     metrics_port.serve(
         config.metrics_port,
@@ -380,14 +402,15 @@ def run(
         certificates=process_metrics.of_kafka(config.kafka.security),
         host=config.metrics_host,
         is_alive=lambda: heartbeat.is_alive(SILENT_S),
-        why_not_ready=lambda: "".join(each.health.why_not_ready() for each in leading),
+        why_not_ready=health.why_not_ready,
     )
     leadership = Standby(config, rng, stop, heartbeat.beat).wait()
     if leadership is None:
         return
+    health.note("start", "Spark is being started, and all windows stand", is_told_at_once=True)
     classes = class_archive.archive_of(config.data_dir, config.jars_dir)
     session = start_session_of(config, [] if classes is None else classes.options())
-    analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads)
+    analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads, health)
     leading.append(analysis)
     try:
         if classes is not None:

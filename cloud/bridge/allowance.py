@@ -45,6 +45,9 @@ WAIT_S_MIN: Final = 1.0
 """Seconds that a device is asked to wait at least: one that came back at once would be over its
 bound at once."""
 DAY_S: Final = 86_400.0
+MAPPED_TIMES: Final = 10
+"""How many times as many dead letters all mapped devices together may have as one: a name of a
+device costs nothing where topic and payload give it."""
 
 
 class DeviceConfig(Config):
@@ -104,6 +107,7 @@ class Account:
         "letter_bytes",
         "letters",
         "messages",
+        "shared",
         "statuses",
     )
 
@@ -118,6 +122,8 @@ class Account:
             limits.letter_bytes,
         )
         self.left_out = self.left_out_bytes = 0
+        self.shared: Account | None = None
+        """What its dead letters count against, too."""
 
     def wait_s(self, now_s: float) -> float:
         """Seconds until its next message may pass; 0: now."""
@@ -164,6 +170,10 @@ class Account:
         if self.letters <= 0:
             return Room.NONE
         self.letters -= 1
+        if self.shared is not None:
+            room = self.shared.letter_room(size, now_s)
+            if room is not Room.WHOLE:
+                return room
         if size <= LETTER_HEAD_BYTES:
             return Room.WHOLE
         if self.letter_bytes < size:
@@ -218,6 +228,23 @@ class Allowance:
                 del self._accounts[next(iter(self._accounts))]
             account = self._accounts[device] = Account(device, self._limits, now_s)
         return account
+
+    def of_all_mapped(self, now_s: float) -> Account:
+        """What all devices that come by maps may have together, in dead letters."""
+        config = self._limits.config
+        return Account(
+            "",
+            Limits(
+                config.model_copy(
+                    update={
+                        "letters_per_s": config.letters_per_s * MAPPED_TIMES,
+                        "letters_burst": config.letters_burst * MAPPED_TIMES,
+                        "letter_bytes_per_day": config.letter_bytes_per_day * MAPPED_TIMES,
+                    }
+                )
+            ),
+            now_s,
+        )
 
     def note_left_out(self, account: Account, size: int) -> None:
         """A dead letter of the device was counted only; `left_out` tells it."""

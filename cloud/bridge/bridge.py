@@ -139,6 +139,7 @@ class Bridge:
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._statuses = StatusRows()
         self._allowance = Allowance(config.device)
+        self._mapped_letters = self._allowance.of_all_mapped(clock.monotonic_s())
         self._told_s = clock.monotonic_s()
         """When was said last how many dead letters were counted only."""
         self._seen_changes = 0
@@ -288,6 +289,10 @@ class Bridge:
             if began_s is not None:
                 account.pay(size, time.thread_time() - began_s)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
+        account.shared = self._mapped_letters
+        for part in parts:
+            of_part = self._allowance.account(device_in(part.packet.topic), now_s)
+            of_part.shared = self._mapped_letters
         self._accept_parts(whole, parts, account, received_at)
 
     def _accept_batch(
@@ -315,7 +320,11 @@ class Bridge:
         self._accept_parts(whole, found, account, received_at)
 
     def _accept_parts(
-        self, whole: Delivery, parts: Sequence[Part], account: Account, received_at: int
+        self,
+        whole: Delivery,
+        parts: Sequence[Part],
+        account: Account,
+        received_at: int,
     ) -> None:
         deliveries = [
             Delivery(None, None, None, _size(part.packet), whole.since_s) for part in parts

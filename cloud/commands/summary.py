@@ -44,7 +44,11 @@ FIGURES: Final = ("readings", "count", "sum", "min", "max", "mean", "variance")
 @click.option("--between", type=(float, float), help="Readings from LOW to before HIGH.")
 @click.option("--frequent", type=click.IntRange(1, 100), help="The N most frequent values.")
 @click.option("--count-of", multiple=True, help="How often this value occurred; several times.")
-@click.option("--contains", multiple=True, help="Whether this value occurred; several times.")
+@click.option(
+    "--contains",
+    multiple=True,
+    help="Whether this value occurred: yes, no, or why nobody can say; several times.",
+)
 @click.option(
     "--sample", type=click.IntRange(1, 64), help="So many readings, each as likely as any other."
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,53 @@ log = logging.getLogger("edgewake.kafka")
 C = TypeVar("C")
 MADE: Final[dict[str, int]] = {}
 """Clients that were replaced since the process began, by their purpose: for metrics."""
+
+
+class Keeper:
+    """Keeps clients that have questions under way, and drops them in a thread of its own.
+
+    The answers come in a thread of librdkafka's. If the last reference to a client ended there,
+    librdkafka would have to destroy itself from within, and ends the process instead.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[int, tuple[object, int]] = {}
+        """Number → a client, and how many of its answers are to come."""
+        self._count = 0
+        self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def keep(self, client: object, answers: int) -> int:
+        """Keep it until so many answers came; the number to let it go by."""
+        with self._lock:
+            self._count += 1
+            if answers:
+                self._kept[self._count] = client, answers
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._drop, name="kafka-client-keeper", daemon=True
+                )
+                self._thread.start()
+            return self._count
+
+    def let_go(self, number: int) -> None:
+        """One answer came."""
+        with self._lock:
+            client, answers = self._kept[number]
+            self._kept[number] = client, answers - 1
+        if answers == 1:
+            self._ended.put(number)
+
+    def _drop(self) -> None:
+        while True:
+            number = self._ended.get()
+            with self._lock:
+                dropped = self._kept.pop(number)
+            del dropped
+
+
+KEEPER: Final = Keeper()
 
 
 class Mortal(Generic[C]):
@@ -50,6 +98,8 @@ class Mortal(Generic[C]):
         self._mortality = Mortality()
         self._lock = threading.Lock()
         self._client = make()
+        self._number = 0
+        """How many clients there were before the one of the moment."""
 
     def client(self) -> C:
         """To ask the next question; another one after the last has failed for a while."""
@@ -69,6 +119,7 @@ class Mortal(Generic[C]):
             target=self._close, args=(self._client,), name="kafka-client-end", daemon=True
         ).start()
         self._client = made
+        self._number += 1
         MADE[self._what] = MADE.get(self._what, 0) + 1
         log.warning(
             "%s: Kafka's client got no answer and was replaced",
@@ -80,19 +131,20 @@ class Mortal(Generic[C]):
     def asked(self) -> Iterator[C]:
         """Ask within; what becomes of it is noted."""
         client, asked_s = self.client(), self._now_s()
+        number = self._number
         try:
             yield client
         except KafkaException as error:
-            self._note(client, asked_s, error)
+            self._note(number, asked_s, error)
             raise
         except Unavailable as error:
-            self._note(client, asked_s, error.__cause__)
+            self._note(number, asked_s, error.__cause__)
             raise
-        self._note(client, asked_s, None)
+        self._note(number, asked_s, None)
 
-    def _note(self, client: C, asked_s: float, error: BaseException | None) -> None:
+    def _note(self, number: int, asked_s: float, error: BaseException | None) -> None:
         with self._lock:
-            if client is not self._client:
+            if number != self._number:
                 return  # one that was given up says nothing about its successor
             if isinstance(error, KafkaException) and not is_answer(error.args[0]):
                 self._mortality.unanswered(asked_s)
@@ -107,11 +159,15 @@ class Mortal(Generic[C]):
         would wait for ever.
         """
         client, asked_s = self.client(), self._now_s()
+        number = self._number
         futures = ask(client)
+        kept = KEEPER.keep(client, len(futures))
 
         def done(future: Future[Any]) -> None:
+            # In a thread of librdkafka, so it may not hold the client itself: see Keeper.
             if not future.cancelled():
-                self._note(client, asked_s, future.exception())
+                self._note(number, asked_s, future.exception())
+            KEEPER.let_go(kept)
 
         for future in futures.values():
             future.add_done_callback(done)

@@ -42,6 +42,7 @@ from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import RequestDesk
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
+from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.metrics import TablesCollector
@@ -183,11 +184,14 @@ async def run(settings: OpsConfig) -> None:
     process_metrics.register(
         metrics, "ops", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock
     )
+    audit = AuditRing()
+    logger.addHandler(audit)
     services = Services(
         tables=tables,
         alerts=alerts,
         system=system,
         boards=BoardDesk(writer, tables, clock),
+        audit=audit,
         registry=registry,
         previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         repairs=RepairDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
@@ -236,6 +240,7 @@ async def run(settings: OpsConfig) -> None:
         await replayer.close()
         summaries.close()
         writer.close()
+        logger.removeHandler(audit)
 
 
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:

@@ -181,11 +181,12 @@ def _plan(query: Query) -> Iterator[str]:
 
 def _completing(query: Query) -> Iterator[str]:
     join = query.join
-    if query.history:
-        yield (
-            "remember the readings before of each device, for "
-            f"{', '.join(dict.fromkeys(one.past.function for one in query.history))}"
-        )
+    for is_of_all, whose in ((False, "each device"), (True, "all devices")):
+        names = [one.past.function for one in query.history if one.past.is_of_all is is_of_all]
+        if names:
+            yield (
+                f"remember the readings before of {whose}, for {', '.join(dict.fromkeys(names))}"
+            )
     if join is not None:
         on = ", ".join(f"{ours} = {join.table}.{theirs}" for ours, theirs in join.keys)
         nulls = "nulls without one" if join.is_left else "drop those without one"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import httpx
 import psutil
 import pytest
 
@@ -74,6 +76,16 @@ def analysis_in(
         f'[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
     )
     return part("analysis", config, folder / "analysis.log")
+
+
+def why_not_ready(folder: Path) -> str:
+    """What the analysis of this folder says to /readyz; `not there` where nobody answers."""
+    port = tomllib.loads((folder / "analysis.toml").read_text())["metrics_port"]
+    try:
+        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5)
+    except httpx.HTTPError:
+        return "not there"
+    return "" if answer.status_code == 200 else str(answer.json()["detail"])
 
 
 @pytest.fixture
@@ -145,8 +157,12 @@ def test_queries_come_run_fail_and_go_while_the_analysis_runs(
     feed.send([T0], speed=[1.0])
     feed.flush()
     with process:
+        wait_until(
+            lambda: "being started, and" in why_not_ready(tmp_path), "it says that it starts"
+        )
         process.wait_for(READY)
         wait_until(lambda: totals(feed, first) == {(T0, "d1"): 1.0}, "the first result")
+        wait_until(lambda: why_not_ready(tmp_path) == "", "it is ready")
         assert set(built_in()) <= {row.key.decode() for row in read(feed.config, topics.QUERIES)}
         waiting = "waits for stream 'vehicle_position'"
         wait_until(

@@ -106,6 +106,27 @@ async def test_a_device_that_floods_with_broken_messages_has_its_share_of_letter
     assert len(read(here.config, topics.DEAD, device="loud")) < 8, "5, and what time gave since"
 
 
+async def test_names_that_somebody_invents_have_no_more_letters_together_than_ten_devices(
+    here: World,
+) -> None:
+    """Control: each of them is below the bound of one device."""
+    maps = MAPS.replace("m1/", "m7/").replace("mapped_meter", "mapped_names")
+    bridge(here, "b-names", maps, "[device]\nletters_burst = 5\nletters_per_s = 0.001\n")
+    await publish_all(here, [("m7/first/readings", items(1).encode())])
+    await read_some(here.config, topics.UP, "first")
+    odd = b'{"list": [{"at": 1790000000, "n": "text"}]}'  # a number is expected
+    sent = [(f"m7/invented-{n}/readings", one) for n in range(20) for one in (b"{", odd) * 2]
+    await publish_all(here, sent)
+    counted = 'edgewake_bridge_messages_total{outcome="counted"}'
+    dead = 'edgewake_bridge_messages_total{outcome="dead"}'
+    await asyncio.to_thread(
+        wait_until,
+        lambda: here.metric("b-names", counted) + here.metric("b-names", dead) == 80,
+        "all are refused",
+    )
+    assert 50 <= here.metric("b-names", dead) <= 52
+
+
 async def test_maps_are_in_use_as_soon_as_their_file_is_right(here: World) -> None:
     """A file that became wrong changes nothing."""
     maps = MAPS.replace("m1/", "m4/").replace("mapped_meter", "mapped_hot")

@@ -131,7 +131,7 @@ SECRETS = {
     "access-1": {"keys/cursor.key", "kafka/access-1.password"},
     "access-2": {"keys/cursor.key", "kafka/access-2.password"},
     "push": {"keys/cursor.key", "keys/lease.key", "kafka/push.password"},
-    "ops": {"keys/ops.key", "kafka/ops.password"},
+    "ops": {"keys/ops.key", "keys/seal.key", "kafka/ops.password"},
     "proxy": {"front/server.key"},
 }
 """Who reads which secret; who is not here reads none."""

@@ -103,11 +103,11 @@ def test_the_pages_libraries_are_what_the_manifest_says():
 
 
 def test_modules_stay_small():
-    """A file over 760 lines has a second reason to change: split it."""
+    """A file over 740 lines has a second reason to change: split it."""
     assert [
         f"{path}: {n}"
         for path in modules(*FLOORS, "tests")
-        if (n := len((ROOT / path).read_text().splitlines())) > 760
+        if (n := len((ROOT / path).read_text().splitlines())) > 740
     ] == []
 
 

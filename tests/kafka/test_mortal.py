@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -11,7 +14,10 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
+from edgewake.protocol import topics
 from tests.services import free_ports
 
 PLACE = TopicPartition("any", 0)
@@ -95,3 +101,48 @@ def test_what_a_client_that_was_given_up_hears_says_nothing_about_the_next_one()
     clock.now_s = 64.0
     asked(admin)
     assert len(made) == 2
+
+
+ONCE = """
+import sys
+import time
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from edgewake.cloud.kafka.mortal import Admin
+
+def make():
+    return AdminClient({"bootstrap.servers": sys.argv[1]})
+
+def ask(admin):
+    place = TopicPartition(sys.argv[2], 0)
+    future = admin.list_offsets({place: OffsetSpec.latest()}, request_timeout=10)[place]
+    %s
+    future.result()
+
+for _ in range(10):
+    ask(%s)
+print("lives")
+"""
+
+
+def ended(program: str, config: KafkaConfig) -> tuple[int, str]:
+    """Exit code and output of a program that asks this Kafka."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, config.bootstrap, topics.DEVICES],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.services
+def test_a_client_that_is_dropped_with_its_last_answer_does_not_end_the_process(
+    kafka_config: KafkaConfig,
+) -> None:
+    """The control: librdkafka ends a process in which the callback held the last reference."""
+    topic_admin.ensure_topics(kafka_config, [topics.DEVICES])
+    held = "future.add_done_callback(lambda _, client=admin: time.sleep(0.05)); del admin"
+    assert ended(ONCE % (held, "make()"), kafka_config)[0] == -signal.SIGABRT
+    assert ended(ONCE % ("del admin", 'Admin(make, "test")'), kafka_config) == (0, "lives\n")

@@ -189,6 +189,7 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(
         "#/ask",
         "#/letters",
         "#/clients",
+        "#/audit",
         "#/none",
     ):
         await visit.open(address)

@@ -441,6 +441,56 @@ async def test_what_is_open_ends_when_the_right_does(rights_world: World, why: s
             world.file("readers.keys", KEYS)
 
 
+async def test_who_does_not_read_is_cut_off_with_its_right(rights_world: World) -> None:
+    """What waits for it would go out after the right has ended; a stalled client is else left alone
+    for half a minute.
+    """
+    world = rights_world
+    world.other.send("car-1", n=1000, frames=60)
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port, limit=2**12)
+    path = f"/v1/streams/{world.other.name}/events?from=earliest"
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer lost-key-000000001\r\n"
+    writer.write(head.encode() + b"\r\n")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert b"200" in await reader.readline()
+        before = 0.0
+        async with asyncio.timeout(PATIENCE_S):
+            while (sent := sent_bytes_of(world)) > before:  # until no more goes out
+                before = sent
+                await asyncio.sleep(0.5)
+        assert sent > 0
+        assert clients_of(world) >= 1
+        world.file("readers.keys", KEYS.replace("lost ", "# lost "))
+        began = time.monotonic()
+        await eventually(lambda: clients_of(world) == 0, "it is cut off")
+        assert time.monotonic() - began < 5
+    finally:
+        world.file("readers.keys", KEYS)
+        writer.close()
+
+
+async def test_what_is_forbidden_is_waited_for_as_what_is_not_there(rights_world: World) -> None:
+    world = rights_world
+    told_of: list[tuple[int, str, str]] = []
+    async with client_of(world, "owner") as client:
+        for name in (world.other.name, unique("feed")):
+            path = f"/v1/streams/{name}/events?absent=wait&from=earliest"
+            async with asyncio.timeout(PATIENCE_S), client.stream("GET", path) as answer:
+                line = await anext(answer.aiter_lines())
+                told_of.append((answer.status_code, answer.headers["edgewake-start"], line))
+    assert told_of[0] == told_of[1]
+    assert told_of[0][:2] == (200, "waiting")
+
+
+def sent_bytes_of(world: World) -> float:
+    """What was written to clients so far."""
+    text = httpx.get(f"{world.server.url}/metrics", timeout=PATIENCE_S).text
+    found = re.search(r"^edgewake_access_sent_bytes_total ([0-9.e+]+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
 def clients_of(world: World) -> float:
     """Streams and pages that are open."""
     text = httpx.get(f"{world.server.url}/metrics", timeout=PATIENCE_S).text

@@ -30,6 +30,7 @@ from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import RequestDesk
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
+from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
@@ -69,6 +70,7 @@ class Services:
     alerts: AlertDesk
     system: SystemLook
     boards: BoardDesk
+    audit: AuditRing
     registry: Registry
     repairs: RepairDesk
     previews: PreviewDesk

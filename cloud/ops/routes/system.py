@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel
 from sse_starlette import EventSourceResponse
 
@@ -19,6 +19,7 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
+from edgewake.cloud.ops.tables.audit_ring import AuditEntry
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.lease_record import Lease, LeaseState
 
@@ -44,6 +45,14 @@ class LeaseView(BaseModel):
     due_at: int | None
     """When the next wake-up or try goes out (due, notified), or when a pause ends (paused)."""
     disabled: str | None
+
+
+class AuditPage(BaseModel):
+    """Entries, the newest first."""
+
+    items: list[AuditEntry]
+    next: int | None
+    """`before` of the next page; null at the end."""
 
 
 def _lease_view(lease: Lease) -> LeaseView:
@@ -77,6 +86,17 @@ def router(services: Services) -> APIRouter:
             limit=limit,
             total=len(tables.parts),
         )
+
+    @routes.get("/v1/audit", tags=["audit"])
+    async def audit(
+        limit: Limit = PAGE_DEFAULT, before: Annotated[int | None, Query(ge=1, le=2**53)] = None
+    ) -> AuditPage:
+        """Who changed what, and who read dead letters or asked in SQL, the newest first: of this
+        server, since it started. Its log has all.
+        """
+        found = services.audit.newest(before=before, limit=limit)
+        is_more = bool(found) and found[-1].number > 1 and len(found) == limit
+        return AuditPage(items=found, next=found[-1].number if is_more else None)
 
     @routes.post("/v1/tickets", status_code=201, tags=["session"])
     async def ticket(request: Request) -> Ticket:

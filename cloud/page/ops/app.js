@@ -6,7 +6,7 @@ import { api } from "./api.js";
 import { AlertRule, Alerts } from "./alerts.js";
 import { Board, Boards } from "./boards.js";
 import { Device, Devices } from "./devices.js";
-import { Ask, Clients, Letters } from "./more.js";
+import { Ask, Audit, Clients, Letters } from "./more.js";
 import { Overview } from "./overview.js";
 import { Editor, Queries, Query } from "./queries.js";
 import { Stream, Streams } from "./streams.js";
@@ -21,6 +21,7 @@ const SCREENS = [
   ["ask", "Ask", Ask],
   ["letters", "Letters", Letters],
   ["clients", "Clients", Clients],
+  ["audit", "Audit", Audit],
 ];
 
 function View({ hash }) {

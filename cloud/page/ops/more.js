@@ -65,3 +65,15 @@ export function Clients() {
       ["device"], ["name"], ["state"], ["received_at", "asked", { view: (row) => html`<${Ago} at=${row.received_at} />` }],
     ]} />`}<//>`;
 }
+
+export function Audit({ params }) {
+  const before = params.get("before") ?? "";
+  const loaded = useLoaded(() => get(`/v1/audit?${new URLSearchParams({ limit: 100, ...(before && { before }) })}`), `audit ${before}`);
+  return html`<p class="quiet">Who changed what, and who read what devices sent, newest first; of this server since it started. Its log has all.</p>
+    <${Loaded} loaded=${loaded} empty="Nothing was changed since this server started.">${({ items, next }) => html`<${Rows} caption="Audit" rows=${items.map((one) => ({ id: one.number, ...one }))} columns=${[
+      ["at", "when", { view: ({ at }) => html`<${Ago} at=${at} />` }],
+      ["holder", "who"], ["method", "did"], ["path", "what"],
+      ["status", "answer", { number: true }],
+      ["detail", "detail", { view: ({ detail }) => detail || "–" }],
+    ]} />${next !== null && html`<p><a href=${`#/audit?before=${next}`}>Older</a></p>`}`}<//>`;
+}

@@ -47,6 +47,7 @@ export function Query({ name }) {
             ? html`<${Do} act=${() => api("POST", `/v1/queries/${enc(name)}/resume`)} done="resumed">Resume<//>`
             : html`<${Do} act=${() => api("POST", `/v1/queries/${enc(name)}/pause`)} done="paused">Pause<//>`}
           <a class="button" href=${`#/queries/new?from=${enc(name)}`}>Edit</a>
+          <a class="button" href=${`#/alerts?new=1&query=${enc(name)}`}>Alert on this</a>
           <${Do} danger act=${() => api("DELETE", `/v1/queries/${enc(name)}`)} confirm=${`Remove ${name}? Its results can be read for another hour.`} done="removed">Remove<//>
         </p></section>`}<//>`;
 }

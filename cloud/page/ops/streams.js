@@ -25,6 +25,7 @@ export function Stream({ name }) {
         ["topic", stream.topic],
         ["partitions", stream.partitions.length],
         ["description", stream.description || null],
+        ["be told", html`<a href=${`#/alerts?new=1&stream=${enc(name)}`}>alert on this</a>`],
         ["ask", html`<a href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY t DESC LIMIT 20`)}`}>its newest readings by SQL</a>`],
       ]} />
       <${Rows} caption="Fields" rows=${Object.entries(stream.fields).map(([field, info]) => ({ name: field, ...info }))} columns=${[

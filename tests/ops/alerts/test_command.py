@@ -18,7 +18,7 @@ text = "Somewhere it is too hot"
 stream = "{stream}"
 when = "temperature > 30"
 value = "temperature"
-tell = ["mail"]
+tell = ["typed_mail"]
 group_s = 0
 
 [broken_parts]
@@ -34,10 +34,12 @@ def test_rules_of_a_file_are_applied_shown_acknowledged_and_deleted(
     rules.write_text(FILE.format(stream=stream))
     refused = run(alerts.ops, "alert", "apply", str(rules))
     assert refused.returncode == 1
-    assert "there is no destination 'mail'" in refused.stderr
-    kept = run(alerts.ops, "alert", "destination", "set", "mail", "--address", mailbox.address)
+    assert "there is no destination 'typed_mail'" in refused.stderr
+    kept = run(
+        alerts.ops, "alert", "destination", "set", "typed_mail", "--address", mailbox.address
+    )
     assert kept.returncode == 0, kept.stderr
-    assert run(alerts.ops, "alert", "try", "mail").returncode == 0
+    assert run(alerts.ops, "alert", "try", "typed_mail").returncode == 0
     trial = run(alerts.ops, "alert", "apply", "--check", str(rules))
     assert "too_hot: good; in the last hour it would have fired 0 times" in trial.stdout
     applied = run(alerts.ops, "alert", "apply", str(rules))
