@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.lanes.batch_limit import BatchLimit
@@ -23,7 +21,6 @@ from edgewake.cloud.analysis.plan.observed import Observed
 class Done:
     """A batch that was emitted."""
 
-    rows: pa.Table
     observed: Observed
     rate: float
     """Its readings a second, since the batch before."""
@@ -87,7 +84,6 @@ class LaneSchedule:
         """
         next_ms = self._looks.next_ms(
             self._looked_ms,
-            done.rows,
             done.observed,
             rate=done.rate,
             left=done.left,

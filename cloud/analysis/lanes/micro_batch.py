@@ -129,7 +129,7 @@ class MicroBatches:
             self._plan.shedder.turn(emission.record)
         self._counters.count(observed, results, sum(late_readings.values()))
         waiting = None if left is None else sum(left.values())
-        return Done(rows, observed, rate, read, waiting, self._meter.taken())
+        return Done(observed, rate, read, waiting, self._meter.taken())
 
     def _schedule_next(self, done: Done) -> None:
         records = self._schedule.records

@@ -6,7 +6,7 @@ its batches when they are worth most: one soon after each window's end, more whi
 windows that ended still come, and between them only so many that the rows of a window that is still
 open stay fresh. How soon is learned from the stream (Settle), so that one batch is enough for an
 end. A busy stream, and one with a backlog, gets a batch each `least_ms`; that, too, a little after
-windows' ends.
+windows' ends, and once more SECOND_LOOK_MS later for what took longer.
 """
 
 from __future__ import annotations
@@ -32,15 +32,6 @@ earlier first look is tried."""
 COLD_BATCHES: Final = 30
 """A lane's first batches teach nothing: while Java compiles what they run, they and the readings'
 way to them are slow."""
-LATE_SHARE: Final = 0.25
-"""Of a busy stream's rows of a window, how many may come or change after the first look at its end.
-One that waits until nothing does is later for all: the readings of half a thousand frames a second
-arrive within 60 ms, the last tenth of them takes as long again. What the first look misses has the
-second one."""
-LATE_GAIN_MS: Final = 40
-"""How far one look moves the next ones, times by how much the share of late rows differs from
-LATE_SHARE: 10 ms sooner where none was late, 30 later where all were. So it comes to rest where
-that share is late (Robbins and Monro, A Stochastic Approximation Method, 1951)."""
 DOUBTED_LOOKS: Final = 5
 """As many have to find nothing after one that did, before the second look is left out again."""
 SUMMARY_SETTLE_MS: Final = 6_000
@@ -118,10 +109,10 @@ def learned(
     before_ms: int | None,
     oldest_ms: int | None,
     batches: int = COLD_BATCHES,
-    late: float | None = None,
 ) -> Settle:
-    """What a batch tells after one that looked at `before_ms`; `oldest_ms`: event time of its
-    oldest reading.
+    """What a batch of a calm stream tells after one that looked at `before_ms`.
+
+    `oldest_ms`: event time of its oldest reading.
 
     `before_ms` is None where there was none, or where it might not have all that was there: then
     nothing is learned, and nor is it of the first of all `batches` of a lane. What came later than
@@ -131,22 +122,10 @@ def learned(
     What is late once in DOUBTED_LOOKS is left to second looks; where that happens again, the first
     look itself is later. A device that returns after hours looks like a slow stream, and gets its
     batches for as long as it sends what is old.
-
-    `late`: of a busy stream, the share of the rows of the windows that had ended then which came or
-    changed with this batch. It has a batch each second in any case, so that a second look costs
-    little: windows are told as soon as most of their rows are complete.
     """
     end = None if before_ms is None or batches < COLD_BATCHES else last_end(windows, before_ms)
     if before_ms is None or end is None or (looked_ms := before_ms - end) < settle.ms:
         return settle  # it was the first look at that end
-    if late is not None and looked_ms < settle.ms + SECOND_LOOK_MS // 2:
-        ms = min(
-            max(round(settle.ms + LATE_GAIN_MS * (late - LATE_SHARE)), SETTLE_MS), SETTLE_MS_MAX
-        )
-        doubt = DOUBTED_LOOKS if late else max(settle.doubt - 1, 0)
-        return Settle(ms, is_enough=not doubt, doubt=doubt)
-    if late is not None:
-        return settle
     if oldest_ms is not None and oldest_ms < end:
         if looked_ms > SETTLE_MS_MAX:
             return replace(settle, is_enough=False)
@@ -204,7 +183,9 @@ def next_ms(
     ended before the last look, more of them may be on their way.
     """
     if busy or least_ms == 0 or calm_ms <= least_ms or not windows:
-        again = _second_looks(began_ms, windows, settle) if least_ms > SECOND_LOOK_MS else []
+        again = (
+            _second_looks(began_ms, windows, settle) if has_second_looks(windows, least_ms) else []
+        )
         return min([_next_of_busy(began_ms, windows, least_ms, settle), *again])
     if not (windows := _ending(windows)):
         return began_ms + max(least_ms, min(calm_ms, SOON_MS))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -30,8 +29,7 @@ def schedule() -> LaneSchedule:
 
 def done(*, read: int = 1, left: int | None = 0, oldest: int = END + 1) -> Done:
     """A batch of records of one reading each."""
-    rows = pa.table({"window_end": pa.array([], pa.int64())})
-    return Done(rows, Observed(read, read, oldest, 0, {}, {}), 1.0, read, left, {})
+    return Done(Observed(read, read, oldest, 0, {}, {}), 1.0, read, left, {})
 
 
 def batch(schedule: LaneSchedule, one: Done, *, took_s: float, is_apart: bool = False) -> None:

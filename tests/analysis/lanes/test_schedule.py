@@ -13,7 +13,6 @@ from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.lanes.schedule import (
     COLD_BATCHES,
     DOUBTED_LOOKS,
-    LATE_SHARE,
     NEW_MS,
     SECOND_LOOK_MS,
     SETTLE_MS,
@@ -230,49 +229,6 @@ def test_the_first_batches_of_a_lane_do_not_make_its_first_look_later() -> None:
     assert after(COLD_BATCHES) == Settle(2 * SETTLE_MS)
 
 
-def after_late(*shares: float, settle: Settle) -> Settle:
-    """What a busy stream's looks teach, each of which missed this share of the rows."""
-    for i, share in enumerate(shares):
-        end = END + i * 10_000
-        settle = learned(
-            settle, [each(10_000)], before_ms=end + settle.ms, oldest_ms=end - 1, late=share
-        )
-    return settle
-
-
-def test_a_busy_stream_is_emitted_when_most_rows_are_complete_and_the_rest_polled_again() -> None:
-    """Rows are complete 80 to 180 ms after the end.
-
-    Control: a calm stream, which has one batch where it can, waits for the last.
-    """
-    settle = Settle()
-    for _ in range(200):
-        settle = after_late((180 - settle.ms) / 100, settle=settle)
-    assert settle.ms == pytest.approx(180 - 100 * LATE_SHARE, abs=2)
-    assert not settle.is_enough
-    assert max(of_window[0] for of_window in looks(180)) >= 180
-
-
-def test_a_busy_stream_s_first_poll_stays_in_bounds_and_few_late_rows_move_it_little() -> None:
-    assert after_late(*[1.0] * 100, settle=Settle()).ms == SETTLE_MS_MAX
-    assert after_late(*[0.0] * 100, settle=Settle(SETTLE_MS_MAX)).ms == SETTLE_MS
-    assert abs(after_late(0.02, settle=Settle(150)).ms - 150) <= 10
-    assert after_late(*[0.0] * DOUBTED_LOOKS, settle=after_late(0.02, settle=Settle())).is_enough, (
-        "nothing is late any more"
-    )
-    assert not after_late(
-        *[0.0] * (DOUBTED_LOOKS - 1), settle=after_late(0.02, settle=Settle())
-    ).is_enough
-
-
-def test_a_batch_long_after_an_end_tells_nothing_of_a_busy_stream_s_first_look() -> None:
-    before_ms = END + SETTLE_MS + SECOND_LOOK_MS
-    assert (
-        learned(Settle(), [each(10_000)], before_ms=before_ms, oldest_ms=END - 1, late=0.5)
-        == Settle()
-    )
-
-
 def test_windows_that_end_with_nearly_every_batch_need_no_second_look() -> None:
     assert has_second_looks([each(2_000), each(10_000)], 1_000)
     assert not has_second_looks([each(1_000), each(10_000)], 1_000)
@@ -339,9 +295,7 @@ def test_a_busy_stream_s_last_batch_before_an_end_is_near_it_to_leave_less_to_co
     assert begins(5_000, until_s=6, busy=True, began_ms=END + 4_600)[:2] == [4.6, 5.08], (
         "a slow batch before it does not delay the look"
     )
-    assert begins(1_000, until_s=2, busy=True) == [0.08, 0.38, 1.08, 1.38], (
-        "each step is the look at an end"
-    )
+    assert begins(1_000, until_s=2, busy=True) == [0.08, 1.08], "each step is the poll at an end"
 
 
 @pytest.mark.parametrize("slide_ms", [1_000, 2_000, 10_000, MINUTE])

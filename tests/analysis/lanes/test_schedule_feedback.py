@@ -1,11 +1,7 @@
-"""What a lane's batches tell of its looks: how many rows of the windows that ended a look missed.
-
-Pure.
-"""
+"""What a lane's batches teach of its polls: a calm stream's, not a busy one's. Pure."""
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -13,8 +9,7 @@ from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
 from edgewake.cloud.analysis.lanes.schedule import (
     BUSY_PER_S,
     COLD_BATCHES,
-    LATE_GAIN_MS,
-    LATE_SHARE,
+    DOUBTED_LOOKS,
     SECOND_LOOK_MS,
     SETTLE_MS,
 )
@@ -41,71 +36,49 @@ def looks() -> Looks:
     return Looks(config, QueryJob(LaneKind.PLAIN, ("s",), (), tuple(queries)))
 
 
-def rows(*ended: int, open_rows: int = 0) -> pa.Table:
-    """Rows of windows with these ends, and of the window that is open."""
-    ends = [*ended, *[END + WINDOW_MS] * open_rows]
-    return pa.table({"window_end": pa.array(ends, pa.int64())})
-
-
-def observed(oldest: int) -> Observed:
-    return Observed(
-        frames=1, readings=BUSY_PER_S, oldest=oldest, flagged=0, tops={}, received_at={}
+def polled(looks: Looks, at_ms: int, oldest_ms: int, *, rate: float = 1.0) -> int:
+    """When the next batch begins after one at `at_ms`; both in ms after END."""
+    observed = Observed(
+        frames=1, readings=1, oldest=END + oldest_ms, flagged=0, tops={}, received_at={}
     )
+    next_ms = looks.next_ms(END + at_ms, observed, rate=rate, left=0, batches=COLD_BATCHES)
+    return next_ms - END
 
 
-def moved_ms(
-    looks: Looks, second: pa.Table, *, rate: float = BUSY_PER_S, is_cut_off: bool = False
-) -> float:
-    """How much later the next end is looked at, after a first look at one with forty rows and a
-    second one.
+def first_polls(looks: Looks, *, late: bool, rate: float = 1.0, is_cut_off: bool = False) -> int:
+    """How long after an end it is polled, after ten ends whose second polls found readings of the
+    window that had ended, or none.
     """
-    looks.next_ms(
-        END + SETTLE_MS,
-        rows(*[END] * 40, open_rows=3),
-        observed(END - 900),
-        rate=rate,
-        left=0,
-        batches=COLD_BATCHES,
-    )
-    if is_cut_off:
-        looks.forget()
-    at_ms = END + SETTLE_MS + SECOND_LOOK_MS
-    looks.next_ms(at_ms, second, observed(END - 1), rate=rate, left=0, batches=COLD_BATCHES + 1)
-    next_ms = looks.next_ms(
-        END + 2_000,
-        rows(open_rows=40),
-        observed(END + 2_000),
-        rate=rate,
-        left=0,
-        batches=COLD_BATCHES + 2,
-    )
-    return next_ms - END - SETTLE_MS - (WINDOW_MS if next_ms > END + WINDOW_MS else 2_000)
+    next_ms = 0
+    for i in range(1, 11):
+        end = i * WINDOW_MS
+        polled(looks, end + SETTLE_MS, end - 900, rate=rate)
+        if is_cut_off:
+            looks.forget()
+        second = end + SETTLE_MS + SECOND_LOOK_MS
+        polled(looks, second, end - 1 if late else end + 1, rate=rate)
+        next_ms = polled(looks, end + WINDOW_MS - 500, end + 4_000, rate=rate)
+    return next_ms % WINDOW_MS
 
 
-@pytest.mark.parametrize("late", [20, 40])
-def test_a_busy_stream_s_next_first_look_is_later_by_how_many_rows_the_last_one_missed(
-    looks: Looks, late: int
-) -> None:
-    assert moved_ms(looks, rows(*[END] * late, open_rows=40)) == LATE_GAIN_MS * (
-        late / 40 - LATE_SHARE
-    )
+def test_a_calm_stream_whose_readings_take_longer_is_polled_later(looks: Looks) -> None:
+    assert first_polls(looks, late=True) > SETTLE_MS
 
 
-@pytest.mark.parametrize("late", [0, 1, 10])
-def test_few_that_were_late_do_not_move_it(looks: Looks, late: int) -> None:
-    assert moved_ms(looks, rows(*[END] * late, open_rows=40)) == 0
-
-
-def test_rows_of_older_windows_do_not_count_for_a_device_brings_them_that_was_away(
-    looks: Looks,
-) -> None:
-    assert moved_ms(looks, rows(*[END - WINDOW_MS] * 40, open_rows=40)) == 0
+def test_a_busy_stream_is_polled_at_the_same_times_whatever_was_late(looks: Looks) -> None:
+    """Control: the calm stream above."""
+    assert first_polls(looks, late=True, rate=BUSY_PER_S) == SETTLE_MS
+    assert polled(looks, SETTLE_MS + 10, -900, rate=BUSY_PER_S) == SETTLE_MS + SECOND_LOOK_MS
 
 
 def test_after_a_batch_that_was_cut_off_nothing_is_late(looks: Looks) -> None:
-    """Control: the same rows after one that was not (above)."""
-    assert moved_ms(looks, rows(*[END] * 40, open_rows=40), is_cut_off=True) == 0
+    assert first_polls(looks, late=True, is_cut_off=True) == SETTLE_MS
 
 
-def test_rows_without_windows_tell_nothing(looks: Looks) -> None:
-    assert moved_ms(looks, pa.table({"key": pa.array([], pa.string())})) == 0
+def test_a_calm_stream_in_which_nothing_is_late_has_one_poll_for_an_end(looks: Looks) -> None:
+    for i in range(1, DOUBTED_LOOKS + 2):
+        end = i * WINDOW_MS
+        polled(looks, end + SETTLE_MS, end - 900)
+        polled(looks, end + SETTLE_MS + 10, end + 1)
+    end += WINDOW_MS
+    assert polled(looks, end + SETTLE_MS, end - 900) == end + WINDOW_MS + SETTLE_MS
