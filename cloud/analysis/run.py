@@ -126,12 +126,7 @@ class Analysis:
         )
         self._summed_of = -1
         """Number of the tables' change that the summaries know."""
-<<<<<<< HEAD
-        self._garbage = Garbage(session, clock)
         self.health = health or Health(clock.monotonic_s)
-=======
-        self.health = Health(clock.monotonic_s)
->>>>>>> main
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""

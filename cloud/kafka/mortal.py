@@ -43,6 +43,7 @@ class Keeper:
         """Number → a client, and how many of its answers are to come."""
         self._count = 0
         self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        """Clients whose answers have all come: at most one number for each that is kept."""
         self._thread: threading.Thread | None = None
 
     def keep(self, client: object, answers: int) -> int:

@@ -102,6 +102,13 @@ def test_the_pages_libraries_are_what_the_manifest_says():
     assert all(any(file == "LICENSE" for file in lib["files"]) for lib in libraries)
 
 
+def test_no_file_holds_a_merge_that_was_not_resolved():
+    marks = re.compile(r"^(<{7} |>{7} )", re.MULTILINE)
+    texts = [path for path in files() if path.suffix in TEXT and "vendor" not in path.parts]
+    found = [path for path in texts if marks.search((ROOT / path).read_text("utf-8", "replace"))]
+    assert found == []
+
+
 def test_modules_stay_small():
     """A file over 740 lines has a second reason to change: split it."""
     assert [
