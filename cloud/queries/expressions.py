@@ -113,7 +113,7 @@ AGGREGATES: Final = (
     "percentile",
     "approx_count_distinct", "approx_percentile", "approx_top_k",
 )  # fmt: skip
-"""What stands for all readings of a window and group; `query_aggregates` reads it."""
+"""What stands for all readings of a window and group; `aggregates` reads it."""
 
 
 @dataclass(frozen=True, slots=True)

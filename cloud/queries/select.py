@@ -1,4 +1,4 @@
-"""The SELECT of a query file: from sqlglot's tree to the values of `query_plan`.
+"""The SELECT of a query file: from sqlglot's tree to the values of `query`.
 
 No I/O and no Spark.
 
