@@ -37,8 +37,13 @@ class Connection:
         """Called when `is_paused` ends."""
 
     def write(self, framed: bytes) -> None:
-        """Write bytes as they are to be on the wire: `http_chunk` frames them. Never waits."""
-        self._transport.write(framed)
+        """Write bytes as they are to be on the wire: `http_chunk` frames them. Never waits.
+
+        What is written to a connection that was lost is dropped: `on_lost` tells it in a moment,
+        and until then a transport of uvloop's would raise, into whatever turn writes.
+        """
+        if not self._transport.is_closing():
+            self._transport.write(framed)
 
     def waiting(self) -> int:
         """Bytes written and not yet acknowledged by the other side."""

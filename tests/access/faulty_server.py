@@ -1,7 +1,7 @@
 """`edgewake access --config FILE` with two faults of ours built in, for what its clients are told
 of them.
 
-abs() in a filter fails for 3, and a stream whose name begins with `faulty_` cannot be opened:
+abs() in a filter fails for 3, and a stream cannot be opened with the filter FAULTY:
 `python -m tests.access.faulty_server FILE`.
 """
 
@@ -18,6 +18,7 @@ from edgewake.cloud.log.subscription import Plan
 from edgewake.protocol.lease import Subscription
 
 _open = Hub.open
+FAULTY = "n = 500"
 
 
 def abs_but_of_3(part: filters.Evaluate) -> filters.Evaluate:
@@ -34,7 +35,7 @@ def abs_but_of_3(part: filters.Evaluate) -> filters.Evaluate:
 
 async def open_with_a_bug(hub: Hub, subscription: Subscription, *more: Any) -> Plan:
     """Like Hub.open, with a bug."""
-    if subscription.streams[0].startswith("faulty_"):
+    if subscription.where == FAULTY:
         raise KeyError("a bug of ours")
     return await _open(hub, subscription, *more)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import signal
 import socket
 from collections.abc import Callable
@@ -198,10 +197,15 @@ async def test_a_filter_that_fails_ends_its_stream_with_a_problem_and_nobody_els
 
 
 async def test_a_fault_of_ours_is_500_for_programs_and_later_for_a_browser_which_comes_back(
-    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, browser_page: Page
+    access_directory: Path,
+    kafka_config: KafkaConfig,
+    cursor_key: Path,
+    feed: Feed,
+    browser_page: Page,
 ) -> None:
+    feed.send(n=1)
     with server(access_directory, kafka_config, cursor_key, module=FAULTY, retry_ms=100) as faulty:
-        address = f"{faulty.url}/v1/streams/faulty_{secrets.token_hex(6)}/events"
+        address = f"{faulty.url}/v1/streams/{feed.name}/events?where=n+%3D+500"
         program = httpx.get(address, timeout=PATIENCE_S)
         assert (program.status_code, program.json()["type"]) == (
             500,

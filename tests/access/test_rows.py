@@ -4,21 +4,32 @@ devices in filters of every protocol.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.sockets.talk import places, talk
-from tests.access.world import Server
+from tests.access.world import Server, server
 from tests.feeds import Feed
-from tests.services import PATIENCE_S
+from tests.services import PATIENCE_S, Kafka
 
 pytestmark = pytest.mark.services
 
 
-async def latest(server: Server, name: str, **words: Any) -> dict[str, Any]:
-    async with httpx.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
+@pytest.fixture(scope="module")
+def access_a(kafka: Kafka, access_directory: Path, cursor_key: Path) -> Iterator[Server]:
+    """A server of which one client may hold everything: others' tests hold a share of theirs."""
+    config = KafkaConfig(bootstrap=kafka.bootstrap)
+    with server(access_directory, config, cursor_key, address_share=1) as running:
+        yield running
+
+
+async def latest(of: Server, name: str, **words: Any) -> dict[str, Any]:
+    async with httpx.AsyncClient(base_url=of.url, timeout=PATIENCE_S) as client:
         answer = await client.get(f"/v1/latest/{name}", params=words)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()

@@ -172,7 +172,9 @@ async def test_what_says_that_all_is_well_and_is_no_stream_is_final_as_for_a_bro
     async with serving(
         f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
     ) as seen:
-        with pytest.raises(FollowError, match=f"answered {status[:3]}, which is no stream"):
+        with pytest.raises(
+            FollowError, match=f"answered {status[:3]}, which is not a stream of events"
+        ):
             await first(seen.base)
     assert len(seen.heads) == 1
 

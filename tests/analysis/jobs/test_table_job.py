@@ -97,12 +97,12 @@ def test_a_table_has_its_key_and_the_columns_of_both_sides() -> None:
         (
             "SELECT count(*) AS n FROM buses",
             "-- table: device\n",
-            "told as they are, without GROUP BY, aggregates",
+            "emitted as they are, without GROUP BY, aggregates",
         ),
         (
             "SELECT speed FROM buses ORDER BY speed LIMIT 3",
             "-- table: device\n",
-            "told as they are, without GROUP BY, aggregates",
+            "emitted as they are, without GROUP BY, aggregates",
         ),
         (
             "SELECT speed FROM buses",
