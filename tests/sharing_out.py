@@ -28,7 +28,14 @@ SPARK: Final = "tests/analysis/"
 PARSING: Final = ("tests/house/test_imports.py", "tests/house/test_layout.py")
 """They start no service, and both parse all our modules: together they do it once."""
 TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
-    "tests/access/": ("tests/access/", "tests/client/", "tests/lake/", "tests/log/"),
+    "tests/access/": (
+        "tests/access/",
+        "tests/client/",
+        "tests/kafka/test_mortal.py",
+        "tests/lake/",
+        "tests/log/",
+        *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "sockets")),
+    ),
     "tests/ops/": (
         "tests/ops/",
         "tests/commands/",

@@ -9,10 +9,12 @@ question raises is raised; nothing is asked twice.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, Generic, TypeVar
@@ -31,51 +33,79 @@ MADE: Final[dict[str, int]] = {}
 
 
 class Keeper:
-    """Keeps clients that have questions under way, and drops them in a thread of its own.
+    """Holds the clients that are used, and drops them in a thread of its own.
 
-    The answers come in a thread of librdkafka's. If the last reference to a client ended there,
-    librdkafka would have to destroy itself from within, and ends the process instead.
+    librdkafka ends the process where a client is destroyed in one of its own threads, and there
+    answers come. So nothing that an answer reaches may hold a client: it is held here, by number,
+    until its owner is gone and its last answer came.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[int, tuple[object, int]] = {}
-        """Number → a client, and how many of its answers are to come."""
-        self._count = 0
-        self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
-        """Clients whose answers have all come: at most one number for each that is kept."""
+        self._held: dict[int, object] = {}
+        self._numbers = itertools.count()
+        self._changes: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+        """(client, how many more or fewer need it). Its length is bounded by what is asked: the
+        thread does nothing else. `put` may be called from anywhere, also by the collector of
+        garbage in the middle of another `put`."""
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def keep(self, client: object, answers: int) -> int:
-        """Keep it until so many answers came; the number to let it go by."""
-        with self._lock:
-            self._count += 1
-            if answers:
-                self._kept[self._count] = client, answers
+    def hold(self, client: object) -> int:
+        """Hold a client for its owner; the number to `let_go` by."""
+        number = next(self._numbers)
+        self._held[number] = client
+        self.need(number, 1)
+        with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._drop, name="kafka-client-keeper", daemon=True
+                    target=self._run, name="kafka-client-keeper", daemon=True
                 )
                 self._thread.start()
-            return self._count
+        return number
+
+    def need(self, number: int, answers: int) -> None:
+        """So many answers are to come."""
+        self._changes.put((number, answers))
 
     def let_go(self, number: int) -> None:
-        """One answer came."""
-        with self._lock:
-            client, answers = self._kept[number]
-            self._kept[number] = client, answers - 1
-        if answers == 1:
-            self._ended.put(number)
+        """One answer came, or the owner is gone."""
+        self._changes.put((number, -1))
 
-    def _drop(self) -> None:
+    def _run(self) -> None:
+        needed: dict[int, int] = {}
         while True:
-            number = self._ended.get()
-            with self._lock:
-                dropped = self._kept.pop(number)
-            del dropped
+            number, change = self._changes.get()
+            needed[number] = needed.get(number, 0) + change
+            if not needed[number]:
+                del needed[number]
+                del self._held[number]
 
 
 KEEPER: Final = Keeper()
+
+
+class _Book:
+    """What became of the questions to the client of the moment. It does not hold the client."""
+
+    def __init__(self, held: int) -> None:
+        self.held = held
+        """The number of the client of the moment at the keeper."""
+        self.mortality = Mortality()
+        self.lock = threading.Lock()
+
+    def note(self, held: int, asked_s: float, error: BaseException | None) -> None:
+        """What became of a question to this client that was asked then."""
+        with self.lock:
+            if held != self.held:
+                return  # one that was given up says nothing about its successor
+            if isinstance(error, KafkaException) and not is_answer(error.args[0]):
+                self.mortality.unanswered(asked_s)
+            else:
+                self.mortality.answered()
+
+    def close(self) -> None:
+        """The owner is gone."""
+        KEEPER.let_go(self.held)
 
 
 class Mortal(Generic[C]):
@@ -96,19 +126,20 @@ class Mortal(Generic[C]):
         self._make = make
         self._close = close
         self._now_s = now_s
-        self._mortality = Mortality()
-        self._lock = threading.Lock()
         self._client = make()
-        self._number = 0
-        """How many clients there were before the one of the moment."""
+        self._book = _Book(KEEPER.hold(self._client))
+        weakref.finalize(self, self._book.close).atexit = False
 
     def client(self) -> C:
         """To ask the next question; another one after the last has failed for a while."""
-        with self._lock:
-            if self._mortality.is_over(self._now_s()):
-                self._mortality.made_anew()
+        return self._asked()[0]
+
+    def _asked(self) -> tuple[C, int]:
+        with self._book.lock:
+            if self._book.mortality.is_over(self._now_s()):
+                self._book.mortality.made_anew()
                 self._make_anew()
-            return self._client
+            return self._client, self._book.held
 
     def _make_anew(self) -> None:
         try:
@@ -119,11 +150,12 @@ class Mortal(Generic[C]):
         threading.Thread(
             target=self._close, args=(self._client,), name="kafka-client-end", daemon=True
         ).start()
-        self._client = made
-        self._number += 1
+        before, self._client = self._book.held, made
+        self._book.held = KEEPER.hold(made)
+        KEEPER.let_go(before)
         MADE[self._what] = MADE.get(self._what, 0) + 1
         log.warning(
-            "%s: Kafka's client got no answer and was replaced",
+            "%s: Kafka's client got no answer and was made anew",
             self._what,
             extra={"event": "kafka.client_made_anew"},
         )
@@ -131,26 +163,17 @@ class Mortal(Generic[C]):
     @contextlib.contextmanager
     def asked(self) -> Iterator[C]:
         """Ask within; what becomes of it is noted."""
-        client, asked_s = self.client(), self._now_s()
-        number = self._number
+        asked_s = self._now_s()
+        client, held = self._asked()
         try:
             yield client
         except KafkaException as error:
-            self._note(number, asked_s, error)
+            self._book.note(held, asked_s, error)
             raise
         except Unavailable as error:
-            self._note(number, asked_s, error.__cause__)
+            self._book.note(held, asked_s, error.__cause__)
             raise
-        self._note(number, asked_s, None)
-
-    def _note(self, number: int, asked_s: float, error: BaseException | None) -> None:
-        with self._lock:
-            if number != self._number:
-                return  # one that was given up says nothing about its successor
-            if isinstance(error, KafkaException) and not is_answer(error.args[0]):
-                self._mortality.unanswered(asked_s)
-            else:
-                self._mortality.answered()
+        self._book.note(held, asked_s, None)
 
     def later(self, ask: Callable[[C], Mapping[Any, Future[Any]]]) -> Mapping[Any, Future[Any]]:
         """Ask what is answered later; what becomes of it is noted.
@@ -159,16 +182,17 @@ class Mortal(Generic[C]):
         librdkafka forgets the questions of a client that nobody refers to, and who waits for one
         would wait for ever.
         """
-        client, asked_s = self.client(), self._now_s()
-        number = self._number
+        asked_s = self._now_s()
+        client, held = self._asked()
         futures = ask(client)
-        kept = KEEPER.keep(client, len(futures))
+        KEEPER.need(held, len(futures))
+        book = self._book
 
         def done(future: Future[Any]) -> None:
-            # In a thread of librdkafka, so it may not hold the client itself: see Keeper.
+            # In a thread of librdkafka, so it holds neither the client nor who holds it.
             if not future.cancelled():
-                self._note(number, asked_s, future.exception())
-            KEEPER.let_go(kept)
+                book.note(held, asked_s, future.exception())
+            KEEPER.let_go(held)
 
         for future in futures.values():
             future.add_done_callback(done)
