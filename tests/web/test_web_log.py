@@ -56,6 +56,6 @@ async def test_a_websocket_handshake_is_refused_in_words_and_logs_nothing(
             b"h2c\r\ncontent-length: 0\r\n\r\n",
         )
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b"no WebSocket is spoken here" in answer
+    assert b"here events are read by GET" in answer
     assert offer.startswith(b"HTTP/1.1 200"), "another protocol that is offered is passed over"
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
