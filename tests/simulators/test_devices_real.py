@@ -118,7 +118,7 @@ def test_every_row_of_a_file_is_acknowledged_and_in_kafka(
         "--times",
         "recorded",
     )
-    assert code == 0, said
+    assert code == 3, said  # all is there but the row that cannot be read
     assert "sent 300, acked 300, rejected 0, unacked 0, bad rows 1" in said
     wait_until(lambda: sum(len(one.frame.t) for one in up.poll()) >= 300, "300 readings")
     assert list(seqs(up.records).values()) == [[1]] * 3, (
