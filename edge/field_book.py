@@ -14,18 +14,13 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.field_names import Names
+from edgewake.protocol.field_names import ODD, ODD_CHARS_MAX, Names
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.field_values import as_declared, type_of_value
 from edgewake.protocol.frame import Scalar
 
 ALL: Final = "*"
 """In a declaration: every field that is not named."""
-ODD: Final = "_odd"
-"""Behind the name of a field: the field with the text of a value that is not of the field's
-type."""
-ODD_CHARS_MAX: Final = 200
-"""Characters of such a text."""
 _LETTERS: Final = {kind: kind.value[0] for kind in FieldType}
 _KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
 

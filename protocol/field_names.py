@@ -22,6 +22,10 @@ thousand streams."""
 NAMES_MAX: Final = 1_000
 """Names that are remembered of one stream. More are told apart by their suffix, which needs no
 memory."""
+ODD: Final = "_odd"
+"""Behind a field's name: the text of a value that was not of the field's type."""
+ODD_CHARS_MAX: Final = 200
+"""Characters of such a text at an agent and in maps."""
 PATH_CHARS_MAX: Final = 512
 """Characters of a path that its name is made of; its suffix is made of all."""
 _BASE_CHARS: Final = FIELD_CHARS_MAX - SUFFIX_CHARS - 1

@@ -8,7 +8,8 @@ Errors: Unavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
@@ -110,7 +111,7 @@ class AskKafka:
 
     async def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
         """Kafka's ids of topics: a recreated topic has another one."""
-        try:
+        with _unavailable():
             asked = self._admin.describe_topics(
                 TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S
             )
@@ -119,10 +120,6 @@ class AskKafka:
                     name: str((await asyncio.wrap_future(future)).topic_id)
                     for name, future in asked.items()
                 }
-        except KafkaException as error:
-            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-        except TimeoutError as error:
-            raise Unavailable(f"Kafka: no answer within {LOST_S:g} s") from error
 
     async def _ask_bounds(self, sources: tuple[Source, ...]) -> list[list[Bounds]]:
         self.questions += 1
@@ -144,13 +141,9 @@ class AskKafka:
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec
     ) -> dict[tuple[str, int], int]:
         """The end is the one of committed records."""
-        try:
+        with _unavailable():
             async with asyncio.timeout(LOST_S):
                 return await self._listed_by_leaders(partitions, spec)
-        except KafkaException as error:
-            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-        except TimeoutError as error:
-            raise Unavailable(f"Kafka: no answer within {LOST_S:g} s") from error
 
     async def _listed_by_leaders(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec
@@ -176,6 +169,17 @@ class AskKafka:
             (one.topic, one.partition): (await asyncio.wrap_future(future)).offset
             for one, future in asked.items()
         }
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    """Kafka refused a question, or did not answer it: Unavailable."""
+    try:
+        yield
+    except KafkaException as error:
+        raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+    except TimeoutError as error:
+        raise Unavailable(f"Kafka: no answer within {LOST_S:g} s") from error
 
 
 def _all_partitions(sources: Iterable[Source]) -> list[TopicPartition]:

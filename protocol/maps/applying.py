@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.event_time import AUTO, TimeRule, to_ms, with_time
+from edgewake.protocol.field_names import ODD, ODD_CHARS_MAX
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.field_values import as_declared
 from edgewake.protocol.frame import Scalar
@@ -35,11 +36,8 @@ from edgewake.protocol.maps.rule import (
 )
 from edgewake.protocol.maps.text import Text
 
-ODD: Final = "_odd"
 _DIGITS_MAX: Final = 24
 """Digits of a time that is a number written as text."""
-ODD_CHARS_MAX: Final = 200
-"""Characters of a value that is kept beside its field."""
 _ENVELOPE: Final = ("device", "seq", "epoch")
 """What means something else in a plain device's object than in this one."""
 _MEANT: Final = frozenset({*_ENVELOPE, "t"})

@@ -70,9 +70,10 @@ def to_readings(
     rows: Iterable[Row | BadRow], columns: Columns, odd: Odd | None = None
 ) -> Iterator[Reading | BadRow]:
     """Each row as a reading with its recorded time."""
+    odd = odd or Odd()
     names = Names()
-    devices = Devices(odd or Odd())
-    times = Times(columns, odd or Odd())
+    devices = Devices(odd)
+    times = Times(columns, odd)
     count = 0
     for row in rows:
         if isinstance(row, BadRow):
@@ -182,9 +183,8 @@ class Times:
 
     def of(self, device: str, value: Any) -> int:
         """A recorded time in ms since 1970 UTC. Raises ValueError."""
-        first = parse_time(value, self._columns)
-        second = self._second(value)
-        t = first
+        t = first = parse_time(value, self._columns)
+        second = self._second(value, first)
         if second > first:
             self._odd.twice += 1
             if first < self._last.get(device, 0):
@@ -194,11 +194,11 @@ class Times:
         self._last[device] = max(t, self._last.get(device, 0))
         return t
 
-    def _second(self, value: Any) -> int:
+    def _second(self, value: Any, first: int) -> int:
         """The same time where its hour comes for the second time."""
         zone = self._columns.zone
         if zone.key == "UTC" or not isinstance(value, str):
-            return parse_time(value, self._columns)
+            return first
         return to_ms(value, self._columns.time_format, zone, fold=1)
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from edgewake.protocol.field_names import ODD
 from edgewake.protocol.json_text import parse
 from edgewake.simulators.recordings.csv_shape import (
     MISSING,
@@ -45,7 +46,6 @@ ARRAY_BYTES_MAX: Final = 256 * 1024 * 1024
 lines have no bound."""
 HEAD_LINES: Final = 50
 """Lines by which the shape of a table is decided."""
-ODD: Final = "_odd"
 _DIGITS_EXACT: Final = 15
 """Decimal digits that a 64-bit float keeps; longer integers become floats like all other
 numbers."""
