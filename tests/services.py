@@ -48,12 +48,17 @@ start: 18 ms of processor, not 2.
 """
 
 
+_given: set[int] = set()
+"""Ports that this process gave away."""
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of the loopback that are free now, outside the range the kernel gives to outgoing
     connections.
 
-    Test processes that run side by side take them from ranges of their own: a port is free until
-    its service has bound it.
+    A port is free until its service has bound it, and again while that service is killed. So test
+    processes that run side by side take ports from ranges of their own, and one process gives each
+    port once until it has given all.
     """
     sockets: list[socket.socket] = []
     ports: list[int] = []
@@ -64,6 +69,10 @@ def free_ports(count: int) -> list[int]:
     while len(ports) < count:
         at = (at + 1) % PORTS
         candidate = first + at
+        if len(_given) >= PORTS - count:
+            _given.clear()
+        if candidate in _given:
+            continue
         listener = socket.socket()
         try:
             listener.bind(("127.0.0.1", candidate))
@@ -72,6 +81,7 @@ def free_ports(count: int) -> list[int]:
             continue
         sockets.append(listener)
         ports.append(candidate)
+        _given.add(candidate)
     for listener in sockets:
         listener.close()
     return ports
