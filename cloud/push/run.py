@@ -18,6 +18,11 @@ from edgewake.cloud import process_metrics, web
 from edgewake.cloud.calls import sealing
 from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
+from edgewake.cloud.deliveries import routes as delivery_routes
+from edgewake.cloud.deliveries.courier import Services as DeliveryServices
+from edgewake.cloud.deliveries.deliveries import Deliveries
+from edgewake.cloud.groups import routes as group_routes
+from edgewake.cloud.groups.groups import Groups
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.push.app import make_app
@@ -27,6 +32,7 @@ from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
 from edgewake.cloud.push.services import Services
+from edgewake.cloud.push.waker import PROOFS_PER_SESSION
 from edgewake.cloud.push.watchers import Watchers
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.rights import Rights
@@ -147,11 +153,27 @@ async def run(settings: PushConfig) -> None:
         client_share=settings.address_share,
     )
     session_s = settings.session_timeout_s
+    deliveries = Deliveries(
+        DeliveryServices(
+            watch.hub,
+            caller,
+            sealer,
+            rights,
+            clock,
+            rng,
+            metrics,
+            proof_s=session_s / PROOFS_PER_SESSION,
+        ),
+        random_bytes=os.urandom,
+        client_share=settings.address_share,
+    )
+    groups = Groups(watch.hub, clock, random_bytes=os.urandom, client_share=settings.address_share)
     member = Membership(
         settings.kafka,
         settings.name,
         own_url,
         owner=proxy,
+        owners_of_rows=[deliveries, groups],
         clock=clock,
         rng=rng,
         session_timeout_s=session_s,
@@ -170,12 +192,16 @@ async def run(settings: PushConfig) -> None:
         rights=rights,
         clock=clock,
     )
+    delivery_routes.add_to(app, deliveries, clients)
+    group_routes.add_to(app, groups, clients)
     parts = {
         "membership": member.run(),
         "reads": reads.run(),
         "watch": watch.run(),
         "cursor-keys": keys.run(clock),
         "leases": proxy.run(),
+        "deliveries": deliveries.run(),
+        "groups": groups.run(),
         "rights": rights.run(),
     }
     try:
