@@ -87,6 +87,8 @@ class Synchronised:
     """An answer to who keeps a copy."""
 
     body: bytes
+    version: int
+    """Of the rows that it was made of."""
     is_empty: bool
     """Does it tell of no change?"""
 
@@ -152,7 +154,7 @@ class LatestStores:
             left_s = ends_s - self._clock.monotonic_s()
             if not found.is_empty or left_s <= 0:
                 return found.body
-            await store.until_changed(min(left_s, IDLE_S / 2))
+            await store.until_changed(found.version, min(left_s, IDLE_S / 2))
 
     async def _ready(self, name: str, client: str, reader: Principal) -> _Store:
         """The store of a stream, read up to the live end."""
@@ -216,6 +218,7 @@ class _Store:
         self._missing: set[Missing] = {Missing.READING}
         self._known_since: Positions = ()
         """From where on each change is in the rows."""
+        self._version = 0
         self._changed = asyncio.Condition()
 
     async def run(self) -> None:
@@ -275,6 +278,7 @@ class _Store:
         """
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
+        version = self._version
         keys, taken = self._latest.keys, self._taken[0]
         rows_asked.check_keys(keys, scope)
         place = None if cursor is None else self._place(self._plan, cursor)
@@ -304,13 +308,14 @@ class _Store:
                 break
             if number % ROWS_A_TURN == 0:
                 await asyncio.sleep(0)
-        if changed is not None and sum(map(len, changes)) <= sum(map(len, picker.rows)):
+        is_less = len(changes) <= len(picker.rows) or _size(changes) <= _size(picker.rows)
+        if changed is not None and is_less:
             head["kind"] = "changes"
             body = orjson.dumps(head)[:-1] + b',"changes":[%b],"rows":[]}' % b",".join(changes)
-            return Synchronised(body, is_empty=not changes)
+            return Synchronised(body, version, is_empty=not changes)
         head["next"] = picker.next
         body = orjson.dumps(head)[:-1] + b',"changes":[],"rows":[%b]}' % b",".join(picker.rows)
-        return Synchronised(body, is_empty=False)
+        return Synchronised(body, version, is_empty=False)
 
     def _place(self, plan: Plan, cursor: str) -> tuple[Position, ...] | None:
         """The positions of a cursor; None where it is of another stream than this one is now.
@@ -349,13 +354,14 @@ class _Store:
             if is_asked(key)
         ]
 
-    async def until_changed(self, seconds: float) -> None:
-        """Until rows may have changed, or so long."""
+    async def until_changed(self, version: int, seconds: float) -> None:
+        """Until rows may be others than those of `version`, or so long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._changed:
-                await self._changed.wait()
+                await self._changed.wait_for(lambda: self._version != version)
 
     async def _tell_changed(self) -> None:
+        self._version += 1
         async with self._changed:
             self._changed.notify_all()
 
@@ -461,3 +467,7 @@ class _Store:
             self._latest.take(step.event, (step.partition, step.position), is_older=True)
             if number % EVENTS_A_TURN == 0:
                 await asyncio.sleep(0)
+
+
+def _size(texts: Sequence[bytes]) -> int:
+    return sum(map(len, texts))

@@ -15,7 +15,6 @@ that hangs keeps no other waiting.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscriber import ViewEnded
 from edgewake.cloud.log.subscription import OnGap, Positions, Request
 from edgewake.cloud.push import lease_rights
-from edgewake.cloud.push.lease_writer import NotOwner
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.rights.principal import Action
 from edgewake.cloud.rights.rights import Rights
@@ -373,26 +371,22 @@ class Courier:
     # Kafka
 
     async def _store(self) -> None:
-        """Until it is stored; raises NotOwner."""
+        """Until it is stored, or it stops; raises NotOwner."""
         while True:
             row = self.delivery
             try:
                 await self._writer.put_row(row.key, encode(row))
             except Unavailable as error:
                 self.trouble = str(error)
+                self._is_dirty = True
+                if self._is_stopping:
+                    return
                 await self._clock.sleep(AGAIN_S)
             else:
                 self.trouble = ""
                 self._is_dirty = row is not self.delivery
                 self._kept_s = self._clock.monotonic_s()
                 return
-
-    async def keep(self) -> None:
-        """Store what was not stored yet, for who stops."""
-        if self._is_dirty:
-            with contextlib.suppress(Unavailable, NotOwner):
-                await self._writer.put_row(self.delivery.key, encode(self.delivery))
-                self._is_dirty = False
 
     async def _prove(self) -> None:
         """The partition is ours as of `proof_s` ago at most."""

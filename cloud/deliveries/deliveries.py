@@ -11,13 +11,15 @@ owner is a principal, or of the anonymous an address: nobody reaches another's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
+from weakref import WeakValueDictionary
 
-from edgewake.cloud.calls import webhook
+from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.deliveries import delivery_state
@@ -44,7 +46,7 @@ from edgewake.protocol.delivery_record import (
     decode_letter,
     encode,
 )
-from edgewake.protocol.errors import EdgewakeError
+from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.lease import Subscription
 from edgewake.protocol.lease_record import partition_of
 
@@ -70,8 +72,14 @@ class _Partition:
     writer: Writer
     couriers: dict[str, Courier] = field(default_factory=dict)
     """By id."""
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Owners' changes come one after the other."""
+    locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    def lock(self, owner: str) -> asyncio.Lock:
+        """An owner's changes come one after the other, and wait for no other's endpoint."""
+        found = self.locks.get(owner)
+        if found is None:
+            found = self.locks[owner] = asyncio.Lock()
+        return found
 
 
 class Deliveries:
@@ -145,7 +153,7 @@ class Deliveries:
         EndpointRefused, UnknownStream, CursorError, FilterError, RequestError or Unavailable.
         """
         owner, partition = self._owners(reader, client)
-        async with partition.lock:
+        async with partition.lock(owner):
             old = _find(partition, owner, name)
             if old is None:
                 self._check_room(owner)
@@ -226,13 +234,14 @@ class Deliveries:
             _check_secret(given)
             return None, given
         if old is not None:
-            return None, old.target()[0].secret
+            with contextlib.suppress(sealing.UnknownKey, sealing.Damaged):
+                return None, old.target()[0].secret
         made = webhook.make_secret(self._random_bytes)
         return made, made
 
     def _check_room(self, owner: str) -> None:
-        held = sum(courier.delivery.owner == owner for courier in self._all())
-        refused = self._bound.refusal(total=sum(1 for _ in self._all()), held=held)
+        owners = [courier.delivery.owner for courier in self._all()]
+        refused = self._bound.refusal(total=len(owners), held=owners.count(owner))
         if refused is not None:
             raise TooManyDeliveries(refused)
 
@@ -250,9 +259,9 @@ class Deliveries:
     async def remove(self, name: str, reader: Principal, client: str) -> None:
         """End a delivery and forget it, with its letters; no further call is begun."""
         owner, partition = self._owners(reader, client)
-        async with partition.lock:
+        async with partition.lock(owner):
             courier = _there(partition, owner, name)
-            await courier.stop()
+            courier.abandon()
             keys = [courier.delivery.key, *(one.key for one in courier.letters.values())]
             try:
                 for key in keys:
@@ -265,7 +274,7 @@ class Deliveries:
     async def enable(self, name: str, reader: Principal, client: str) -> Courier:
         """Try again now; one that ended goes on from where it stands, with this reader's right."""
         owner, partition = self._owners(reader, client)
-        async with partition.lock:
+        async with partition.lock(owner):
             courier = _there(partition, owner, name)
             await self._services.hub.check(courier.delivery.streams, reader)
             await self._services.hub.check(courier.delivery.streams, reader, Action.WAKE)
@@ -281,12 +290,12 @@ class Deliveries:
     ) -> tuple[Courier, str | None]:
         """Sign with another secret, and for a while with the old one, too. Raises RequestError."""
         owner, partition = self._owners(reader, client)
-        async with partition.lock:
+        async with partition.lock(owner):
             courier = _there(partition, owner, name)
             made = webhook.make_secret(self._random_bytes) if asked.secret is None else None
             new = asked.secret or made or ""
             _check_secret(new)
-            target = courier.target()[0]
+            target = _target(courier)[0]
             await courier.stop()
             both = Endpoint(target.url, f"{new} {target.secret.split()[0]}", "")
             delivery = courier.delivery
@@ -305,6 +314,12 @@ class Deliveries:
             await partition.writer.put_row(delivery.key, encode(delivery))
         except NotOwner as error:
             raise _moved() from error
+        except Unavailable:
+            if delivery.id not in partition.couriers:
+                # It may be committed yet, and its owner, who is answered no, would be called.
+                undone = partition.writer.put_row(delivery.key, None)
+                await asyncio.gather(undone, return_exceptions=True)
+            raise
         else:
             courier.delivery = delivery
             partition.couriers[delivery.id] = courier
@@ -316,7 +331,7 @@ class Deliveries:
     async def test(self, name: str, reader: Principal, client: str) -> webhook.Outcome:
         """Call the endpoint once with no event, now."""
         courier = self.get(name, reader, client)
-        target, secrets = courier.target()
+        target, secrets = _target(courier)
         number = self._random_bytes(ID_BYTES).hex()
         body = f'{{"type":"{TEST_TYPE}","delivery":"{name}","events":[]}}'
         signed = webhook.Signed(secrets, f"msg_{courier.delivery.id}_test_{number}", body)
@@ -327,6 +342,7 @@ class Deliveries:
     ) -> webhook.Outcome:
         """Send a letter once more, now."""
         courier = self.get(name, reader, client)
+        _target(courier)
         if courier.delivery.state is DeliveryState.ENDED:
             raise NoSuchDelivery(f"{name} ended: {courier.delivery.why}; enable it first")
         try:
@@ -378,6 +394,14 @@ def _there(partition: _Partition, owner: str, name: str) -> Courier:
     if found is None:
         raise NoSuchDelivery(f"no delivery of yours is named {name[:80]!r}")
     return found
+
+
+def _target(courier: Courier) -> tuple[Endpoint, str]:
+    """Raises Unavailable where no key here opens it."""
+    try:
+        return courier.target()
+    except (sealing.UnknownKey, sealing.Damaged) as error:
+        raise Unavailable(str(error)) from None
 
 
 def _letter(courier: Courier, number: int) -> Letter:

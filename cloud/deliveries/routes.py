@@ -134,7 +134,7 @@ def add_to(app: FastAPI, deliveries: Deliveries, clients: Clients) -> None:
 
     @app.exception_handler(UnknownStream)
     async def unknown(_: Request, error: UnknownStream) -> Response:
-        return Problem(422, "unknown_stream", str(error), near=error.near).response()
+        return Problem(422, "unknown_stream", str(error)).response()
 
     @app.exception_handler(RequestError)
     async def wrong(_: Request, error: RequestError) -> Response:

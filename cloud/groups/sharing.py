@@ -74,6 +74,8 @@ class Sharing:
         self._asked_s = float("-inf")
         self._news = asyncio.Condition()
         self._room = asyncio.Event()
+        self._is_dirty = False
+        """Was there something that could not be stored?"""
         self._kept_s = clock.monotonic_s()
         self._lock = asyncio.Lock()
         """Takes and acknowledgements are stored one after the other."""
@@ -140,7 +142,7 @@ class Sharing:
             finished = window.finish(done)
             at = self._clock.now_ms() + round(after_s * 1000)
             released = window.release(release, at=at)
-            if finished or released:
+            if finished or released or self._is_dirty:
                 self.group = self.group.but(events=self.group.events + finished)
                 await self._store(window)
         self._room.set()
@@ -169,7 +171,7 @@ class Sharing:
             gaps, self._gaps = self._gaps, []
             now = self._clock.now_ms()
             given = window.take(most, round(hold_s * 1000), now=now)
-            if given:
+            if given or self._is_dirty:
                 await self._store(window)
             return Taken(given, gaps)
 
@@ -179,7 +181,9 @@ class Sharing:
             raise Unavailable("its streams are being opened anew")
         cursor = self._hub.codec.encode(self._plan.cursor(window.floor))
         self.group = self.group.but(cursor=cursor, done=window.done, held=tuple(window.all_held))
+        self._is_dirty = True
         await self._writer.put_row(self.group.key, encode(self.group))
+        self._is_dirty = False
 
     async def _keep_progress(self, window: Window) -> None:
         """What came so far without an event for the group is not read again after a death."""
@@ -221,6 +225,8 @@ class Sharing:
             start = await self._hub.start(plan, asked)
             async with self._lock:
                 self._begin(plan, start)
+            async with self._news:
+                self._news.notify_all()
             subscriber = self._hub.subscribe(plan, Steps(), start.positions, self._room.set)
             try:
                 await self._follow(subscriber)
