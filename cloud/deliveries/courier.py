@@ -31,7 +31,7 @@ from edgewake.cloud.deliveries.reading import Batch, Reading
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscriber import ViewEnded
-from edgewake.cloud.log.subscription import OnGap, Positions, Request
+from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request
 from edgewake.cloud.push import lease_rights
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.rights.principal import Action
@@ -96,6 +96,8 @@ class Courier:
         """What keeps it from reading, if something does."""
         self._writer, self._services = writer, services
         self._clock = services.clock
+        self._plan: Plan
+        """Of what is read."""
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._is_calling = False
@@ -173,7 +175,7 @@ class Courier:
             on_gap = OnGap(delivery.on_gap)
             asked = Request(plan.subscription, delivery.cursor, on_gap=on_gap, goes_on=True)
             start = await hub.start(plan, asked)
-            self._codec_plan = plan
+            self._plan = plan
             return Reading(hub, plan, start, on_gap, self._clock)
         except BaseException:
             hub.close(plan)
@@ -396,7 +398,7 @@ class Courier:
     # Cursors
 
     def _encoded(self, positions: Positions) -> str:
-        return self._services.hub.codec.encode(self._codec_plan.cursor(positions))
+        return self._services.hub.codec.encode(self._plan.cursor(positions))
 
     def _positions(self, cursor: str) -> Positions | None:
         """Its positions of the streams as they are now; None where one was made anew."""
@@ -404,7 +406,7 @@ class Courier:
             entries = self._services.hub.codec.decode(cursor).streams
         except CursorError:
             return None
-        there = self._codec_plan.cursor(tuple(() for _ in self._codec_plan.sources)).streams
+        there = self._plan.cursor(tuple(() for _ in self._plan.sources)).streams
         if [(e.stream, e.generation) for e in entries] != [(e.stream, e.generation) for e in there]:
             return None
         return tuple(entry.partitions for entry in entries)
