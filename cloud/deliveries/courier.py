@@ -152,7 +152,7 @@ class Courier:
             while not self._is_stopping and self.delivery.state is DeliveryState.ACTIVE:
                 if self.delivery.pending is not None:  # of before: made once more
                     to = self._positions(self.delivery.pending.to)
-                    if to is None:
+                    if to is None or reading.has_lost:  # its events are not what they were
                         self.delivery = self.delivery.but(pending=None)
                         continue
                     batch = await reading.up_to(to)

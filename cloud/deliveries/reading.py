@@ -18,6 +18,7 @@ from edgewake.cloud.access.bounded.read import Steps
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import Step
+from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.subscriber import Subscriber
 from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
 from edgewake.protocol.clock import Clock
@@ -52,6 +53,8 @@ class Reading:
         self._hub, self._plan, self._on_gap, self._clock = hub, plan, on_gap, clock
         self._news = asyncio.Event()
         self._gaps = [item(gap.event) for gap in start.gaps]
+        self.has_lost = any(gap.event.fields["reason"] in LOSSES for gap in start.gaps)
+        """Is some of what lay behind the cursor not there any more?"""
         self._steps: deque[Step] = deque()
         """What is left of the last chunk: 64 KB at most."""
         self._rows: list[list[Position]] = [list(row) for row in start.positions]
@@ -135,11 +138,9 @@ class Reading:
         return self.positions
 
     def _has_passed(self, to: Positions) -> bool:
-        here = self._subscriber.positions
-        is_end = self._subscriber.is_at_end and self._hub.has_caught_up(self._plan)
-        return is_end or all(
+        return all(
             at >= end
-            for row, ends in zip(here, to, strict=True)
+            for row, ends in zip(self._subscriber.positions, to, strict=True)
             for at, end in zip(row, ends, strict=True)
         )
 
