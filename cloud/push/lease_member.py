@@ -191,8 +191,9 @@ class Membership:
             self._reading.pop(partition, None)
             if partition in self._owned:
                 self._owned.discard(partition)
-                for owner in (*self._owners_of_rows, self._owner):
-                    self._call(owner.partition_lost, partition)
+                for other in self._owners_of_rows:
+                    self._call(other.partition_lost, partition)
+                self._call(self._owner.partition_lost, partition)
 
     def _read_message(self, message: Message) -> None:
         error, partition = message.error(), message.partition()
