@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ import pytest
 from edgewake.cloud.access import latest_changes
 from edgewake.cloud.access.latest import Latest
 from edgewake.cloud.access.latest_changes import Change, Changes, folded, told
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.decode import DATA, Event
-from tests.access.world import Server
+from tests.access.world import Server, server
 from tests.feeds import DEADLINE_S, Feed
-from tests.services import wait_until
+from tests.services import Kafka, wait_until
 
 DOC = Path(__file__).parents[2] / "docs/sync.md"
 Copy = dict[str, dict[str, Any]]
@@ -124,31 +126,39 @@ def apply(copy: Copy, one: dict[str, Any], *, is_strict: bool = True) -> None:
 # Over HTTP.
 
 
-async def ask(server: Server, name: str, **words: Any) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def synced(access_directory: Path, kafka: Kafka, cursor_key: Path) -> Iterator[Server]:
+    """A server that keeps more copies for one address than by default."""
+    config = KafkaConfig(bootstrap=kafka.bootstrap)
+    with server(access_directory, config, cursor_key, address_share=1.0) as running:
+        yield running
+
+
+async def ask(running: Server, name: str, **words: Any) -> dict[str, Any]:
     async with httpx.AsyncClient(timeout=DEADLINE_S) as client:
-        answer = await client.get(f"{server.url}/v1/sync/{name}", params=words)
+        answer = await client.get(f"{running.url}/v1/sync/{name}", params=words)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
 
-async def until_complete(server: Server, feed: Feed, rows: int, **words: Any) -> dict[str, Any]:
+async def until_complete(running: Server, feed: Feed, rows: int, **words: Any) -> dict[str, Any]:
     async with asyncio.timeout(DEADLINE_S):
-        while len((found := await ask(server, feed.name, **words))["rows"]) < rows:
+        while len((found := await ask(running, feed.name, **words))["rows"]) < rows:
             await asyncio.sleep(0.05)
     return found
 
 
 @pytest.mark.services
 async def test_a_snapshot_and_exactly_what_changed_behind_it(
-    access_a: Server, access_b: Server, feed: Feed
+    synced: Server, access_b: Server, feed: Feed
 ) -> None:
     for device in ("car-1", "car-2", "car-3"):
         feed.send(device, n=1)
-    found = await until_complete(access_a, feed, 3)
+    found = await until_complete(synced, feed, 3)
     assert (found["kind"], found["changes"]) == ("snapshot", [])
     copy = {one["key"]: one["row"] for one in found["rows"]}
     assert sorted(copy) == ["car-1", "car-2", "car-3"]
-    waiting = asyncio.create_task(ask(access_a, feed.name, after=found["cursor"], wait=20))
+    waiting = asyncio.create_task(ask(synced, feed.name, after=found["cursor"], wait=20))
     await asyncio.sleep(0.2)
     feed.send("car-2", n=1)
     changed = await waiting
@@ -158,7 +168,7 @@ async def test_a_snapshot_and_exactly_what_changed_behind_it(
         changes: list[dict[str, Any]] = list(changed["changes"])
         cursor = changed["cursor"]
         while not any(one["key"] == "car-4" for one in changes):
-            more = await ask(access_a, feed.name, after=cursor, wait=5)
+            more = await ask(synced, feed.name, after=cursor, wait=5)
             changes, cursor = changes + more["changes"], more["cursor"]
     for one in changes:
         apply(copy, one)
@@ -169,16 +179,16 @@ async def test_a_snapshot_and_exactly_what_changed_behind_it(
 
 
 @pytest.mark.services
-async def test_a_filter_keys_and_pages(access_a: Server, feed: Feed) -> None:
+async def test_a_filter_keys_and_pages(synced: Server, feed: Feed) -> None:
     for number in range(1, 8):
         feed.send(f"car-{number}", fields={"n": [number]})
-    whole = await until_complete(access_a, feed, 7)
-    some = await ask(access_a, feed.name, where="n >= 5")
+    whole = await until_complete(synced, feed, 7)
+    some = await ask(synced, feed.name, where="n >= 5")
     assert sorted(one["key"] for one in some["rows"]) == ["car-5", "car-6", "car-7"]
-    one = await ask(access_a, feed.name, key="car-3")
+    one = await ask(synced, feed.name, key="car-3")
     assert [found["key"] for found in one["rows"]] == ["car-3"]
-    first = await ask(access_a, feed.name, limit=5)
-    second = await ask(access_a, feed.name, limit=5, page=first["next"])
+    first = await ask(synced, feed.name, limit=5)
+    second = await ask(synced, feed.name, limit=5, page=first["next"])
     assert second["next"] is None
     assert first["rows"] + second["rows"] == sorted(whole["rows"], key=lambda row: row["key"])
     # A row begins to pass: it is inserted; another one's change is not told.
@@ -188,23 +198,23 @@ async def test_a_filter_keys_and_pages(access_a: Server, feed: Feed) -> None:
         changed: list[dict[str, Any]] = []
         cursor = some["cursor"]
         while not changed:
-            found = await ask(access_a, feed.name, where="n >= 5", after=cursor, wait=2)
+            found = await ask(synced, feed.name, where="n >= 5", after=cursor, wait=2)
             changed, cursor = found["changes"], found["cursor"]
     assert [(one["op"], one["key"]) for one in changed] == [("insert", "car-1")]
 
 
 @pytest.mark.services
 async def test_a_cursor_that_says_nothing_here_gives_a_snapshot_and_garbage_an_error(
-    access_a: Server, feed: Feed, new_feed: Any
+    synced: Server, feed: Feed, new_feed: Any
 ) -> None:
     other = new_feed()
     feed.send("car-1", n=1)
     other.send("car-2", n=1)
-    mine = await until_complete(access_a, feed, 1)
-    await until_complete(access_a, other, 1)
-    found = await ask(access_a, other.name, after=mine["cursor"])
+    mine = await until_complete(synced, feed, 1)
+    await until_complete(synced, other, 1)
+    found = await ask(synced, other.name, after=mine["cursor"])
     assert (found["kind"], len(found["rows"])) == ("snapshot", 1)
-    async with httpx.AsyncClient(base_url=access_a.url, timeout=DEADLINE_S) as client:
+    async with httpx.AsyncClient(base_url=synced.url, timeout=DEADLINE_S) as client:
         for words, status, code in (
             ({"after": "v2.x"}, 400, "cursor_"),
             ({"after": mine["cursor"], "limit": 5}, 400, "after"),
@@ -225,14 +235,14 @@ def program(name: str) -> str:
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("name", ["copy.py", "copy.mjs", "copy.sh"])
+@pytest.mark.parametrize("name", ["keep_copy.py", "keep_copy.mjs", "keep_copy.sh"])
 async def test_the_programs_of_the_page_keep_a_copy(
-    access_a: Server, feed: Feed, tmp_path: Path, name: str
+    synced: Server, feed: Feed, tmp_path: Path, name: str
 ) -> None:
     feed.send("car-1", n=1)
     feed.send("car-2", n=1)
-    await until_complete(access_a, feed, 2)
-    code = program(name).replace("http://127.0.0.1:8700", access_a.url)
+    await until_complete(synced, feed, 2)
+    code = program(name).replace("http://127.0.0.1:8700", synced.url)
     file, output = tmp_path / name, tmp_path / "output.txt"
     file.write_text(code.replace("vehicle_position", feed.name))
     words = {"py": [sys.executable], "mjs": ["node"], "sh": ["sh"]}[name.partition(".")[2]]
@@ -241,7 +251,7 @@ async def test_the_programs_of_the_page_keep_a_copy(
         lines = output.read_text().splitlines()
         return dict(json.loads(lines[-1])) if lines else {}
 
-    if name == "copy.sh":
+    if name == "keep_copy.sh":
 
         async def run() -> dict[str, Any]:
             done = await asyncio.to_thread(
