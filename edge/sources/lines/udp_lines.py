@@ -90,6 +90,7 @@ class Waiting(asyncio.DatagramProtocol):
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self._datagrams: deque[bytes] = deque()
+        """At most WAITING_BYTES_MAX."""
         self._bytes = 0
         self._came = asyncio.Event()
 

@@ -100,9 +100,8 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
     """Two chips of one kind: the second has a number."""
     if name not in taken:
         return name
-    return next(
-        free for number in range(2, SENSORS_MAX + 2) if (free := f"{name}_{number}") not in taken
-    )
+    names = (f"{name}_{number}" for number in range(2, SENSORS_MAX + 2))
+    return next(free for free in names if free not in taken)
 
 
 def _hwmon(sys: Path) -> Iterator[tuple[str, float | None]]:
