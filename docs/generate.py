@@ -424,7 +424,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 def functions() -> str:
     """The functions of queries, by name."""
-    names = sorted(_load("cloud.queries.functions:NAMES"))
+    names = sorted(_load("cloud.queries.terms.functions:NAMES"))
     return "\n".join(
         textwrap.wrap(", ".join(f"`{name}`" for name in names), 100, break_on_hyphens=False)
     )

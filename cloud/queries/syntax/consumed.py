@@ -15,9 +15,9 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from edgewake.cloud.queries.expressions import HARMLESS, given, sql_of
-from edgewake.cloud.queries.faults import Faults, place_of
-from edgewake.cloud.queries.functions import READ_AS, TIME_PARTS
+from edgewake.cloud.queries.terms.expressions import HARMLESS, given, sql_of
+from edgewake.cloud.queries.terms.faults import Faults, place_of
+from edgewake.cloud.queries.terms.functions import READ_AS, TIME_PARTS
 from edgewake.protocol.errors import QueryError, QueryFault
 
 _ONE: Final = ("this",)

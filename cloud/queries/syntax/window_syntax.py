@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.expressions import TIMES, sql_of, trunc_unit
-from edgewake.cloud.queries.pattern_syntax import PATTERNS, pattern
-from edgewake.cloud.queries.windows import CALENDAR_UNITS, Window
+from edgewake.cloud.queries.syntax.pattern_syntax import PATTERNS, pattern
+from edgewake.cloud.queries.terms.expressions import TIMES, sql_of, trunc_unit
+from edgewake.cloud.queries.terms.windows import CALENDAR_UNITS, Window
 from edgewake.protocol.errors import QueryError
 
 SIZE_MS_MIN: Final = 100

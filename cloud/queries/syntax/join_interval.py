@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.expressions import TIMES, sql_of
 from edgewake.cloud.queries.query import Within
-from edgewake.cloud.queries.window_syntax import length_ms
+from edgewake.cloud.queries.syntax.window_syntax import length_ms
+from edgewake.cloud.queries.terms.expressions import TIMES, sql_of
 from edgewake.protocol.errors import QueryError
 
 WITHIN_MS_MAX: Final = 86_400_000

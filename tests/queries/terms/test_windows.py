@@ -8,7 +8,7 @@ import pytest
 
 from edgewake.cloud.analysis.results.emit import closed, watermark
 from edgewake.cloud.queries.query_file import parse
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.windows import Window
 
 HOUR = 3_600_000
 T = 1_790_000_040_000

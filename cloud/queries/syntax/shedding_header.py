@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from edgewake.cloud.queries.query import Query
-from edgewake.cloud.queries.window_syntax import duration_ms
+from edgewake.cloud.queries.syntax.window_syntax import duration_ms
 from edgewake.protocol.errors import QueryError
 
 ABOVE_MS_MIN: Final = 1_000

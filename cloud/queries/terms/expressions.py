@@ -21,8 +21,8 @@ from zoneinfo import ZoneInfo
 from sqlglot import exp
 
 from edgewake.cloud.queries import advice
-from edgewake.cloud.queries.faults import Faults
-from edgewake.cloud.queries.functions import (
+from edgewake.cloud.queries.terms.faults import Faults
+from edgewake.cloud.queries.terms.functions import (
     BOOLEAN,
     COPIES,
     DATE_PATTERN,

@@ -15,9 +15,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.faults import Faults
-from edgewake.cloud.queries.join import qualified
-from edgewake.cloud.queries.union import unite
+from edgewake.cloud.queries.syntax.join import qualified
+from edgewake.cloud.queries.syntax.union import unite
+from edgewake.cloud.queries.terms.faults import Faults
 from edgewake.protocol.errors import QueryError
 
 _WINDOW_PARTS: Final = {"start": "window_start", "end": "window_end"}

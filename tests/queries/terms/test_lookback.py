@@ -26,11 +26,11 @@ from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
-from edgewake.cloud.queries import lookback
 from edgewake.cloud.queries.lane_kind import LaneKind
-from edgewake.cloud.queries.lookback import POINTS_MAX, SEASON_MIN, Past
 from edgewake.cloud.queries.query import History, Query, Registered
 from edgewake.cloud.queries.query_file import parse
+from edgewake.cloud.queries.terms import lookback
+from edgewake.cloud.queries.terms.lookback import POINTS_MAX, SEASON_MIN, Past
 from edgewake.protocol import topics
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType

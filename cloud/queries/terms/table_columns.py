@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from edgewake.cloud.queries.functions import NUMBER, STRING, TIME, Kind
+from edgewake.cloud.queries.terms.functions import NUMBER, STRING, TIME, Kind
 from edgewake.protocol import topics
 from edgewake.protocol.stream import Stream
 

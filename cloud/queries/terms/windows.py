@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from edgewake.cloud.queries.evaluate import begin_of, local, ms_of
+from edgewake.cloud.queries.terms.evaluate import begin_of, local, ms_of
 
 CALENDAR_UNITS: Final = ("day", "week", "month", "quarter", "year")
 """Windows whose length the calendar of a zone decides. Weeks begin on Mondays."""

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from edgewake.cloud.queries.expressions import Call, Expression, Field, Literal
-from edgewake.cloud.queries.functions import (
+from edgewake.cloud.queries.terms.expressions import Call, Expression, Field, Literal
+from edgewake.cloud.queries.terms.functions import (
     REGEX_SUBJECT_CHARS_MAX,
     TEXT_CHARS_MAX,
     like_pieces,

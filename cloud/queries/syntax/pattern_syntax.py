@@ -15,8 +15,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.expressions import sql_of
-from edgewake.cloud.queries.windows import Rule, Window
+from edgewake.cloud.queries.terms.expressions import sql_of
+from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol.errors import QueryError
 
 CONDITIONS_MAX: Final = 8

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.cloud.queries.functions import STRING, TIME, Kind
+from edgewake.cloud.queries.terms.functions import STRING, TIME, Kind
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.names import is_field, is_stream

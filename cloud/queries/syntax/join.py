@@ -21,15 +21,22 @@ from typing import Final
 from sqlglot import exp
 
 from edgewake.cloud.queries.advice import STORED
-from edgewake.cloud.queries.expressions import TIMES, Call, Expression, Scope, fields_of, sql_of
-from edgewake.cloud.queries.faults import Faults, UnknownStream
-from edgewake.cloud.queries.foreign_table import KEY, Foreign
-from edgewake.cloud.queries.functions import Kind
-from edgewake.cloud.queries.join_interval import EXPECTED_TIME, is_about_time, within
 from edgewake.cloud.queries.query import Join, Query, Within
-from edgewake.cloud.queries.table_columns import DEVICES, columns_of
-from edgewake.cloud.queries.union import EXPECTED as UNION
-from edgewake.cloud.queries.windows import Rule
+from edgewake.cloud.queries.syntax.foreign_table import KEY, Foreign
+from edgewake.cloud.queries.syntax.join_interval import EXPECTED_TIME, is_about_time, within
+from edgewake.cloud.queries.syntax.union import EXPECTED as UNION
+from edgewake.cloud.queries.terms.expressions import (
+    TIMES,
+    Call,
+    Expression,
+    Scope,
+    fields_of,
+    sql_of,
+)
+from edgewake.cloud.queries.terms.faults import Faults, UnknownStream
+from edgewake.cloud.queries.terms.functions import Kind
+from edgewake.cloud.queries.terms.table_columns import DEVICES, columns_of
+from edgewake.cloud.queries.terms.windows import Rule
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.stream import Stream
 

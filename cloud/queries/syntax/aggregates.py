@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 from sqlglot import exp
 
 from edgewake.cloud.queries.advice import of_node
-from edgewake.cloud.queries.expressions import (
+from edgewake.cloud.queries.query import Aggregate, Extreme
+from edgewake.cloud.queries.terms.expressions import (
     AGGREGATES,
     Call,
     Expression,
@@ -28,8 +29,7 @@ from edgewake.cloud.queries.expressions import (
     sql_of,
     translate,
 )
-from edgewake.cloud.queries.functions import BOOLEAN, LIST, NUMBER, STRING, TIME, Kind
-from edgewake.cloud.queries.query import Aggregate, Extreme
+from edgewake.cloud.queries.terms.functions import BOOLEAN, LIST, NUMBER, STRING, TIME, Kind
 from edgewake.protocol.errors import QueryError
 
 TOP_K_MAX: Final = 100

@@ -17,8 +17,23 @@ from typing import Final
 from sqlglot import exp
 
 from edgewake.cloud.queries.advice import STORED
-from edgewake.cloud.queries.aggregates import Slots, is_aggregate
-from edgewake.cloud.queries.expressions import (
+from edgewake.cloud.queries.query import Key, Order, Output, Query, Unpivot
+from edgewake.cloud.queries.syntax.aggregates import Slots, is_aggregate
+from edgewake.cloud.queries.syntax.foreign_table import Foreign
+from edgewake.cloud.queries.syntax.having import is_never
+from edgewake.cloud.queries.syntax.join import JoinReader, plain_name
+from edgewake.cloud.queries.syntax.lookback_syntax import HistoryReader
+from edgewake.cloud.queries.syntax.pattern_syntax import conditions
+from edgewake.cloud.queries.syntax.union import agreed, others_of
+from edgewake.cloud.queries.syntax.window_syntax import (
+    NO_WINDOW,
+    calendar,
+    is_calendar,
+    is_window,
+    one_window,
+    window,
+)
+from edgewake.cloud.queries.terms.expressions import (
     AGGREGATES,
     TIMES,
     Call,
@@ -29,24 +44,9 @@ from edgewake.cloud.queries.expressions import (
     Typed,
     translate,
 )
-from edgewake.cloud.queries.faults import Faults, UnknownStream
-from edgewake.cloud.queries.foreign_table import Foreign
-from edgewake.cloud.queries.functions import BOOLEAN, LIST, STRING, TIME, Kind
-from edgewake.cloud.queries.having import is_never
-from edgewake.cloud.queries.join import JoinReader, plain_name
-from edgewake.cloud.queries.lookback_syntax import HistoryReader
-from edgewake.cloud.queries.pattern_syntax import conditions
-from edgewake.cloud.queries.query import Key, Order, Output, Query, Unpivot
-from edgewake.cloud.queries.union import agreed, others_of
-from edgewake.cloud.queries.window_syntax import (
-    NO_WINDOW,
-    calendar,
-    is_calendar,
-    is_window,
-    one_window,
-    window,
-)
-from edgewake.cloud.queries.windows import ALL, Window
+from edgewake.cloud.queries.terms.faults import Faults, UnknownStream
+from edgewake.cloud.queries.terms.functions import BOOLEAN, LIST, STRING, TIME, Kind
+from edgewake.cloud.queries.terms.windows import ALL, Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.names import FIELD_CHARS_MAX, FIELD_PATTERN, RESERVED_FIELDS
 from edgewake.protocol.stream import Stream

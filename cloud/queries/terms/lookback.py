@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from edgewake.cloud.queries.evaluate import local
+from edgewake.cloud.queries.terms.evaluate import local
 from edgewake.protocol.seen import Seen
 from edgewake.protocol.sketch import item_text
 

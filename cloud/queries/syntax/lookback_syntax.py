@@ -22,11 +22,18 @@ from typing import Final
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.expressions import Field, Scope, Typed, fields_of, sql_of, translate
-from edgewake.cloud.queries.functions import BOOLEAN, NUMBER, STRING
-from edgewake.cloud.queries.lookback import HOURS, SEEN, VALUES_MAX, Past
 from edgewake.cloud.queries.query import History
-from edgewake.cloud.queries.window_syntax import duration_ms
+from edgewake.cloud.queries.syntax.window_syntax import duration_ms
+from edgewake.cloud.queries.terms.expressions import (
+    Field,
+    Scope,
+    Typed,
+    fields_of,
+    sql_of,
+    translate,
+)
+from edgewake.cloud.queries.terms.functions import BOOLEAN, NUMBER, STRING
+from edgewake.cloud.queries.terms.lookback import HOURS, SEEN, VALUES_MAX, Past
 from edgewake.protocol import seen
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.seen import Seen

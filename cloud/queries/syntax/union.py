@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.faults import Faults
-from edgewake.cloud.queries.functions import Kind
+from edgewake.cloud.queries.terms.faults import Faults
+from edgewake.cloud.queries.terms.functions import Kind
 from edgewake.protocol.errors import QueryError
 
 STREAMS_MAX: Final = 8
