@@ -365,7 +365,7 @@ def states() -> str:
     """
     meanings = _members("protocol/lease_record.py")
     follows: dict[str, list[str]] = {name: [] for name in meanings}
-    for (state, event), after in _load("cloud.push.lease_state:TRANSITIONS").items():
+    for (state, event), after in _load("cloud.push.leases.lease_state:TRANSITIONS").items():
         follows[state].append(f"{event.name} → {after}")
     rows = [
         f"| `{name}` | {_cell(meaning)} | {', '.join(sorted(follows[name])) or 'nothing'} |"

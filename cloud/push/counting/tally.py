@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from edgewake.cloud.log.decode import DATA, Event
-from edgewake.cloud.push.wake_policy import COUNT_MAX, Unseen
+from edgewake.cloud.push.leases.wake_policy import COUNT_MAX, Unseen
 
 _order: Final = itertools.count()
 """Breaks ties in heaps; counters have no order."""

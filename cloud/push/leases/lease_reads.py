@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.push.poll_thread import run_in_thread
+from edgewake.cloud.push.leases.poll_thread import run_in_thread
 from edgewake.protocol import lease_read, lease_record, topics
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease_read import LeaseRead

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.log.filter import compile_where
-from edgewake.cloud.push.sweep import Sweep
-from edgewake.cloud.push.tally import Counter, Tally
+from edgewake.cloud.push.counting.sweep import Sweep
+from edgewake.cloud.push.counting.tally import Counter, Tally
 from tests.push.builders import NOW
 
 PLACES = [(0, 0), (0, 1), (1, 0)]

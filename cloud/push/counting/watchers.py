@@ -28,10 +28,10 @@ from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request, normal
-from edgewake.cloud.push.matching import Matcher, required_values
-from edgewake.cloud.push.sweep import Sweep
-from edgewake.cloud.push.tally import Counter, Tally
-from edgewake.cloud.push.wake_policy import COUNT_MAX
+from edgewake.cloud.push.counting.matching import Matcher, required_values
+from edgewake.cloud.push.counting.sweep import Sweep
+from edgewake.cloud.push.counting.tally import Counter, Tally
+from edgewake.cloud.push.leases.wake_policy import COUNT_MAX
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
@@ -75,7 +75,7 @@ class TooManyFilters(EdgewakeError):
 
 
 class Watchers:
-    """The port `edgewake.cloud.push.watch.Watch` on a hub. `run` must run."""
+    """The port `edgewake.cloud.push.counting.watch.Watch` on a hub. `run` must run."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from edgewake.cloud.push.call_slots import CallSlots
+from edgewake.cloud.push.waking.call_slots import CallSlots
 from tests.services import PATIENCE_S
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.push import lease_state
-from edgewake.cloud.push.lease_state import (
+from edgewake.cloud.push.leases import lease_state
+from edgewake.cloud.push.leases.lease_state import (
     PAUSE_S,
     TRANSITIONS,
     IllegalTransition,
@@ -18,7 +18,7 @@ from edgewake.cloud.push.lease_state import (
     after,
     next_action_at,
 )
-from edgewake.cloud.push.wake_policy import GIVE_UP_AFTER_S, Unseen
+from edgewake.cloud.push.leases.wake_policy import GIVE_UP_AFTER_S, Unseen
 from edgewake.protocol import lease_record
 from edgewake.protocol.lease_record import PARTITIONS, Lease, LeaseState, PendingWake, partition_of
 from tests.push.builders import NOW, lease

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.push.host_turns import HostTurns
+from edgewake.cloud.push.waking.host_turns import HostTurns
 
 
 def drain(turns: HostTurns) -> list[str]:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from edgewake.cloud.calls import sealing
-from edgewake.cloud.push import lease_rights, lease_state, tally
-from edgewake.cloud.push.agenda import Agenda
-from edgewake.cloud.push.host_turns import HostTurns
-from edgewake.cloud.push.lease_writer import NotOwner
-from edgewake.cloud.push.services import Services
-from edgewake.cloud.push.wake_policy import Unseen
+from edgewake.cloud.push.counting import tally
+from edgewake.cloud.push.leases import lease_rights, lease_state
+from edgewake.cloud.push.leases.lease_writer import NotOwner
+from edgewake.cloud.push.leases.wake_policy import Unseen
+from edgewake.cloud.push.waking.agenda import Agenda
+from edgewake.cloud.push.waking.host_turns import HostTurns
+from edgewake.cloud.push.waking.services import Services
 from edgewake.protocol.clock import sleep_or
 from edgewake.protocol.errors import ConfigError, Unavailable
 from edgewake.protocol.lease_record import Lease, LeaseState
@@ -46,7 +47,7 @@ RESTORE_REPORT: Final = 10_000
 
 
 class Writer(Protocol):
-    """Where leases of one partition are stored: `edgewake.cloud.push.lease_writer.LeaseWriter`."""
+    """Where leases of one partition are stored: a `LeaseWriter`, or what a test gives instead."""
 
     proved_at: float
 

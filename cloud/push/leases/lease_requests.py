@@ -12,7 +12,7 @@ from typing import Final
 from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.cloud.log.subscription import normal
-from edgewake.cloud.push import lease_rights, lease_state
+from edgewake.cloud.push.leases import lease_rights, lease_state
 from edgewake.cloud.rights.principal import Kind, Principal
 from edgewake.protocol.lease import LeaseChange, LeaseRequest
 from edgewake.protocol.lease_read import hash_token

@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 from edgewake.cloud.log.decode import WATERMARK, Event
 from edgewake.cloud.log.subscription import Positions
-from edgewake.cloud.push.matching import Matcher
-from edgewake.cloud.push.tally import Counter, feed
+from edgewake.cloud.push.counting.matching import Matcher
+from edgewake.cloud.push.counting.tally import Counter, feed
 from edgewake.protocol.cursor import Position
 
 Place: TypeAlias = tuple[int, int]

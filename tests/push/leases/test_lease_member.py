@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.push.lease_member import Membership
-from edgewake.cloud.push.lease_writer import LeaseWriter, NotOwner
+from edgewake.cloud.push.leases.lease_member import Membership
+from edgewake.cloud.push.leases.lease_writer import LeaseWriter, NotOwner
 from edgewake.cloud.push.peers import Peers
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.lease_record import PARTITIONS, Lease

@@ -9,9 +9,9 @@ import pytest
 
 from edgewake.cloud.log.filter import compile_where
 from edgewake.cloud.log.filter_syntax import parse_where
-from edgewake.cloud.push import lease_rights
-from edgewake.cloud.push.lease_requests import hash_of
-from edgewake.cloud.push.matching import required_values
+from edgewake.cloud.push.counting.matching import required_values
+from edgewake.cloud.push.leases import lease_rights
+from edgewake.cloud.push.leases.lease_requests import hash_of
 from edgewake.cloud.rights.config import (
     ANYBODY_CONFIG,
     GrantConfig,

@@ -18,8 +18,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from edgewake.cloud.push import wake_policy
-from edgewake.cloud.push.wake_policy import Unseen
+from edgewake.cloud.push.leases import wake_policy
+from edgewake.cloud.push.leases.wake_policy import Unseen
 from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
 
 WAITING, DUE, CALLING = LeaseState.WAITING, LeaseState.DUE, LeaseState.CALLING

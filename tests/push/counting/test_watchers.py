@@ -16,8 +16,8 @@ from typing import Any
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.clients import admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.push.tally import Counter
-from edgewake.cloud.push.watchers import Watchers
+from edgewake.cloud.push.counting.tally import Counter
+from edgewake.cloud.push.counting.watchers import Watchers
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys

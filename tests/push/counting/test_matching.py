@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgewake.cloud.log.decode import DATA, GAP, Event
 from edgewake.cloud.log.filter import compile_where
 from edgewake.cloud.log.filter_syntax import parse_where
-from edgewake.cloud.push.matching import Matcher, required_values
+from edgewake.cloud.push.counting.matching import Matcher, required_values
 from edgewake.protocol.errors import FilterError
 
 LITERALS = st.sampled_from(["1", "1.0", "0", "2", "'a'", "'b'", "'1'", "true", "false"])

@@ -28,8 +28,8 @@ from confluent_kafka import (
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.push.lease_writer import LeaseWriter
-from edgewake.cloud.push.poll_thread import run_in_thread
+from edgewake.cloud.push.leases.lease_writer import LeaseWriter
+from edgewake.cloud.push.leases.poll_thread import run_in_thread
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.push.wake_queue import WakeQueue
+from edgewake.cloud.push.waking.wake_queue import WakeQueue
 
 
 def test_a_host_that_hangs_takes_no_other_hosts_turn() -> None:

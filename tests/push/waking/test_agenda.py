@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.push.agenda import SPARE, Agenda
+from edgewake.cloud.push.waking.agenda import SPARE, Agenda
 
 ACTIONS = st.one_of(
     st.tuples(st.just("set"), st.sampled_from("abcdef"), st.integers(0, 50)),

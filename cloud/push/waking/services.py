@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Sealer
+from edgewake.cloud.push.counting.watch import Watch
 from edgewake.cloud.push.metrics import Metrics
-from edgewake.cloud.push.watch import Watch
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import Clock
 

@@ -23,12 +23,12 @@ import logging
 from typing import Final
 
 from edgewake.cloud.calls import sealing, webhook
-from edgewake.cloud.push import lease_rights, lease_state
-from edgewake.cloud.push.call_slots import CallSlots
-from edgewake.cloud.push.services import Services
-from edgewake.cloud.push.tending import Tended, Tending
-from edgewake.cloud.push.wake_policy import Unseen
-from edgewake.cloud.push.wake_queue import WakeQueue
+from edgewake.cloud.push.leases import lease_rights, lease_state
+from edgewake.cloud.push.leases.wake_policy import Unseen
+from edgewake.cloud.push.waking.call_slots import CallSlots
+from edgewake.cloud.push.waking.services import Services
+from edgewake.cloud.push.waking.tending import Tended, Tending
+from edgewake.cloud.push.waking.wake_queue import WakeQueue
 from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
 
 log = logging.getLogger("edgewake.push")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.push.quiet_hours import is_quiet
-from edgewake.cloud.push.wake_policy import (
+from edgewake.cloud.push.leases.quiet_hours import is_quiet
+from edgewake.cloud.push.leases.wake_policy import (
     COUNT_MAX,
     GIVE_UP_AFTER_S,
     GIVE_UP_TRIES_MIN,

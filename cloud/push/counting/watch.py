@@ -2,14 +2,14 @@
 
 A lease has a Counter; `Watch.add` lets it count from a cursor on, and from then on the counter
 itself says how many events there are and calls when that matters. The adapter that reads the log is
-`edgewake.cloud.push.watchers`.
+`edgewake.cloud.push.counting.watchers`.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from edgewake.cloud.push.tally import Counter
+from edgewake.cloud.push.counting.tally import Counter
 from edgewake.cloud.rights.principal import Principal
 from edgewake.protocol.lease import Subscription
 
