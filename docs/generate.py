@@ -68,8 +68,8 @@ def _load(path: str) -> Any:
 # --------------------------------------------------------------------------------------------------
 
 
-SHARED = "KafkaConfig"
-"""The table that all parts of the cloud have in common is shown once."""
+SHARED = {"KafkaConfig": "kafka", "RightsConfig": "rights"}
+"""Tables that several parts of the cloud have in common → the heading where they are shown once."""
 
 
 def config(path: str) -> str:
@@ -102,8 +102,8 @@ def _tables(model: Model, prefix: str) -> Iterator[str]:
         yield ""
     for name, field in _fields(model).items():
         for inner in _models(field.annotation):
-            if inner.__name__ == SHARED:
-                yield f"**`[{prefix}{name}]`**: as [below](#kafka).\n"
+            if inner.__name__ in SHARED:
+                yield f"**`[{prefix}{name}]`**: as [below](#{SHARED[inner.__name__]}).\n"
                 continue
             yield f"{_heading(prefix + name, field, inner)}: {_first_paragraph(inner)}\n"
             yield from _tables(inner, f"{prefix}{name}.")
