@@ -167,8 +167,8 @@ class ModbusDevice:
                     fields |= await self._ask_or_miss(client, part, missing)
         if missing and all(value is None for value in fields.values()):
             raise missing[0]
-        for error in missing:
-            intake.remark(f"not there: {error}")
+        for one in missing:
+            intake.remark(f"not there: {one}")
         return fields
 
     async def _ask_or_miss(

@@ -84,8 +84,10 @@ class OpcUaConfig(SourceConfig):
     username: str | None = None
     """User name; none: anonymous."""
     password_file: Path | None = None
-    """File whose first line is the password, mode 0600. It is sent encrypted with a `policy`."""
-    policy: Literal["none", "Basic256Sha256", "Aes128Sha256RsaOaep", "Aes256Sha256RsaPss"] = "none"
+    """File whose first line is the password, mode 0600. It is sent encrypted with `security`."""
+    security: Literal["none", "Basic256Sha256", "Aes128Sha256RsaOaep", "Aes256Sha256RsaPss"] = (
+        "none"
+    )
     """Security policy; messages are signed and encrypted with any but none. It needs the three
     files."""
     cert_file: Path | None = None
@@ -102,10 +104,10 @@ class OpcUaConfig(SourceConfig):
         if len(set(names)) < len(names):
             raise ValueError("node: two have one name")
         files = (self.cert_file, self.key_file, self.server_cert_file)
-        if self.policy != "none" and None in files:
-            raise ValueError("policy: expected cert_file, key_file and server_cert_file with it")
-        if self.password_file is not None and self.policy == "none":
-            raise ValueError("password_file: expected a policy with it, which encrypts it")
+        if self.security != "none" and None in files:
+            raise ValueError("security: expected cert_file, key_file and server_cert_file with it")
+        if self.password_file is not None and self.security == "none":
+            raise ValueError("password_file: expected `security` with it, which encrypts it")
 
     def source(self, context: SourceContext) -> OpcUa:
         return OpcUa(self, context.clock)
@@ -170,11 +172,11 @@ class OpcUa:
         client = Client(config.url, timeout=config.timeout_s)
         client.application_uri = config.application_uri
         client.name = client.description = "edgewake"
-        if config.policy != "none":
+        if config.security != "none":
             assert config.cert_file is not None
             assert config.key_file is not None
             await client.set_security(
-                POLICIES[config.policy],
+                POLICIES[config.security],
                 config.cert_file,
                 config.key_file,
                 server_certificate=str(config.server_cert_file),

@@ -278,7 +278,7 @@ async def test_a_server_is_talked_to_encrypted_and_only_where_it_is_the_known_on
     (port,) = free_ports(1)
     keys = {
         "url": f"opc.tcp://127.0.0.1:{port}/", "node": NODES, "publish_s": 0.05,
-        "policy": "Basic256Sha256", "cert_file": str(tmp_path / "agent.der"),
+        "security": "Basic256Sha256", "cert_file": str(tmp_path / "agent.der"),
         "key_file": str(tmp_path / "agent.pem"),
     }  # fmt: skip
     async with opcua_server(port, tmp_path):
