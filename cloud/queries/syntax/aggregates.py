@@ -233,8 +233,8 @@ class _One:
         return variance, NUMBER
 
     def together(self, node: exp.Expr) -> Typed:
-        """corr, covar and regr_slope: cov(x, y) = (var(x + y) - var(x - y)) / 4, of the readings
-        that have both.
+        """corr, covar, regr_slope and regr_intercept: cov(x, y) = (var(x + y) - var(x - y)) / 4, of
+        the readings that have both.
         """
         name = _called(node)
         x, y = self._number(node.this, name), self._number(node.expression, name)
@@ -245,8 +245,12 @@ class _One:
             return covariance, NUMBER
         if isinstance(node, exp.CovarSamp):
             return _sample(covariance, self._slots.number("count", x)), NUMBER
-        if isinstance(node, exp.RegrSlope):
-            return Call("/", (covariance, self._slots.variance(y))), NUMBER
+        if isinstance(node, exp.RegrSlope | exp.RegrIntercept):
+            slope = Call("/", (covariance, self._slots.variance(y)))
+            if isinstance(node, exp.RegrSlope):
+                return slope, NUMBER
+            means = [self._slots.number("avg", one) for one in (x, y)]
+            return Call("-", (means[0], Call("*", (slope, means[1])))), NUMBER
         deviations = [Call("sqrt", (self._slots.variance(one),)) for one in (x, y)]
         return Call("/", (covariance, Call("*", tuple(deviations)))), NUMBER
 
@@ -347,7 +351,9 @@ _READERS: Final[Mapping[type[exp.Expr], Callable[[_One, exp.Expr], Typed]]] = {
     **dict.fromkeys(
         (exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop), _One.spread
     ),
-    **dict.fromkeys((exp.Corr, exp.CovarPop, exp.CovarSamp, exp.RegrSlope), _One.together),
+    **dict.fromkeys(
+        (exp.Corr, exp.CovarPop, exp.CovarSamp, exp.RegrSlope, exp.RegrIntercept), _One.together
+    ),
     **dict.fromkeys((exp.ArgMax, exp.ArgMin), _One.by),
     **dict.fromkeys((exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.AnyValue), _One.last),
     exp.ApproxDistinct: _One.distinct,

@@ -38,8 +38,8 @@ _LISTED: Final[Mapping[type[exp.Expr], Sequence[str]]] = {
         _ONE,
     ),
     **dict.fromkeys(
-        (exp.Corr, exp.CovarPop, exp.CovarSamp, exp.RegrSlope, exp.ArgMax, exp.ArgMin, exp.Filter,
-            exp.WithinGroup, exp.ApproxTopK,
+        (exp.Corr, exp.CovarPop, exp.CovarSamp, exp.RegrSlope, exp.RegrIntercept, exp.ArgMax,
+            exp.ArgMin, exp.Filter, exp.WithinGroup, exp.ApproxTopK,
          exp.Nullif, exp.NullSafeNEQ, exp.Is, exp.Extract),
         _TWO,
     ),

@@ -162,7 +162,7 @@ SELECT a FROM (SELECT * FROM m UNION ALL SELECT * FROM n)
 SELECT a, unix_millis(event_time) % 1000 AS ms, weekday(event_time) AS w, quarter(event_time) AS q,
     weekofyear(event_time) AS y FROM m
 SELECT min_by(a, b) AS x, max_by(a, event_time) AS y, corr(a, b) AS c, regr_slope(a, b) AS r,
-    stddev_pop(a) AS s FROM m GROUP BY device
+    regr_intercept(a, b) AS i, stddev_pop(a) AS s FROM m GROUP BY device
 SELECT avg(a) AS x FROM m GROUP BY tumble(event_time, INTERVAL '1' DAY, INTERVAL '6' HOUR)
 SELECT avg(a) AS x FROM m GROUP BY hop(event_time, INTERVAL '1' MINUTE, INTERVAL '1' HOUR)
 SELECT a FROM `order` WHERE b = 1
@@ -188,7 +188,7 @@ MARK = "zz_mark"
 SAMPLES = [
     *READ.values(),
     "SELECT corr(lat, lon) AS a, covar_pop(lat, lon) AS b, regr_slope(lat, lon) AS c, "
-    "bool_and(charging) AS d FROM vehicle_position",
+    "bool_and(charging) AS d, regr_intercept(lat, lon) AS e FROM vehicle_position",
     "SELECT approx_percentile(lat, 0.5) AS a, median(lat) AS b, approx_top_k(street, 3) AS c, "
     "approx_count_distinct(street) AS d"
     " FROM vehicle_position GROUP BY window(event_time, '1 minute')",
