@@ -294,7 +294,9 @@ def _text(payload: bytes) -> str | None:
 class Session(Protocol):
     """What a connection is made by."""
 
-    broker: BrokerConfig
+    @property
+    def broker(self) -> BrokerConfig:
+        """Where."""
 
     @property
     def session_s(self) -> int:
