@@ -1,5 +1,5 @@
 """A delivery as it is stored: rows of `ew.leases`, on the partition of their owner, so that whoever
-has that partition delivers, and no one else (`edgewake.cloud.push.lease_member`).
+has that partition delivers, and no one else (`edgewake.cloud.push.leases.lease_member`).
 
     delivery|<id>            a Delivery: where it is sent, how far it came, the batch in hand
     letter|<id>|<number>     a Letter: an event that its endpoint refused, kept for a replay

@@ -18,22 +18,22 @@ from edgewake.cloud import process_metrics, web
 from edgewake.cloud.calls import sealing
 from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
-from edgewake.cloud.deliveries import routes as delivery_routes
-from edgewake.cloud.deliveries.courier import Services as DeliveryServices
-from edgewake.cloud.deliveries.deliveries import Deliveries
-from edgewake.cloud.groups import routes as group_routes
-from edgewake.cloud.groups.groups import Groups
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.push.app import make_app
-from edgewake.cloud.push.lease_member import Membership
-from edgewake.cloud.push.lease_reads import LeaseReads
+from edgewake.cloud.push.counting.watchers import Watchers
+from edgewake.cloud.push.deliveries import routes as delivery_routes
+from edgewake.cloud.push.deliveries.courier import Services as DeliveryServices
+from edgewake.cloud.push.deliveries.deliveries import Deliveries
+from edgewake.cloud.push.groups import routes as group_routes
+from edgewake.cloud.push.groups.groups import Groups
+from edgewake.cloud.push.leases.lease_member import Membership
+from edgewake.cloud.push.leases.lease_reads import LeaseReads
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
-from edgewake.cloud.push.services import Services
-from edgewake.cloud.push.waker import PROOFS_PER_SESSION
-from edgewake.cloud.push.watchers import Watchers
+from edgewake.cloud.push.waking.services import Services
+from edgewake.cloud.push.waking.waker import PROOFS_PER_SESSION
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web_connections import Connections

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from edgewake.cloud.calls.webhook import Failed, signed_headers
-from edgewake.cloud.deliveries import delivery_state as state
+from edgewake.cloud.push.deliveries import delivery_state as state
 from edgewake.protocol.delivery import EndpointKind
 from edgewake.protocol.delivery_record import (
     Delivery,

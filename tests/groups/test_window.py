@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.groups import window as windows
-from edgewake.cloud.groups.window import HELD_MAX, Window
+from edgewake.cloud.push.groups import window as windows
+from edgewake.cloud.push.groups.window import HELD_MAX, Window
 from edgewake.protocol.group_record import Group, decode, encode
 
 START = (((0, 0), (10, 0)),)

@@ -14,9 +14,9 @@ import tomli_w
 from prometheus_client import CollectorRegistry
 
 from edgewake.cloud.client_share import Clients
-from edgewake.cloud.deliveries import routes as delivery_routes
-from edgewake.cloud.groups import routes as group_routes
 from edgewake.cloud.push.app import make_app
+from edgewake.cloud.push.deliveries import routes as delivery_routes
+from edgewake.cloud.push.groups import routes as group_routes
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import SystemClock
