@@ -52,6 +52,7 @@ class Changes:
     def __init__(self) -> None:
         self.since: list[Position] | None = None
         self._kept: deque[Change] = deque()
+        """At most KEPT_MAX, and KEPT_BYTES of rows."""
         self._bytes = 0
 
     def begin(self, at: Row) -> None:
