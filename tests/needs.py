@@ -130,6 +130,7 @@ def main() -> None:
         program(("openssl",), ("openssl",), "OpenSSL")
         nginx_with_nchan()
         program(("curl",), ("curl",), "curl")
+        program(("mosquitto_pub",), ("mosquitto-clients",), "mosquitto_pub")
         program(("promtool",), ("prometheus",), "promtool, which checks alarms and metrics")
         program(("git",), ("git",), "git")
         program(("systemd-analyze",), ("systemd",), "systemd-analyze")

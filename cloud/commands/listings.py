@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion
+from edgewake.cloud.commands import completion, credentials
 from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
 from edgewake.cloud.commands.output import print_item, print_items
 
@@ -51,7 +51,7 @@ def _name(_context: click.Context, argument: click.Parameter, value: str) -> str
 @api_options
 @click.pass_context
 def devices(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
-    """Look at devices, and forget them."""
+    """Look at devices, give them passwords, forget them."""
     context.obj = make_api
 
 
@@ -80,6 +80,10 @@ def remove_device(api: OpsApi, device: str) -> None:
     """Forget a device. Its readings stay, and it is listed again when it sends again."""
     api.ask("DELETE", f"/v1/devices/{device}")
     click.echo(f"{device}: forgotten", err=True)
+
+
+for _command in (credentials.add, credentials.revoke, credentials.claim):
+    devices.add_command(_command)
 
 
 @click.group()
