@@ -131,6 +131,8 @@ def main() -> None:
         nginx_with_nchan()
         program(("curl",), ("curl",), "curl")
         program(("mosquitto_pub",), ("mosquitto-clients",), "mosquitto_pub")
+        program(("g++",), ("g++",), "g++, for the sketch of docs/plain-devices.md")
+        library("libmosquitto.so", "libmosquitto-dev", "libmosquitto, which the sketch is built on")
         program(("promtool",), ("prometheus",), "promtool, which checks alarms and metrics")
         program(("git",), ("git",), "git")
         program(("systemd-analyze",), ("systemd",), "systemd-analyze")
