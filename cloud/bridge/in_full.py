@@ -53,7 +53,7 @@ def in_full(packet: mqtt5.PublishPacket | Unreadable) -> mqtt5.PublishPacket | U
 def _asking(packet: mqtt5.PublishPacket) -> mqtt5.PublishPacket:
     topic = packet.topic.removesuffix(topics.ASKING_SUFFIX)
     try:
-        device, stream = parse_up(topic)
+        named = parse_up(topic)
     except Rejected:
         return packet
     return mqtt5.PublishPacket(
@@ -63,8 +63,8 @@ def _asking(packet: mqtt5.PublishPacket) -> mqtt5.PublishPacket:
         packet_id=packet.packet_id,
         duplicate=packet.duplicate,
         content_type=packet.content_type,
-        response_topic=topics.acks(device),
-        correlation_data=f"{stream}|{_seq_of(packet.payload)}".encode(),
+        response_topic=topics.acks(named.device),
+        correlation_data=f"{named.stream}|{_seq_of(packet.payload)}".encode(),
         user_properties=packet.user_properties,
     )
 

@@ -16,6 +16,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import Mapped, Refusal, apply, device_of
 from edgewake.protocol.maps.rule import Maps
+from edgewake.protocol.maps.topic import Crossing
 from edgewake.protocol.mqtt import Unreadable
 
 OWN: Final = (f"{topics.ROOT}/", f"/{topics.ROOT}/")
@@ -38,8 +39,19 @@ class Mapper:
     """By the maps that there are now."""
 
     def __init__(self, maps: Maps, prefix: str) -> None:
-        self.maps = maps
         self._prefix = prefix
+        self.follow(maps)
+
+    def follow(self, maps: Maps) -> None:
+        """Map by these from now on."""
+        self.maps = maps
+        self._crossing = Crossing(maps.filters)
+
+    def is_repeat(self, packet: mqtt5.PublishPacket | Unreadable) -> bool:
+        """Comes the message once more, by another filter of the maps?"""
+        return isinstance(packet, mqtt5.PublishPacket) and self._crossing.is_repeat(
+            packet.topic, packet.subscription_ids
+        )
 
     def device_of(self, topic: str) -> str:
         """The device that a topic names; empty where it does not."""

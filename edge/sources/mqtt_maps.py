@@ -14,6 +14,7 @@ from edgewake.protocol.maps.applying import apply
 from edgewake.protocol.maps.compiling import compile_presets
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.rule import Maps
+from edgewake.protocol.maps.topic import Crossing
 
 THING: Final = "thing"
 """Field with the device that a map gives: one behind this agent."""
@@ -28,6 +29,7 @@ class SourceMaps:
         """Raises ConfigError."""
         self._file = MapFile(path, presets, zone=zone)
         self._stream = stream
+        self._crossing = Crossing(self._file.maps.filters)
         _check_stream(self._file.maps, stream)
 
     @property
@@ -37,7 +39,12 @@ class SourceMaps:
 
     def look(self) -> None:
         """Read the file again where it changed. Blocking."""
-        self._file.look()
+        if self._file.look():
+            self._crossing = Crossing(self._file.maps.filters)
+
+    def is_repeat(self, topic: str, numbers: Sequence[int] | None) -> bool:
+        """Comes a message once more, by another filter? `numbers`: of its subscriptions."""
+        return self._crossing.is_repeat(topic, numbers)
 
     def bodies(
         self, intake: Intake, topic: str, payload: bytes, now_ms: int
