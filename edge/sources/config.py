@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 GROUP: Final = "edgewake.sources"
 BUILT_IN: Final[Mapping[str, str]] = {
-    "host_metrics": "edgewake.edge.sources.host_metrics:HostMetricsConfig",
-    "json_lines": "edgewake.edge.sources.json_lines:JsonLinesConfig",
-    "file_tail": "edgewake.edge.sources.file_tail:FileTailConfig",
-    "http_poll": "edgewake.edge.sources.http_poll:HttpPollConfig",
-    "http_intake": "edgewake.edge.sources.http_intake:HttpIntakeConfig",
-    "sse_pull": "edgewake.edge.sources.sse_pull:SsePullConfig",
-    "websocket_pull": "edgewake.edge.sources.websocket_pull:WebSocketPullConfig",
-    "tcp_lines": "edgewake.edge.sources.tcp_lines:TcpLinesConfig",
-    "serial_lines": "edgewake.edge.sources.serial_lines:SerialLinesConfig",
-    "mqtt_subscribe": "edgewake.edge.sources.mqtt_subscribe:MqttSubscribeConfig",
-    "modbus_tcp": "edgewake.edge.sources.modbus_tcp:ModbusTcpConfig",
+    "host_metrics": "edgewake.edge.sources.machines.host_metrics:HostMetricsConfig",
+    "json_lines": "edgewake.edge.sources.lines.json_lines:JsonLinesConfig",
+    "file_tail": "edgewake.edge.sources.lines.file_tail:FileTailConfig",
+    "http_poll": "edgewake.edge.sources.web.http_poll:HttpPollConfig",
+    "http_intake": "edgewake.edge.sources.web.http_intake:HttpIntakeConfig",
+    "sse_pull": "edgewake.edge.sources.web.sse_pull:SsePullConfig",
+    "websocket_pull": "edgewake.edge.sources.web.websocket_pull:WebSocketPullConfig",
+    "tcp_lines": "edgewake.edge.sources.lines.tcp_lines:TcpLinesConfig",
+    "serial_lines": "edgewake.edge.sources.lines.serial_lines:SerialLinesConfig",
+    "mqtt_subscribe": "edgewake.edge.sources.mqtt.mqtt_subscribe:MqttSubscribeConfig",
+    "modbus_tcp": "edgewake.edge.sources.machines.modbus_tcp:ModbusTcpConfig",
     "subscription": "edgewake.edge.sources.subscription:SubscriptionConfig",
 }
 """`type` → where its configuration is. No entry point of another package takes one of these

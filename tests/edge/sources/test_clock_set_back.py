@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.sources.follower import FilePositions
-from edgewake.edge.sources.rotation import KNOWN_MAX, LastLook, Seen
-from tests.edge.sources.test_follower_files import Watch, add
-from tests.edge.sources.test_rotation_copies import changed_at
+from edgewake.edge.sources.lines.follower import FilePositions
+from edgewake.edge.sources.lines.rotation import KNOWN_MAX, LastLook, Seen
+from tests.edge.sources.lines.test_follower_files import Watch, add
+from tests.edge.sources.lines.test_rotation_copies import changed_at
 from tests.examples import examples
 
 HOUR_S = 3600.0
