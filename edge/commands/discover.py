@@ -97,7 +97,7 @@ def _lines(heard: Survey, found: Found, written: Path | None) -> list[str]:
         kind = "map of its own" if one.table else "preset"
         lines.append(f"{kind} {printable(one.name)}: {len(one.topics)} topics")
         for topic in one.topics[:SHOWN]:
-            sample = heard.topics[topic].decode("utf-8", "replace")
+            sample = (heard.topics[topic] or [b"..."])[0].decode("utf-8", "replace")
             lines.append(f"  {printable(f'{topic} {sample}')[:CHARS]}")
     if found.left:
         lines.append(f"nothing found for {len(found.left)} topics, such as")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import urllib.error
 import urllib.request
 from typing import Any, Final, NamedTuple
+
+import orjson
 
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.printable import printable
@@ -28,12 +29,12 @@ def enrol(server: str, code: str, device: str) -> Enrolled:
         raise LocalError(f"server {server!r}: expected http://HOST:PORT")
     request = urllib.request.Request(  # noqa: S310  (http or https, as looked at above)
         server.rstrip("/") + "/v1/enrol",
-        data=json.dumps({"code": code, "device": device}).encode(),
+        data=orjson.dumps({"code": code, "device": device}),
         headers={"Content-Type": "application/json"},
     )
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
-            found = json.loads(answer.read(ANSWER_BYTES_MAX))
+            found = orjson.loads(answer.read(ANSWER_BYTES_MAX))
             broker = found["broker"]
             return Enrolled(
                 str(found["items"][0]["password"]),
@@ -49,7 +50,7 @@ def enrol(server: str, code: str, device: str) -> Enrolled:
 
 def _reason(error: urllib.error.HTTPError) -> str:
     try:
-        said: Any = json.loads(error.read(ANSWER_BYTES_MAX))
+        said: Any = orjson.loads(error.read(ANSWER_BYTES_MAX))
         return printable(str(said["detail"]))
     except (OSError, ValueError, KeyError, TypeError):
         return f"answered {error.code}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import orjson
 
@@ -27,10 +27,16 @@ from edgewake.protocol.topics import ROOT
 
 TOPICS_MAX: Final = 5_000
 """Topics that are remembered; messages of others are counted."""
+SAMPLES_MAX: Final = 4
+"""Different messages of a topic that are looked at: one of them may be odd."""
 SAMPLE_BYTES_MAX: Final = 64 * 1024
 """Bytes of a message that is looked at; of a longer one only the topic is."""
+BYTES_MAX: Final = 64 << 20
+"""Bytes of all messages that are kept to be looked at; then no more are."""
 PROPOSALS_MAX: Final = 64
 """Maps of its own that are proposed."""
+Samples: TypeAlias = Mapping[str, Sequence[bytes]]
+"""Topic → messages of it."""
 _SCALAR, _OBJECT, _BINARY = "one value", "an object", "binary"
 
 
@@ -38,11 +44,13 @@ _SCALAR, _OBJECT, _BINARY = "one value", "an object", "binary"
 class Survey:
     """What came."""
 
-    topics: dict[str, bytes] = field(default_factory=dict)
-    """The last message of each."""
+    topics: dict[str, list[bytes]] = field(default_factory=dict)
+    """Messages of each; none: they were too long."""
     messages: int = 0
     unseen: int = 0
     """Messages of topics that there was no room for."""
+    bytes: int = 0
+    """Bytes of the messages that are kept."""
 
     def add(self, topic: str, payload: bytes) -> None:
         """A message. An empty one clears what was retained, and is none."""
@@ -52,7 +60,11 @@ class Survey:
         if topic not in self.topics and len(self.topics) >= TOPICS_MAX:
             self.unseen += 1
             return
-        self.topics[topic] = payload if len(payload) <= SAMPLE_BYTES_MAX else b""
+        samples = self.topics.setdefault(topic, [])
+        is_wanted = len(samples) < SAMPLES_MAX and payload not in samples
+        if is_wanted and len(payload) <= SAMPLE_BYTES_MAX and self.bytes < BYTES_MAX:
+            samples.append(payload)
+            self.bytes += len(payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +121,7 @@ def proposed(survey: Survey, *, now_ms: int) -> Found:
     return Found(tuple(sorted(own)), tuple(proposals), tuple(sorted(left)))
 
 
-def _by_presets(left: Mapping[str, bytes], now_ms: int) -> Iterable[tuple[str, tuple[str, ...]]]:
+def _by_presets(left: Samples, now_ms: int) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Each preset that reads something, with the topics that it takes; the best first."""
     takes = {name: _taken(compile_presets([name]), left, now_ms) for name in presets.names()}
     used: set[str] = set()
@@ -125,16 +137,16 @@ def _by_presets(left: Mapping[str, bytes], now_ms: int) -> Iterable[tuple[str, t
         yield name, tuple(sorted(topics))
 
 
-def _taken(maps: Maps, left: Mapping[str, bytes], now_ms: int) -> tuple[set[str], set[str]]:
+def _taken(maps: Maps, left: Samples, now_ms: int) -> tuple[set[str], set[str]]:
     """Topics of which all is read; topics that are to be ignored."""
     reads, passes = set(), set()
-    for topic, payload in left.items():
+    for topic, samples in left.items():
         if not maps.route(topic):
             continue
-        outcome = apply(maps, topic, payload, now_ms)
-        if _is_read(outcome):
+        outcomes = [apply(maps, topic, one, now_ms) for one in samples]
+        if any(map(_is_read, outcomes)):
             reads.add(topic)
-        elif not outcome.refused:
+        elif any(not one.refused for one in outcomes):
             passes.add(topic)
     return reads, passes
 
@@ -143,18 +155,19 @@ def _is_read(outcome: Outcome) -> bool:
     return bool(outcome.readings) and not outcome.refused
 
 
-def _groups(left: Mapping[str, bytes]) -> list[tuple[str, ...]]:
+def _groups(left: Samples) -> list[tuple[str, ...]]:
     """Topics of one shape and kind of message, the largest first."""
     found: dict[tuple[int, str, str], list[str]] = defaultdict(list)
-    for topic, payload in left.items():
+    for topic, samples in left.items():
         levels = topic.split("/")
         first = levels[0] or "/".join(levels[:2])
-        found[(len(levels), first, _kind(payload))].append(topic)
+        found[(len(levels), first, _kind(samples))].append(topic)
     shapes = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     return [tuple(sorted(topics)) for (_, _, kind), topics in shapes if kind != _BINARY]
 
 
-def _kind(payload: bytes) -> str:
+def _kind(samples: Sequence[bytes]) -> str:
+    payload = samples[0] if samples else b""
     try:
         text = payload.decode()
     except UnicodeDecodeError:
@@ -164,7 +177,7 @@ def _kind(payload: bytes) -> str:
     return _OBJECT if is_meant_as_json(payload) else _SCALAR
 
 
-def _own_map(topics: tuple[str, ...], left: Mapping[str, bytes], now_ms: int) -> Proposal | None:
+def _own_map(topics: tuple[str, ...], left: Samples, now_ms: int) -> Proposal | None:
     """A map of these topics; None where none can be made that reads one of them."""
     levels = [topic.split("/") for topic in topics]
     varying = [at for at in range(1, len(levels[0])) if len({one[at] for one in levels}) > 1]
@@ -178,12 +191,16 @@ def _own_map(topics: tuple[str, ...], left: Mapping[str, bytes], now_ms: int) ->
     template = "/".join(
         f"{{{names[at]}}}" if at in names else level for at, level in enumerate(levels[0])
     )
-    table = _table(template, names, levels[0][0] or levels[0][1], left[topics[0]], is_scalar)
+    table = _table(template, names, levels[0][0] or levels[0][1], left[topics[0]][0], is_scalar)
     try:
         maps = compile_maps(table, "proposed")
     except ConfigError:
         return None  # a level that no template can say, such as one with a brace
-    reads = tuple(t for t in topics if _is_read(apply(maps, t, left[t], now_ms)))
+    reads = tuple(
+        topic
+        for topic in topics
+        if any(_is_read(apply(maps, topic, one, now_ms)) for one in left[topic])
+    )
     return Proposal(template, reads, table) if reads else None
 
 
