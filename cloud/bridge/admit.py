@@ -153,7 +153,7 @@ def _admit_plain(
     )
     if frame.frame is not None:
         placement = placement._replace(content=record.content_of(payload))
-    catalogue.check(device, stream, kinds)
+    catalogue.check(device, stream, kinds, lambda: frames.renamed(payload))
     return frames.encode(frame), placement
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from edgewake.edge.intake import Intake
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
-from edgewake.protocol.maps.compiling import compile_presets
+from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
@@ -32,9 +32,12 @@ class SourceMaps:
         stream: str,
         zone: str,
         takes_all: bool = False,
+        text: str | None = None,
     ) -> None:
-        """`takes_all`: are readings of other streams taken too? Raises ConfigError."""
-        self._file = MapFile(path, presets, zone=zone)
+        """`takes_all`: are readings of other streams taken too? `text`: of a map file, in place of
+        its path. Raises ConfigError.
+        """
+        self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream
         self._crossing = Crossing(self._file.maps.filters)
         if not takes_all:
@@ -90,6 +93,14 @@ def check_presets(presets: Sequence[str], stream: str) -> None:
     """Are there such presets, and do they give this stream? Raises ValueError."""
     try:
         _check_stream(compile_presets(presets), stream)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def check_text(text: str, stream: str) -> None:
+    """Is it a map file, and does it give this stream? Raises ValueError."""
+    try:
+        _check_stream(compile_maps(text, "maps_text"), stream)
     except ConfigError as error:
         raise ValueError(str(error)) from error
 

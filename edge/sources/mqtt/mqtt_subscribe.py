@@ -90,6 +90,9 @@ class MqttSubscribeConfig(SourceConfig):
     the device that it gives is the field `thing`."""
     presets: tuple[str, ...] = ()
     """Maps that come with Edgewake, by name, where there is no file."""
+    maps_text: str | None = None
+    """What a map file says, in place of its path: settings that the cloud sets bring their maps
+    along so."""
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
     client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
@@ -104,9 +107,13 @@ class MqttSubscribeConfig(SourceConfig):
     broker: BrokerConfig = BrokerConfig()
 
     def __post_init__(self) -> None:
-        given = [self.topic is not None, self.maps is not None, bool(self.presets)]
-        if sum(given) != 1:
-            raise ValueError("expected one of `topic`, `maps` and `presets`")
+        given = [self.topic, self.maps, self.presets or None, self.maps_text]
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("expected one of `topic`, `maps`, `maps_text` and `presets`")
+        if self.maps_text is not None:
+            from edgewake.edge.sources.mqtt.mqtt_maps import check_text
+
+            check_text(self.maps_text, self.stream)
         if self.presets:
             from edgewake.edge.sources.mqtt.mqtt_maps import check_presets
 
@@ -136,7 +143,11 @@ class MqttSubscribe:
             from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 
             self._maps = SourceMaps(
-                config.maps, config.presets, stream=config.stream, zone=config.time.zone
+                config.maps,
+                config.presets,
+                stream=config.stream,
+                zone=config.time.zone,
+                text=config.maps_text,
             )
         self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = (
