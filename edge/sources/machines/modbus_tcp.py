@@ -1,13 +1,15 @@
 """Asks a Modbus TCP device for registers at intervals, by pymodbus: one reading each time, with all
 of its values.
 
-A device that does not answer, or says that a register is not there, fails the source: it is said
-with the device's reason, and asked again later. One value that is no number is null and the others
-stand.
+A device that does not answer, or has none of the registers, fails the source: it is said with the
+device's reason, and asked again later. A value that is no number, or whose register the device has
+not, is null and the others stand.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
 from pymodbus.client import AsyncModbusTcpClient
@@ -18,13 +20,14 @@ from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.address import resolved
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.machines.modbus import (
+    REGISTERS_MAX,
     Block,
-    NumberType,
     Point,
     Table,
+    ValueType,
     blocks,
+    smaller,
     value_of,
-    without_gaps,
 )
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frame import Scalar
@@ -52,7 +55,7 @@ class PointConfig(ConfigTable):
     """Where it is, counted from 0: the register 40001 of a manual is the holding register 0."""
     table: Table = Table.HOLDING
     """holding, input: registers; coil, discrete: bits."""
-    type: NumberType = NumberType.UINT16
+    type: ValueType = ValueType.UINT16
     """What the registers hold."""
     scale: float = key(default=1.0, allow_inf_nan=False)
     """What the number is multiplied with."""
@@ -60,8 +63,19 @@ class PointConfig(ConfigTable):
     """What is then added."""
     low_word_first: bool = False
     """The first register of several is the lowest; the standard says nothing, makers differ."""
+    low_byte_first: bool = False
+    """The first byte of a register is the lowest. Manuals call the four orders of two registers
+    ABCD (the default), CDAB (`low_word_first`), BADC (`low_byte_first`) and DCBA (both)."""
+    registers: int = key(default=1, ge=1, le=REGISTERS_MAX)
+    """Of a text: registers of two characters each; it ends at the first NUL."""
+    bit: int = key(default=0, ge=0, le=15)
+    """Of a bit: which of its register, 0 is the lowest."""
 
     def __post_init__(self) -> None:
+        if self.registers > 1 and self.type is not ValueType.TEXT:
+            raise ValueError(f"registers: expected of a text alone, not of {self.type}")
+        if self.bit and self.type is not ValueType.BIT:
+            raise ValueError(f"bit: expected of a bit alone, not of {self.type}")
         if self.address + self.point().count > ADDRESSES:
             raise ValueError(
                 f"address: a {self.type} at {self.address} ends behind the last register, "
@@ -78,6 +92,9 @@ class PointConfig(ConfigTable):
             self.scale,
             self.offset,
             self.low_word_first,
+            self.low_byte_first,
+            self.registers,
+            self.bit,
         )
 
 
@@ -102,7 +119,7 @@ class ModbusTcpConfig(SourceConfig):
         return ModbusTcp(self, context)
 
     def owns(self) -> str:
-        return f"unit {self.unit} of {self.host}:{self.port}"
+        return f"unit {self.unit} of {self.host}:{self.port} for the stream {self.stream}"
 
     def __post_init__(self) -> None:
         names = [point.name for point in self.point]
@@ -128,7 +145,8 @@ class ModbusTcp:
     def __init__(self, config: ModbusTcpConfig, context: SourceContext) -> None:
         self._config = config
         self._clock = context.clock
-        self._blocks = blocks([point.point() for point in config.point])
+        self._points = [point.point() for point in config.point]
+        self._blocks = blocks(self._points)
 
     async def run(self, intake: Intake) -> None:
         config = self._config
@@ -136,7 +154,7 @@ class ModbusTcp:
         try:
             due_s = self._clock.monotonic_s()
             while True:
-                reading = intake.check(await self._measure(client))
+                reading = intake.check(await self._measure(client, intake.remark))
                 if reading is not None:
                     await intake.put([reading])
                 due_s = max(due_s + config.interval_s, self._clock.monotonic_s())
@@ -164,19 +182,29 @@ class ModbusTcp:
             client.close()
         raise Unavailable(f"{config.host}:{config.port}: no connection")
 
-    async def _measure(self, client: AsyncModbusTcpClient) -> dict[str, Scalar]:
+    async def _measure(
+        self, client: AsyncModbusTcpClient, remark: Callable[[str], None]
+    ) -> dict[str, Scalar]:
+        """All values; null for those that the device has not. Raises Unavailable."""
         fields: dict[str, Scalar] = {}
-        for block in tuple(self._blocks):
+        missing: NoSuchAddress | None = None
+        waiting = deque(self._blocks)
+        answered: list[Block] = []
+        while waiting:
+            block = waiting.popleft()
             try:
                 fields |= await self._ask(client, block)
-            except NoSuchAddress:
-                at = self._blocks.index(block)
-                self._blocks[at : at + 1] = parts = without_gaps(block)
-                if len(parts) == 1:
-                    raise
-                for part in parts:
-                    fields |= await self._ask(client, part)
-        return fields
+                answered.append(block)
+            except NoSuchAddress as error:
+                missing = error
+                parts = smaller(block)
+                waiting.extendleft(reversed(parts))
+                if not parts:
+                    remark(f"{block.points[0].name}: no such register")
+        if missing is not None and not answered:
+            raise missing
+        self._blocks = answered
+        return {point.name: fields.get(point.name) for point in self._points}
 
     async def _ask(self, client: AsyncModbusTcpClient, block: Block) -> dict[str, Scalar]:
         """The values of a block. Raises Unavailable with what the device said."""
