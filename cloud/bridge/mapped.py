@@ -13,6 +13,7 @@ import mqtt5
 import orjson
 
 from edgewake.protocol import topics
+from edgewake.protocol.device import DeviceState
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import Mapped, Refusal, apply, device_of
 from edgewake.protocol.maps.rule import Maps
@@ -63,6 +64,7 @@ class Mapper:
             return [Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))]
         outcome = apply(self.maps, packet.topic, packet.payload, received_at, prefix=self._prefix)
         parts = [_part(packet, one) for one in outcome.readings]
+        parts += [_status(one) for one in outcome.readings if one.is_there is not None]
         return parts + [_refused(packet, one) for one in outcome.refused]
 
 
@@ -72,6 +74,12 @@ def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
     except TypeError as error:
         return Part(packet, Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}"))
     return Part(mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload))
+
+
+def _status(reading: Mapped) -> Part:
+    """The device's own word for its presence, as a plain device says it."""
+    state = DeviceState.ONLINE if reading.is_there else DeviceState.OFFLINE
+    return Part(mqtt5.PublishPacket(topics.status(reading.device), state.value.encode()))
 
 
 def _refused(packet: mqtt5.PublishPacket, refusal: Refusal) -> Part:

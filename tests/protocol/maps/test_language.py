@@ -425,3 +425,37 @@ def test_every_wrong_map_is_said_at_once() -> None:
     with pytest.raises(ConfigError) as said:
         maps('[[map]]\ntopic = "a"\nx = 1\n[[map]]\ntopic = "b"\ny = 1\n')
     assert len(str(said.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("presence", "payload", "is_there"),
+    [
+        ('"x"', b"true", True),
+        ('"x"', b"false", False),
+        ('"x"', b"1", None),
+        ('{ field = "x", online = ["up"], offline = ["down", "lost"] }', b"up", True),
+        ('{ field = "x", online = ["up"], offline = ["down", "lost"] }', b"lost", False),
+        ('{ field = "x", online = ["up"], offline = ["down", "lost"] }', b"init", None),
+    ],
+)
+def test_a_field_may_say_whether_the_device_is_there(
+    presence: str, payload: bytes, is_there: bool | None
+) -> None:
+    text = f'[[map]]\ntopic = "a"\ndevice = "d"\nstream = "s"\nvalue = "x"\npresence = {presence}\n'
+    (one,) = apply(compile_maps(text), "a", payload, 0).readings
+    assert one.is_there is is_there
+
+
+@pytest.mark.parametrize(
+    ("presence", "says"),
+    [
+        ('"no field"', "is no name of a field"),
+        ("{ online = [] }", "is no name of a field"),
+        ('{ field = "x", on = ["y"] }', "known are field, offline, online"),
+        ('{ field = "x", online = [1] }', "expected a list of texts"),
+        ("3", "expected text or a table"),
+    ],
+)
+def test_a_presence_that_cannot_be_is_refused(presence: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        compile_maps(f'[[map]]\ntopic = "a"\npresence = {presence}\n')
