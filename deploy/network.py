@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import os
+import json
 import socket
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from edgewake.cloud.ops.credentials.desk import PASSWORDS, CredentialDesk, Taken
 from edgewake.deploy import secret_files
 from edgewake.deploy.plan import Plan
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError, LocalError
+from edgewake.protocol.installation import key_of
 
 AUTO: Final = "auto"
 FIRST_DEVICE: Final = "device-1"
@@ -24,6 +25,7 @@ FIRST_STREAM: Final = "hello"
 SOMEWHERE: Final = "192.0.2.1"
 """An address of the documentation (RFC 5737): a UDP socket that is connected to it sends nothing,
 and has the address by which this machine leaves."""
+TIMEOUT_S: Final = 10.0
 LOOK_S: Final = 1.0
 """Seconds between two looks at the passwords."""
 
@@ -73,23 +75,38 @@ def _own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def prepare(plan: Plan, clock: Clock) -> None:
-    """A key that reads, and the first device with its password; each made once.
-
-    Raises LocalError.
-    """
+def prepare(plan: Plan) -> None:
+    """A key that reads, made once. Raises LocalError."""
     key = secret_files.ensure(plan.reader_key_file, secret_files.reader_key()).strip()
     try:
         plan.readers_file.unlink(missing_ok=True)
-        secret_files.ensure(plan.readers_file, f"network everything {key}\n")
-        desk = CredentialDesk(plan.credentials_dir, clock, os.urandom)
-        if not plan.first_device_file.exists():
-            (made,) = desk.add([FIRST_DEVICE])
-            secret_files.ensure(plan.first_device_file, f"{made.password}\n")
-    except Taken:
-        return  # it was made, and revoked, or made by hand: nothing of it is to be printed
     except OSError as error:
-        raise LocalError(f"{error.filename}: {error.strerror}") from error
+        raise LocalError(f"{plan.readers_file}: {error.strerror}") from error
+    secret_files.ensure(plan.readers_file, f"network everything {key}\n")
+
+
+def ensure_first_device(plan: Plan, ops_url: str) -> None:
+    """A device with a password to begin with, by the operations API that runs; made once.
+
+    One that was revoked, or that somebody made himself, is left as it is, and nothing of it is
+    printed.
+    """
+    if plan.first_device_file.exists() or not plan.has("ops"):
+        return
+    request = urllib.request.Request(  # noqa: S310  (our own address)
+        f"{ops_url}/v1/credentials",
+        data=json.dumps({"devices": [FIRST_DEVICE]}).encode(),
+        headers={
+            "Authorization": f"Bearer {key_of(plan.ops_key_file)}",
+            "Content-Type": "application/json",
+        },
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+            password = str(json.load(answer)["items"][0]["password"])
+        secret_files.ensure(plan.first_device_file, f"{password}\n")
+    except (OSError, ValueError, LookupError, LocalError):
+        return
 
 
 def page_link(plan: Plan) -> str:
@@ -169,7 +186,7 @@ async def reload_at_change(plan: Plan, reload: Callable[[], None], clock: Clock)
     """Have the broker read the passwords again when they change: it then ends the connections of
     who has none any more.
     """
-    file = plan.credentials_dir / PASSWORDS
+    file = plan.password_file
     seen = _stamp(file)
     while True:
         await clock.sleep(LOOK_S)

@@ -155,9 +155,9 @@ class Plan:
         return self.data / "secrets" / "readers.keys"
 
     @property
-    def credentials_dir(self) -> Path:
+    def password_file(self) -> Path:
         """Passwords of devices, as the broker reads them."""
-        return self.data / "credentials"
+        return self.data / "credentials" / "passwords"
 
     @property
     def first_device_file(self) -> Path:
@@ -299,7 +299,7 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
     configs["ops"] = {
         **configs["ops"],
         "also_hosts": [plan.listen],
-        "credentials_dir": str(plan.credentials_dir),
+        "password_file": str(plan.password_file),
         "broker": f"{plan.listen}:{plan.ports.mqtt}",
     }
 

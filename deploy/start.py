@@ -19,7 +19,6 @@ from typing import Final
 
 import tomli_w
 
-from edgewake.cloud.ops.credentials.desk import PASSWORDS
 from edgewake.deploy import (
     checks,
     data_folder,
@@ -122,7 +121,7 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
     secret_files.ensure(plan.share_key_file, secret_files.share_key())
     secret_files.ensure(plan.ops_key_file, secret_files.ops_key())
     if plan.listen:
-        network.prepare(plan, SystemClock())
+        network.prepare(plan)
     kafka, broker = _kafka_node(plan, tools), _broker(plan, tools)
     try:
         plan.config_dir.mkdir(exist_ok=True)
@@ -167,7 +166,7 @@ def _broker(plan: Plan, tools: Tools) -> mosquitto.Broker | None:
         directory=plan.data / "mosquitto",
         port=plan.ports.mqtt,
         network=plan.listen,
-        password_file=plan.credentials_dir / PASSWORDS,
+        password_file=plan.password_file,
         mapped=_mapped(plan),
     )
 
@@ -221,6 +220,8 @@ async def supervise(
             if plan.has("ops")
             else ""
         )
+        if plan.listen:
+            await asyncio.to_thread(network.ensure_first_device, plan, ops_url(plan))
         steps.print_line(addresses(plan, link))
 
     def when_ready() -> None:

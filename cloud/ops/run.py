@@ -94,9 +94,9 @@ class OpsConfig(config.Config):
     alert_hosts: tuple[str, ...] = ()
     """Hosts of our own network that alerts may be told to, e.g. a mail server; all others must have
     public addresses."""
-    credentials_dir: Path | None = None
-    """Where the passwords of devices are, which the MQTT broker reads; without it none are given
-    here. For one operations server alone."""
+    password_file: Path | None = None
+    """File of the passwords of devices, which the MQTT broker reads; without it none are given
+    here. For one operations server alone; claim codes are beside it."""
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """host:port of the MQTT broker as devices reach it: told to those that are given a password."""
     lake_dir: Folder = Path("lake")
@@ -219,8 +219,8 @@ async def run(settings: OpsConfig) -> None:
         summaries=summaries,
         asking=Asking(settings.lake_dir, settings.kafka),
         credentials=None
-        if settings.credentials_dir is None
-        else CredentialDesk(settings.credentials_dir, clock, os.urandom),
+        if settings.password_file is None
+        else CredentialDesk(settings.password_file, clock, os.urandom),
         broker=settings.broker,
     )
     try:

@@ -13,6 +13,7 @@ from edgewake.protocol.printable import printable
 
 ANSWER_S: Final = 15.0
 ANSWER_BYTES_MAX: Final = 16_384
+"""Bytes of an answer that are read; it has a few hundred."""
 
 
 class Enrolled(NamedTuple):

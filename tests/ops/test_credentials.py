@@ -10,13 +10,15 @@ import pytest
 
 from edgewake.cloud.ops.credentials import claims, passwords
 from edgewake.cloud.ops.credentials.claims import Unclaimed
-from edgewake.cloud.ops.credentials.desk import CLAIMS, PASSWORDS, CredentialDesk, Taken, TooMany
+from edgewake.cloud.ops.credentials.desk import CLAIMS, CredentialDesk, Taken, TooMany
 from edgewake.cloud.ops.credentials.passwords import BadName
 from edgewake.protocol.clock import FakeClock
 
+PASSWORDS = "passwords"
+
 
 def desk(folder: Path, clock: FakeClock | None = None) -> CredentialDesk:
-    return CredentialDesk(folder / "credentials", clock or FakeClock(), os.urandom)
+    return CredentialDesk(folder / "credentials" / PASSWORDS, clock or FakeClock(), os.urandom)
 
 
 def entries(folder: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Gives devices their passwords, and takes them back: the file that the MQTT broker reads, and the
 claim codes beside it.
 
-    passwords      NAME:$7$…, a line a device; `edgewake up` has the broker read what changed
-    claims.json    codes by which devices come in by themselves
+    PASSWORD_FILE  NAME:$7$…, a line a device; `edgewake up` has the broker read what changed
+    claims.json    beside it: codes by which devices come in by themselves
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.durable import sync_directory
 from edgewake.protocol.errors import ConfigError, EdgewakeError
 
-PASSWORDS: Final = "passwords"
 CLAIMS: Final = "claims.json"
 
 
@@ -40,19 +39,20 @@ class Credential:
 
 
 class CredentialDesk:
-    """See the module. One for a folder; every change is durable when its method returns.
+    """See the module. One for a file; every change is durable when its method returns.
 
     Raises ConfigError at the start, OSError where the folder cannot be written.
     """
 
-    def __init__(self, folder: Path, clock: Clock, random_bytes: passwords.Bytes) -> None:
-        self._folder, self._clock, self._random = folder, clock, random_bytes
+    def __init__(self, file: Path, clock: Clock, random_bytes: passwords.Bytes) -> None:
+        self._file, self._claims_file = file, file.with_name(CLAIMS)
+        self._clock, self._random = clock, random_bytes
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._claims = claims.parse(_read(folder / CLAIMS))
-            self._entries = passwords.parse(_read(folder / PASSWORDS))
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._claims = claims.parse(_read(self._claims_file))
+            self._entries = passwords.parse(_read(file))
         except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"credentials_dir = {str(folder)!r}: {error}") from error
+            raise ConfigError(f"password_file = {str(file)!r}: {error}") from error
 
     @property
     def devices(self) -> list[str]:
@@ -76,7 +76,7 @@ class CredentialDesk:
         if device not in self._entries:
             return False
         left = {name: said for name, said in self._entries.items() if name != device}
-        self._write(PASSWORDS, passwords.text_of(left))
+        self._write(self._file, passwords.text_of(left))
         self._entries = left
         return True
 
@@ -90,7 +90,7 @@ class CredentialDesk:
             raise TooMany(f"{claims.CLAIMS_MAX} codes are not used yet: use them, or wait")
         code = claims.make(self._random)
         claim = Claim(claims.digest(code), count, now + round(life_s * 1000), prefix)
-        self._write(CLAIMS, claims.text_of([*left, claim]))
+        self._write(self._claims_file, claims.text_of([*left, claim]))
         self._claims = [*left, claim]
         return code, claim
 
@@ -103,7 +103,7 @@ class CredentialDesk:
         if device in self._entries or is_known(device):
             raise Taken(f"{device}: there is a device of that name: choose another one")
         # Counted first: a crash between the two costs one use of the code, and gives none twice.
-        self._write(CLAIMS, claims.text_of(left))
+        self._write(self._claims_file, claims.text_of(left))
         self._claims = left
         made = Credential(device, passwords.make(self._random))
         self._keep([made])
@@ -117,18 +117,18 @@ class CredentialDesk:
             raise TooMany(
                 f"{len(entries)} devices: expected at most {passwords.DEVICES_MAX} with a password"
             )
-        self._write(PASSWORDS, passwords.text_of(entries))
+        self._write(self._file, passwords.text_of(entries))
         self._entries = entries
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, path: Path, text: str) -> None:
         """Aside, synced and renamed: the broker may read at any moment."""
-        new = self._folder / f".{name}.new"
+        new = path.with_name(f".{path.name}.new")
         with os.fdopen(os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self._folder / name)
-        sync_directory(self._folder)
+        new.replace(path)
+        sync_directory(path.parent)
 
 
 def _read(path: Path) -> str:

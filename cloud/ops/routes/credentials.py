@@ -93,7 +93,7 @@ def router(services: Services) -> APIRouter:
             raise Problem(
                 409,
                 "no_credentials",
-                "this server gives devices no passwords: expected credentials_dir in ops.toml "
+                "this server gives devices no passwords: expected password_file in ops.toml "
                 "(`edgewake up --listen` has it); with certificates see docs/production.md",
             )
         return services.credentials
