@@ -107,7 +107,6 @@ def configuration(broker: Broker, *, is_root: bool) -> str:
         lines += [
             f"listener {broker.port} {broker.network}",
             "allow_anonymous false",
-            "allow_zero_length_clientid false",
             # The name is the client id, too: nobody ends another's session, nor a bridge's.
             "use_username_as_clientid true",
             f"max_connections {NETWORK_CONNECTIONS_MAX}",

@@ -49,7 +49,7 @@ class Survey:
     messages: int = 0
     unseen: int = 0
     """Messages of topics that there was no room for."""
-    bytes: int = 0
+    held: int = 0
     """Bytes of the messages that are kept."""
 
     def add(self, topic: str, payload: bytes) -> None:
@@ -62,9 +62,9 @@ class Survey:
             return
         samples = self.topics.setdefault(topic, [])
         is_wanted = len(samples) < SAMPLES_MAX and payload not in samples
-        if is_wanted and len(payload) <= SAMPLE_BYTES_MAX and self.bytes < BYTES_MAX:
+        if is_wanted and len(payload) <= SAMPLE_BYTES_MAX and self.held < BYTES_MAX:
             samples.append(payload)
-            self.bytes += len(payload)
+            self.held += len(payload)
 
 
 @dataclass(frozen=True, slots=True)

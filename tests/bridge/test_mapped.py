@@ -252,6 +252,14 @@ value = "x"
     await send(here, "x1/crossed", *(str(n) for n in range(40)))
     await send(here, "x1/plain", "1")
     await send(here, "x2/crossed", "2")
+    await read_some(here.config, topics.UP, "crossed", 40)
+    await read_some(here.config, topics.UP, "plain")
+    await read_some(here.config, topics.UP, "other")
+    for name in ("b-cross-1", "b-cross-2"):  # what was not acknowledged comes again, rightly
+        wait_until(
+            lambda name=name: here.metric(name, "edgewake_bridge_inflight_messages") == 0,
+            "all is acknowledged",
+        )
     first, second = here.parts[-2:]
     for part in (first, second):  # what comes now waits for them in their sessions
         part.signal(signal.SIGKILL)
@@ -264,5 +272,3 @@ value = "x"
     assert sorted(record.decode(one.value() or b"").frame.fields["x"][0] for one in found) == [
         *range(81)
     ]
-    await read_some(here.config, topics.UP, "plain")
-    await read_some(here.config, topics.UP, "other")
