@@ -222,6 +222,7 @@ async def supervise(
         )
         if plan.listen:
             await asyncio.to_thread(network.ensure_first_device, plan, ops_url(plan))
+            reload_broker(supervisor)  # what is printed is right when it is read
         steps.print_line(addresses(plan, link))
 
     def when_ready() -> None:
@@ -245,6 +246,13 @@ async def supervise(
         raise LocalError("; ".join(map(failure, failed)))
 
 
+def reload_broker(supervisor: Supervisor) -> None:
+    """Have Mosquitto read its passwords again."""
+    keeper = supervisor.keepers.get("mosquitto")
+    if keeper is not None and keeper.child is not None:
+        keeper.child.send_signal(signal.SIGHUP)
+
+
 def _alongside(
     plan: Plan, supervisor: Supervisor, clock: Clock
 ) -> list[Callable[[], Awaitable[None]]]:
@@ -255,13 +263,8 @@ def _alongside(
             supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock
         )
 
-    def reload_broker() -> None:
-        child = supervisor.keepers["mosquitto"].child
-        if child is not None:
-            child.send_signal(signal.SIGHUP)
-
     async def follow_passwords() -> None:
-        await network.reload_at_change(plan, reload_broker, clock)
+        await network.reload_at_change(plan, lambda: reload_broker(supervisor), clock)
 
     found: list[Callable[[], Awaitable[None]]] = []
     if plan.has("kafka"):

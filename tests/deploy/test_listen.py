@@ -25,6 +25,7 @@ from tests.services import Process, wait_until
 
 PARTS = ("mosquitto", "kafka", "bridge", "sequencer", "access", "push", "ops")
 ONLY = tuple(word for part in PARTS for word in ("--only", part))
+LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 EDGEWAKE = (sys.executable, "-m", "edgewake.deploy.cli")
 
 
@@ -69,18 +70,20 @@ class Here:
         assert found
         return found[1]
 
-    def get_there(self, port: int, path: str, key: str = "") -> tuple[int, str]:
-        """Status and body of a GET on the second machine."""
+    def ask_there(self, port: int, path: str, key: str = "", *more: str) -> tuple[int, str]:
+        """Status and body of a request of the second machine."""
         url = f"http://{self.network.near}:{port}{path}"
         given = ("-H", f"Authorization: Bearer {key}") if key else ()
-        done = self.there("curl", "-s", "--max-time", "30", "-w", "\n%{http_code}", *given, url)
+        done = self.there(
+            "curl", "-s", "--max-time", "30", "-w", "\n%{http_code}", *given, *more, url
+        )
         body, _, status = done.stdout.rpartition("\n")
         return int(status), body
 
     def latest(self, stream: str) -> dict[str, dict[str, object]]:
         """The latest reading of each device, as the second machine sees it."""
-        status, body = self.get_there(self.base, f"/v1/latest/{stream}", self.key)
-        return {one["device"]: one for one in json.loads(body)["items"]} if status == 200 else {}
+        status, body = self.ask_there(self.base, f"/v1/latest/{stream}", self.key)
+        return {one["device"]: one for one in json.loads(body)["rows"]} if status == 200 else {}
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +134,15 @@ def test_a_device_writes_in_no_name_but_its_own(here: Here) -> None:
 
 
 def test_pages_streams_and_leases_need_the_key_there_and_none_here(here: Here) -> None:
-    for port, path in ((here.base, "/v1/streams"), (here.base + 3, "/v1/leases/x")):
-        assert here.get_there(port, path)[0] == 401
-        assert here.get_there(port, path, here.key)[0] in (200, 404)
-        assert httpx.get(f"http://127.0.0.1:{port}{path}").status_code in (200, 404)
-    assert here.get_there(here.base + 2, "/v1/devices")[0] == 401
-    assert here.get_there(here.base + 2, "/v1/devices", here.key)[0] == 401  # it reads, no more
+    assert here.ask_there(here.base, "/v1/streams")[0] == 401
+    assert here.ask_there(here.base, "/v1/streams", here.key)[0] == 200
+    assert httpx.get(f"http://127.0.0.1:{here.base}/v1/streams").status_code == 200
+    push, nothing = here.base + 3, ("--json", "{}")
+    assert here.ask_there(push, "/v1/leases", "", *nothing)[0] == 401
+    assert here.ask_there(push, "/v1/leases", here.key, *nothing)[0] == 422
+    assert httpx.post(f"http://127.0.0.1:{push}/v1/leases", json={}).status_code == 422
+    assert here.ask_there(here.base + 2, "/v1/devices")[0] == 401
+    assert here.ask_there(here.base + 2, "/v1/devices", here.key)[0] == 401  # it reads, no more
     # This machine's own address of the network is no loopback.
     assert httpx.get(f"http://{here.network.near}:{here.base}/v1/streams").status_code == 401
 
@@ -160,7 +166,7 @@ async def test_the_phones_link_logs_its_page_in_and_leaves_no_key_in_the_address
 def test_a_device_is_added_and_revoked_within_a_minute_also_where_it_is_connected(
     here: Here,
 ) -> None:
-    given = here.here("devices", "add", "boiler")
+    given = here.here("devices", "add", "boiler", "--table")
     assert given.returncode == 0, given.stderr
     line = printed_line(given.stdout)
     wait_until(lambda: here.there("sh", "-c", line).returncode == 0, "the broker knows it")
@@ -239,7 +245,7 @@ def test_a_plug_that_speaks_in_its_own_words_is_seen_by_its_preset(here: Here) -
 
 def test_only_loopback_and_the_address_that_was_named_are_listened_on(here: Here) -> None:
     found = listening(here.process.pid)
-    assert {address for address, _ in found} <= {"127.0.0.1", "::1", here.network.near}
+    assert {address for address, _ in found} <= {*LOOPBACK, here.network.near}
     open_there = {port - here.base for address, port in found if address == here.network.near}
     assert open_there == {0, 2, 3, 10}  # page, operations API, push, broker; no Kafka, no metrics
 
@@ -251,7 +257,7 @@ def test_without_listen_nothing_is_open_to_others(tmp_path: Path) -> None:
         "--only", "access", "--only", "push", log=tmp_path / "log",
     ) as process:  # fmt: skip
         found = listening(process.pid)
-        assert {address for address, _ in found} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+        assert {address for address, _ in found} <= LOOPBACK
         assert {base, base + 2, base + 3, base + 10} <= {port for _, port in found}
         process.signal(signal.SIGINT)
         wait_until(lambda: not process.is_running(), "it ended")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
+from confluent_kafka import Message
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
@@ -26,6 +28,7 @@ from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol import record, topics
+from edgewake.protocol.record import Record
 from edgewake.protocol.stream import FieldInfo, Stream
 
 LETTERS_LOOKED_AT: Final = 500
@@ -84,11 +87,21 @@ def _look(
     )
     return look_at(
         stream,
-        (record.decode(message.value() or b"{}") for _, message in found),
+        _records(message for _, message in found),
         (letter for letter in page.items if letter.received_at >= begin),
         minutes=minutes,
         is_cut=is_cut,
     )
+
+
+def _records(found: Iterable[Message]) -> Iterator[Record]:
+    """What else lies on the topic is none of ours, and passed over."""
+    for message in found:
+        try:
+            decoded = record.decode(message.value() or b"{}")
+        except (KeyError, TypeError, ValueError):
+            continue
+        yield decoded
 
 
 def router(services: Services) -> APIRouter:
