@@ -173,7 +173,7 @@ def test_a_device_is_added_and_revoked_within_a_minute_also_where_it_is_connecte
     wait_until(lambda: "boiler" in here.latest("hello"), "it came by its own name")
     words = shlex.split(line)
     login = words[1 : words.index("-q")]
-    listens = ["mosquitto_sub", "-d", *login, "-t", "ew/v1/boiler/ack"]
+    listens = ["stdbuf", "-oL", "mosquitto_sub", "-d", *login, "-t", "ew/v1/boiler/ack"]
     listens = ["ip", "netns", "exec", here.network.namespace, *listens]
     with Process(listens, here.data.parent / "sub.log") as connected:
         connected.wait_for("Subscribed")
