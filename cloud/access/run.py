@@ -75,7 +75,7 @@ async def run(settings: AccessConfig) -> None:
     web.stop_on_signals(stop)
     listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     for listener in listeners:
-        tune(listener, send_buffer_bytes=settings.send_buffer_bytes, stall_s=settings.stall_s)
+        tune(listener, stall_s=settings.stall_s)
     _raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
     clock, metrics = SystemClock(), Metrics()

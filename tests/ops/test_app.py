@@ -88,7 +88,7 @@ def test_every_route_of_the_document_needs_the_key(ops: Ops) -> None:
     for method, path, _ in found:
         if path == ENROL_PATH:  # a claim code is proof enough
             answer = httpx.post(ops.url + path, json={"code": "x", "device": "d"})
-            assert (answer.status_code, answer.json()["title"]) == (404, "no_credentials")
+            assert (answer.status_code, answer.json()["title"]) == (404, "no credentials")
             continue
         for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": f"Bearer {KEY}x"}):
             response = httpx.request(

@@ -1,4 +1,4 @@
-"""Registers of Modbus to values.
+"""Registers of Modbus to numbers.
 
 Pure. (Modbus Application Protocol V1.1b3, section 4.4: registers are 16 bits, high byte first.)
 """
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from edgewake.protocol.frame import Scalar
-
 
 class Table(StrEnum):
     """Where a value is."""
@@ -24,7 +22,7 @@ class Table(StrEnum):
     DISCRETE = "discrete"
 
 
-class ValueType(StrEnum):
+class NumberType(StrEnum):
     """What registers hold."""
 
     INT16 = "int16"
@@ -33,8 +31,8 @@ class ValueType(StrEnum):
     UINT32 = "uint32"
     FLOAT32 = "float32"
     INT64 = "int64"
-    UINT64 = "uint64"
     FLOAT64 = "float64"
+    UINT64 = "uint64"
     BCD16 = "bcd16"
     BCD32 = "bcd32"
     TEXT = "text"
@@ -42,12 +40,11 @@ class ValueType(StrEnum):
 
 
 FORMATS: Final = {
-    ValueType.INT16: ">h", ValueType.UINT16: ">H", ValueType.INT32: ">i",
-    ValueType.UINT32: ">I", ValueType.FLOAT32: ">f",
-    ValueType.INT64: ">q", ValueType.UINT64: ">Q", ValueType.FLOAT64: ">d",
+    NumberType.INT16: ">h", NumberType.UINT16: ">H", NumberType.INT32: ">i",
+    NumberType.UINT32: ">I", NumberType.FLOAT32: ">f",
+    NumberType.INT64: ">q", NumberType.FLOAT64: ">d", NumberType.UINT64: ">Q",
+    NumberType.BCD16: ">H", NumberType.BCD32: ">I", NumberType.BIT: ">H",
 }  # fmt: skip
-_DIGITS: Final = {ValueType.BCD16: 1, ValueType.BCD32: 2}
-"""Registers of four decimal digits each."""
 REGISTERS_MAX: Final = 120
 """Registers of one question; the protocol allows 125."""
 GAP_MAX: Final = 8
@@ -62,24 +59,24 @@ class Point:
     name: str
     table: Table
     address: int
-    type: ValueType
-    scale: float = 1.0
-    offset: float = 0.0
-    low_word_first: bool = False
+    type: NumberType
+    scale: float
+    offset: float
+    low_word_first: bool
     low_byte_first: bool = False
-    registers: int = 1
-    """Of a text."""
+    length: int = 1
+    """Registers of a text."""
     bit: int = 0
-    """Of a bit: 0 is the lowest of its register."""
+    """Of a register, 0 the lowest."""
 
     @property
     def count(self) -> int:
         """Registers, or bits, that it takes."""
-        if self.table in (Table.COIL, Table.DISCRETE) or self.type is ValueType.BIT:
+        if self.table in (Table.COIL, Table.DISCRETE):
             return 1
-        if self.type is ValueType.TEXT:
-            return self.registers
-        return _DIGITS.get(self.type) or struct.calcsize(FORMATS[self.type]) // 2
+        if self.type is NumberType.TEXT:
+            return self.length
+        return struct.calcsize(FORMATS[self.type]) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +117,11 @@ def without_gaps(block: Block) -> list[Block]:
     return blocks(block.points, gap_max=0)
 
 
-def smaller(block: Block) -> list[Block]:
-    """Questions for the same points after the device said that it has not all of these registers:
-    first without what nobody asked for, then each point by itself. Empty: it is one already.
-    """
-    parts = without_gaps(block)
-    if len(parts) > 1:
-        return parts
-    if len(block.points) == 1:
-        return []
-    return [Block(one.table, one.address, one.count, (one,)) for one in block.points]
-
-
-def value_of(point: Point, block: Block, registers: Sequence[int]) -> Scalar:
-    """A point's value from its block's registers; None where it is no number (NaN, infinite, BCD
-    with a digit above 9).
+def value_of(
+    point: Point, block: Block, registers: Sequence[int]
+) -> float | int | bool | str | None:
+    """A point's value from its block's registers; None where it is no number (NaN, infinite, digits
+    of BCD above 9).
 
     Raises ValueError where they are too few.
     """
@@ -144,20 +131,22 @@ def value_of(point: Point, block: Block, registers: Sequence[int]) -> Scalar:
         raise ValueError(
             f"{point.name}: the device answered {len(registers)} registers of {block.count}"
         )
+    if point.low_byte_first:
+        words = [(word & 0xFF) << 8 | word >> 8 for word in words]
     if point.low_word_first:
         words.reverse()
-    if point.type is ValueType.BIT:
-        return bool(words[0] >> point.bit & 1)
-    data = struct.pack(f"{'<' if point.low_byte_first else '>'}{len(words)}H", *words)
-    if point.type is ValueType.TEXT:
+    data = struct.pack(f">{len(words)}H", *words)
+    if point.type is NumberType.TEXT:
         return data.partition(b"\0")[0].decode("utf-8", "replace").strip()
-    if point.type in _DIGITS:
+    if point.type is NumberType.BIT:
+        return bool(words[0] >> point.bit & 1)
+    if point.type in (NumberType.BCD16, NumberType.BCD32):
         digits = data.hex()
-        if not digits.isdecimal():
-            return None
-        value: int | float = int(digits)
-    else:
-        value = struct.unpack(FORMATS[point.type], data)[0]
+        return _scaled(point, int(digits)) if digits.isdecimal() else None
+    return _scaled(point, struct.unpack(FORMATS[point.type], data)[0])
+
+
+def _scaled(point: Point, value: float) -> float | int | None:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if point.scale == 1 and point.offset == 0:

@@ -17,9 +17,9 @@ from pymodbus.simulator import DataType, SimData, SimDevice
 from edgewake.edge.sources.machines.modbus import (
     REGISTERS_MAX,
     Block,
+    NumberType,
     Point,
     Table,
-    ValueType,
     blocks,
     value_of,
 )
@@ -30,7 +30,7 @@ from tests.services import free_ports
 
 def point(
     address: int,
-    number: ValueType = ValueType.UINT16,
+    number: NumberType = NumberType.UINT16,
     table: Table = Table.HOLDING,
     **more: object,
 ) -> Point:
@@ -112,10 +112,10 @@ def test_the_fewest_questions_that_read_little_over() -> None:
     found = blocks(
         [
             point(0),
-            point(3, ValueType.FLOAT32),
+            point(3, NumberType.FLOAT32),
             point(100),
             point(0, table=Table.INPUT),
-            point(300, ValueType.INT64),
+            point(300, NumberType.INT64),
         ]
     )
     assert [(each.table.value, each.address, each.count) for each in found] == [
@@ -123,9 +123,9 @@ def test_the_fewest_questions_that_read_little_over() -> None:
     ]  # fmt: skip
 
 
-@given(st.sets(st.integers(0, 65_000), min_size=1, max_size=100), st.sampled_from(list(ValueType)))
+@given(st.sets(st.integers(0, 65_000), min_size=1, max_size=100), st.sampled_from(list(NumberType)))
 def test_every_point_is_in_one_question_that_the_protocol_allows(
-    addresses: set[int], number: ValueType
+    addresses: set[int], number: NumberType
 ) -> None:
     points = [point(address, number) for address in addresses]
     found = blocks(points)
@@ -142,13 +142,13 @@ def test_every_point_is_in_one_question_that_the_protocol_allows(
 @given(st.floats(width=32), st.booleans())
 def test_numbers_come_back_as_they_were_or_as_nothing(value: float, low: bool) -> None:
     words = struct.unpack(">2H", struct.pack(">f", value))
-    one = point(7, ValueType.FLOAT32, low_word_first=low)
+    one = point(7, NumberType.FLOAT32, low_word_first=low)
     found = value_of(one, Block(Table.HOLDING, 6, 3, (one,)), [0, *(words[::-1] if low else words)])
     assert found == value or (found is None and (value != value or abs(value) == float("inf")))
 
 
 def test_an_answer_that_is_too_short_is_none() -> None:
-    one = point(0, ValueType.INT32)
+    one = point(0, NumberType.INT32)
     with pytest.raises(ValueError, match="answered 1 registers of 2"):
         value_of(one, Block(Table.HOLDING, 0, 2, (one,)), [1])
 

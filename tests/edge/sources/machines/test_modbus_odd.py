@@ -19,14 +19,15 @@ from edgewake.edge.sources.machines.modbus import (
     GAP_MAX,
     REGISTERS_MAX,
     Block,
+    NumberType,
     Point,
     Table,
-    ValueType,
     blocks,
     value_of,
     without_gaps,
 )
-from edgewake.edge.sources.machines.modbus_tcp import POINTS_MAX, ModbusTcp, ModbusTcpConfig
+from edgewake.edge.sources.machines.modbus_device import POINTS_MAX
+from edgewake.edge.sources.machines.modbus_tcp import ModbusTcpConfig
 from edgewake.protocol.errors import Unavailable
 from tests.edge.sources.cage import Handler, served
 from tests.edge.sources.sink import MemorySink, context, intake_of, running
@@ -34,7 +35,7 @@ from tests.edge.sources.sink import MemorySink, context, intake_of, running
 
 def point(
     address: int,
-    number: ValueType = ValueType.UINT16,
+    number: NumberType = NumberType.UINT16,
     table: Table = Table.HOLDING,
     **more: object,
 ) -> Point:
@@ -97,7 +98,7 @@ async def test_a_device_that_lacks_a_register_that_nobody_asked_for_is_read_arou
     device = Device({0: 7, 8: 9})
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, {"address": 0}, {"address": 8}), context())) as one,
+        running(configured(port, {"address": 0}, {"address": 8}).source(context())) as one,
     ):
         await one.until(lambda: len(one.sink.readings) >= 2)
     assert one.sink.values("p0")[:2] == [7, 7]
@@ -107,16 +108,27 @@ async def test_a_device_that_lacks_a_register_that_nobody_asked_for_is_read_arou
     )
 
 
-async def test_a_device_that_lacks_all_that_was_asked_for_is_named() -> None:
-    device = Device({1: 7})
+async def test_a_register_that_a_device_lacks_is_named_and_costs_itself() -> None:
+    device = Device({0: 7})
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, {"address": 0}, {"address": 3}), context())) as one,
+        running(configured(port, {"address": 0}, {"address": 3}).source(context())) as one,
+    ):
+        await one.until(lambda: len(one.sink.readings) >= 2)
+        assert any("holding 3, 1 of them" in what for what in one.intake.remarks)
+    assert one.sink.values("p0")[:2] == [7, 7]
+    assert one.sink.values("p1")[:2] == [None, None]
+
+
+async def test_a_device_that_lacks_all_that_was_asked_for_fails_the_source() -> None:
+    device = Device({0: 7})
+    async with (
+        served(device.handler) as port,
+        running(configured(port, {"address": 3}).source(context())) as one,
     ):
         error = await one.error()
     assert isinstance(error, Unavailable)
     assert "holding 3, 1 of them" in str(error)
-    assert one.sink.readings == []
 
 
 async def test_other_blocks_stay_one_question_each() -> None:
@@ -124,7 +136,7 @@ async def test_other_blocks_stay_one_question_each() -> None:
     points = [{"address": at} for at in (0, 5, 100, 108)]
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, *points), context())) as one,
+        running(configured(port, *points).source(context())) as one,
     ):
         await one.until(lambda: len(one.sink.readings) >= 2)
     assert device.asked[:7] == [(0, 6), (0, 1), (5, 1), (100, 9), (0, 1), (5, 1), (100, 9)]
@@ -136,7 +148,7 @@ async def test_bits_and_registers_of_every_table_are_one_reading() -> None:
     points = [{"address": 10, "table": table} for table in ("holding", "input", "coil", "discrete")]
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, *points), context())) as one,
+        running(configured(port, *points).source(context())) as one,
     ):
         await one.until(lambda: one.sink.readings)
     assert one.sink.readings[0][1] == {"p0": 1, "p1": 1, "p2": True, "p3": True}
@@ -148,7 +160,7 @@ async def test_any_other_error_of_a_device_fails_the_source_with_its_reason(code
     device.answer = lambda function, _address, _count: bytes([function | 0x80, code])  # type: ignore[method-assign]
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, {"address": 0}, {"address": 4}), context())) as one,
+        running(configured(port, {"address": 0}, {"address": 4}).source(context())) as one,
     ):
         error = await one.error()
     assert isinstance(error, Unavailable)
@@ -169,7 +181,7 @@ async def test_a_device_that_answers_less_than_was_asked_for_gives_no_reading(
     points = [{"address": 0, "table": table}, {"address": 2, "table": table}]
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, *points, timeout_s=0.2), context())) as one,
+        running(configured(port, *points, timeout_s=0.2).source(context())) as one,
     ):
         assert isinstance(await one.error(), Unavailable)
     assert one.sink.readings == []
@@ -186,7 +198,7 @@ def closing() -> Handler:
 async def test_a_device_that_closes_the_connection_fails_the_source() -> None:
     async with (
         served(closing()) as port,
-        running(ModbusTcp(configured(port, {"address": 0}, timeout_s=0.2), context())) as one,
+        running(configured(port, {"address": 0}, timeout_s=0.2).source(context())) as one,
     ):
         assert isinstance(await one.error(), Unavailable)
 
@@ -217,8 +229,8 @@ def test_what_is_near_is_one_question_and_what_is_far_is_two(
 
 def test_tables_are_never_mixed_and_values_may_overlap() -> None:
     points = [
-        point(0, ValueType.FLOAT64),
-        point(1, ValueType.INT32),
+        point(0, NumberType.FLOAT64),
+        point(1, NumberType.INT32),
         point(4),
         point(0, table=Table.INPUT),
         point(0, table=Table.COIL),
@@ -231,11 +243,11 @@ def test_tables_are_never_mixed_and_values_may_overlap() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 300), st.sampled_from(list(ValueType))), min_size=1, max_size=30
+        st.tuples(st.integers(0, 300), st.sampled_from(list(NumberType))), min_size=1, max_size=30
     )
 )
 def test_without_gaps_nothing_is_asked_for_but_the_points(
-    pairs: list[tuple[int, ValueType]],
+    pairs: list[tuple[int, NumberType]],
 ) -> None:
     points = [point(at, number) for at, number in pairs]
     wanted = {
@@ -256,9 +268,9 @@ def test_without_gaps_nothing_is_asked_for_but_the_points(
 # numbers
 
 LIMITS = {
-    ValueType.INT16: (-(2**15), 2**15 - 1), ValueType.UINT16: (0, 2**16 - 1),
-    ValueType.INT32: (-(2**31), 2**31 - 1),
-    ValueType.UINT32: (0, 2**32 - 1), ValueType.INT64: (-(2**63), 2**63 - 1),
+    NumberType.INT16: (-(2**15), 2**15 - 1), NumberType.UINT16: (0, 2**16 - 1),
+    NumberType.INT32: (-(2**31), 2**31 - 1),
+    NumberType.UINT32: (0, 2**32 - 1), NumberType.INT64: (-(2**63), 2**63 - 1),
 }  # fmt: skip
 
 
@@ -268,7 +280,7 @@ LIMITS = {
     [(number, value) for number, pair in LIMITS.items() for value in (*pair, 1, 258)],
 )
 def test_whole_numbers_at_their_limits_are_themselves(
-    number: ValueType, value: int, low_word_first: bool
+    number: NumberType, value: int, low_word_first: bool
 ) -> None:
     each = point(3, number, low_word_first=low_word_first)
     words = list(struct.unpack(f">{each.count}H", struct.pack(FORMATS[number], value)))
@@ -290,7 +302,7 @@ def test_whatever_a_device_says_one_value_never_spoils_the_reading(
     """A scale may carry a number beyond what there is; then it is null, and the intake takes the
     others.
     """
-    each = point(0, ValueType.FLOAT64, scale=scale, offset=offset)
+    each = point(0, NumberType.FLOAT64, scale=scale, offset=offset)
     found = value_of(
         each,
         Block(Table.HOLDING, 0, 4, (each,)),
@@ -323,7 +335,7 @@ def test_scale_and_offset(raw: int, scale: float, offset: float, value: float) -
 
 @pytest.mark.parametrize("registers", [[], [1], [1, -1], [1, 65_536]])
 def test_registers_that_are_none_are_refused(registers: list[int]) -> None:
-    each = point(0, ValueType.UINT32)
+    each = point(0, NumberType.UINT32)
     with pytest.raises(ValueError, match="the device answered"):
         value_of(each, Block(Table.HOLDING, 0, 2, (each,)), registers)
 
@@ -331,8 +343,8 @@ def test_registers_that_are_none_are_refused(registers: list[int]) -> None:
 # configuration
 
 
-@pytest.mark.parametrize("number", list(ValueType))
-def test_a_value_may_end_with_the_last_register_and_not_behind_it(number: ValueType) -> None:
+@pytest.mark.parametrize("number", list(NumberType))
+def test_a_value_may_end_with_the_last_register_and_not_behind_it(number: NumberType) -> None:
     count = point(0, number).count
     configured(1, {"address": 65_536 - count, "type": number.value})
     if count > 1:
@@ -365,86 +377,3 @@ def test_so_many_values_and_one_more() -> None:
         configured(1, *({"address": n} for n in range(POINTS_MAX + 1)))
     with pytest.raises(ValidationError):
         configured(1)
-
-
-@pytest.mark.parametrize(
-    ("order", "data"),
-    [
-        pytest.param({}, "12345678", id="ABCD"),
-        pytest.param({"low_word_first": True}, "56781234", id="CDAB"),
-        pytest.param({"low_byte_first": True}, "34127856", id="BADC"),
-        pytest.param({"low_word_first": True, "low_byte_first": True}, "78563412", id="DCBA"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("kind", "value"), [(ValueType.UINT32, 0x12345678), (ValueType.BCD32, 12345678)]
-)
-def test_the_four_orders_of_two_registers(
-    order: dict[str, bool], data: str, kind: ValueType, value: int
-) -> None:
-    each = point(0, kind, **order)
-    registers = struct.unpack(">2H", bytes.fromhex(data))
-    assert value_of(each, Block(Table.HOLDING, 0, 2, (each,)), registers) == value
-
-
-@pytest.mark.parametrize(
-    ("kind", "more", "registers", "value"),
-    [
-        pytest.param(ValueType.UINT64, {}, [0xFFFF] * 4, 2**64 - 1, id="uint64"),
-        pytest.param(ValueType.BCD16, {"scale": 0.1}, [0x0215], 21.5, id="bcd16"),
-        pytest.param(ValueType.BCD16, {}, [0x02F5], None, id="no digit"),
-        pytest.param(ValueType.TEXT, {"registers": 3}, [0x4142, 0x4300, 0xFFFF], "ABC", id="text"),
-        pytest.param(ValueType.TEXT, {"registers": 1}, [0xFF20], "\ufffd", id="no UTF-8"),
-        pytest.param(
-            ValueType.TEXT, {"registers": 2, "low_byte_first": True}, [0x4241, 0x2043], "ABC",
-            id="text, low byte first",
-        ),
-        pytest.param(ValueType.BIT, {"bit": 0}, [0x0001], True, id="bit 0"),
-        pytest.param(ValueType.BIT, {"bit": 15}, [0x8000], True, id="bit 15"),
-        pytest.param(ValueType.BIT, {"bit": 14}, [0x8000], False, id="another bit"),
-    ],
-)  # fmt: skip
-def test_what_meters_keep_in_registers(
-    kind: ValueType, more: dict[str, object], registers: list[int], value: object
-) -> None:
-    each = point(0, kind, **more)
-    found = value_of(each, Block(Table.HOLDING, 0, each.count, (each,)), registers)
-    assert found == value
-    assert type(found) is type(value)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"registers": 2}, "registers: expected of a text alone"),
-        ({"bit": 3}, "bit: expected of a bit alone"),
-        ({"type": "text", "registers": 4, "address": 65_533}, "ends behind the last register"),
-        ({"type": "bit", "bit": 16}, "bit"),
-    ],
-)
-def test_a_point_that_cannot_be_is_refused(wrong: dict[str, object], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        configured(502, {"address": 0} | wrong)
-
-
-async def test_a_register_that_is_not_there_costs_its_own_value_alone_also_later() -> None:
-    device = Device({0: 10, 1: 11, 3: 13})
-    points = [{"address": at} for at in range(4)]
-    async with (
-        served(device.handler) as port,
-        running(ModbusTcp(configured(port, *points), context())) as one,
-    ):
-        await one.until(lambda: len(one.sink.readings) >= 3)
-    assert [one.sink.values(f"p{at}")[:3] for at in range(4)] == [
-        [10] * 3,
-        [11] * 3,
-        [None] * 3,
-        [13] * 3,
-    ]
-    assert one.intake.remarks["p2: no such register"] == 1, "it is asked for once"
-
-
-def test_two_sources_may_ask_one_unit_for_different_streams() -> None:
-    one = configured(502, {"address": 0})
-    other = configured(502, {"address": 0}, stream="other")
-    assert one.owns() != other.owns()
