@@ -150,7 +150,7 @@ class RightsConfig(Config):
 
 
 ANYBODY_CONFIG: Final = RightsConfig(anonymous=EVERYTHING)
-"""Of a server that only this machine reaches."""
+"""The rights of a server that only this machine reaches."""
 
 
 def checked(

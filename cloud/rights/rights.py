@@ -94,7 +94,7 @@ class Rights:
         self._issuers = {one.issuer: KeySet(one, clock, ask) for one in config.issuers}
         self._thumbprints = self._known_keys()
         self._known: OrderedDict[bytes, Principal] = OrderedDict()
-        """Of tokens that were checked already, by their SHA-256; the oldest go first."""
+        """Principals of tokens that were checked, by their SHA-256; the oldest go first."""
         self._open: dict[Proof, dict[Watch, None]] = {}
         self._expiring: list[tuple[int, int, Proof]] = []
         self._queued: set[Proof] = set()

@@ -178,7 +178,7 @@ def _same(value: Any, other: Scalar) -> bool:
 
 
 class _Mapping:
-    """Of one message."""
+    """Maps one message."""
 
     def __init__(self, maps: Maps, route: Route, prefix: str) -> None:
         self._maps = maps

@@ -69,7 +69,7 @@ class TopicTemplate:
         }
 
     def match(self, topic: str) -> Mapping[str, str] | None:
-        """The fields that a topic gives; None where it is none of this template."""
+        """Return the fields that a topic gives; None where it does not fit this template."""
         return self.fields(topic) if matches(self.filter, topic) else None
 
 
