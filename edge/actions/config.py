@@ -37,7 +37,7 @@ def _program(command: tuple[str, ...]) -> tuple[str, ...]:
 
 def _http(url: str) -> str:
     # With what it needs only where there is a webhook.
-    from edgewake.edge.sources.http_client import parse_url
+    from edgewake.edge.sources.web.http_client import parse_url
 
     parse_url(url)
     return url

@@ -14,8 +14,8 @@ from edgewake.edge.actions.action import Act, ActionFailed
 from edgewake.edge.actions.alert import Alert
 from edgewake.edge.actions.config import WebhookActionConfig
 from edgewake.edge.sources.address import connected, tls_context
-from edgewake.edge.sources.http_client import Request, ask, parse_url, port_of
-from edgewake.edge.sources.web import read_token
+from edgewake.edge.sources.web.http_client import Request, ask, parse_url, port_of
+from edgewake.edge.sources.web.web_config import read_token
 
 
 class WebhookAction:

@@ -11,7 +11,7 @@ import mqtt5
 import orjson
 
 from edgewake.edge.sources.address import connected
-from edgewake.edge.sources.mqtt_subscribe import Link, MqttSubscribeConfig
+from edgewake.edge.sources.mqtt.mqtt_subscribe import Link, MqttSubscribeConfig
 from edgewake.protocol.broker import BrokerConfig, tls_of
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.maps import looking

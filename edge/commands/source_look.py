@@ -29,13 +29,13 @@ def look(source: SourceConfig) -> str:
     """
     keys: Any = source
     if (token_file := getattr(keys, "token_file", None)) is not None:
-        from edgewake.edge.sources.web import read_token
+        from edgewake.edge.sources.web.web_config import read_token
 
         read_token(token_file)
     if (broker := getattr(keys, "broker", None)) is not None:
         return look_at_broker(broker)
     if (url := getattr(keys, "url", None)) is not None:
-        from edgewake.edge.sources.http_client import parse_url
+        from edgewake.edge.sources.web.http_client import parse_url
 
         found = parse_url(url, "http", "https", "ws", "wss")
         secure = found.scheme in ("https", "wss")

@@ -325,8 +325,8 @@ for."""
 
 def test_what_runs_has_nothing_of_what_only_its_start_needs() -> None:
     code = (
-        "import sys, edgewake.edge.run, edgewake.edge.sources.host_metrics, "
-        "edgewake.edge.sources.json_lines\n"
+        "import sys, edgewake.edge.run, edgewake.edge.sources.machines.host_metrics, "
+        "edgewake.edge.sources.lines.json_lines\n"
         f"print(sorted(set(sys.modules) & set({START_ONLY + RARELY!r})))"
     )
     assert all(find_spec(name) for name in START_ONLY + RARELY), (
@@ -343,8 +343,9 @@ def test_what_runs_has_nothing_of_what_only_its_start_needs() -> None:
 def test_running_it_imports_nothing_of_the_cloud() -> None:
     code = (
         "import sys\nfrom edgewake.edge import agent, status\nfrom edgewake.edge.commands import "
-        "cli\nfrom edgewake.edge.sources import file_tail, host_metrics, "
-        f"json_lines\nprint(sorted(set(sys.modules) & set({FOREIGN!r})))"
+        "cli\nfrom edgewake.edge.sources.lines import file_tail, "
+        "json_lines\nfrom edgewake.edge.sources.machines import host_metrics\n"
+        f"print(sorted(set(sys.modules) & set({FOREIGN!r})))"
     )
     assert (
         subprocess.run(

@@ -21,10 +21,10 @@ from edgewake.edge.processors import absence
 from edgewake.edge.processors.chain import decode_state
 from edgewake.edge.settings.settings import FILE_NAME, SettingsFile, SettingsState, Version
 from edgewake.edge.sketches import windows
-from edgewake.edge.sources.file_tail import FileTail, FileTailConfig
-from edgewake.edge.sources.follower import FilePositions
-from edgewake.edge.sources.recent_keys import RecentKeys
-from edgewake.edge.sources.recent_packets import RecentPackets
+from edgewake.edge.sources.lines.file_tail import FileTail, FileTailConfig
+from edgewake.edge.sources.lines.follower import FilePositions
+from edgewake.edge.sources.mqtt.recent_packets import RecentPackets
+from edgewake.edge.sources.web.recent_keys import RecentKeys
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError
 from tests.edge.processors.helpers import at, chain

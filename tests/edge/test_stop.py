@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from edgewake.edge.log.work import FrameKey, OutFrame
-from edgewake.edge.sources.http_client import Request, answer, parse_url
-from edgewake.edge.sources.modbus_tcp import ModbusTcp, ModbusTcpConfig
+from edgewake.edge.sources.machines.modbus_tcp import ModbusTcp, ModbusTcpConfig
+from edgewake.edge.sources.web.http_client import Request, answer, parse_url
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.edge.uplink.quarantine import Quarantine
 from edgewake.edge.uplink.refused import Refused

@@ -22,22 +22,22 @@ from edgewake.cloud.analysis.plan.table_rows import (
     rows_of,
     typed,
 )
-from edgewake.cloud.queries.evaluate import Evaluated, Row, evaluated
-from edgewake.cloud.queries.expressions import READING
-from edgewake.cloud.queries.foreign_table import KEY
-from edgewake.cloud.queries.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
-from edgewake.cloud.queries.lookback import Result
 from edgewake.cloud.queries.query import History, Join, Query
+from edgewake.cloud.queries.syntax.foreign_table import KEY
+from edgewake.cloud.queries.terms.evaluate import Evaluated, Row, evaluated
+from edgewake.cloud.queries.terms.expressions import READING
+from edgewake.cloud.queries.terms.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
+from edgewake.cloud.queries.terms.lookback import Result
 
 OF_ALL: Final = ""
 """The device under which is kept what belongs to all; no device has such a name."""
 HISTORY: Final = "~"
 """Begins the key of a device's histories, where those of tables are JSON."""
 DEVICES_MAX: Final = 100_000
-"""Devices of a query whose histories are kept; beyond it the one without a reading for longest
-begins anew."""
+"""Devices of a query whose histories are kept; beyond it the device that was silent longest starts
+again."""
 _READ_TO: Final = "@"
-"""Of a query on `ew.windows`: how far its table was read."""
+"""How far the table of a query on `ew.windows` was read."""
 _FAULTS: Final = "!"
 """The same: what of it could not be read."""
 

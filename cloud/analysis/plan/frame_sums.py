@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis.plan import frame_code
 from edgewake.cloud.analysis.plan.clock_correction import corrected
 from edgewake.cloud.analysis.plan.window_columns import start
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.field_type import FieldType
 
 HLL_LOG2_BUCKETS: Final = 14
@@ -96,7 +96,7 @@ class Sums:
         return F.col(self._value(what, field))
 
     def sketch(self, item: tuple[str, FieldType]) -> Column:
-        """Of the different values of a frame's field, binary."""
+        """Make a sketch, binary, of the different values of a frame's field."""
         return F.col(f"$items_{self.items.index(item)}")
 
     def _whole(self, shape: Shape) -> str:

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
-from edgewake.cloud.queries.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
-from edgewake.cloud.queries.table_columns import DEVICE_COLUMNS
+from edgewake.cloud.queries.terms.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
+from edgewake.cloud.queries.terms.table_columns import DEVICE_COLUMNS
 from edgewake.protocol import record, topics
 from edgewake.protocol.corrected_time import corrected_ms, sent_ms
 from edgewake.protocol.frame import Scalar
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class Unreadable(ValueError):
-    """A record of a foreign topic that is no row; the text says why."""
+    """A record of a foreign topic that is not a row; the text says why."""
 
 
 def rows_of(topic: str, key: bytes | None, value: bytes | None) -> Iterator[Row]:

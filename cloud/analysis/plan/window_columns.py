@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.plan.columns import local, ms_of
-from edgewake.cloud.queries.windows import ALL_TIME_MS, Window
+from edgewake.cloud.queries.terms.windows import ALL_TIME_MS, Window
 
 _LENGTHS: Final = {
     "day": {"days": 1},
@@ -20,8 +20,9 @@ _LENGTHS: Final = {
 
 
 def bounds(window: Window, hops: int) -> tuple[Column, Column]:
-    """Start and end (ms) of the window that began `hops` windows before the latest one of a reading
-    (columns t and received_at).
+    """Return start and end (ms) of the window `hops` windows before a reading's latest.
+
+    The reading has the columns t and received_at.
     """
     if window.is_all:
         return F.lit(0).cast("bigint"), F.lit(ALL_TIME_MS).cast("bigint")

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.cloud.queries.expressions import Field
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Registered
+from edgewake.cloud.queries.terms.expressions import Field
 
 KEY: Final = "result_key"
 TEXT: Final = "result_text"
@@ -59,8 +59,8 @@ def columns(queries: Sequence[Registered], names: Sequence[str]) -> tuple[str, .
 
 
 def plan(queries: Sequence[Registered], names: Sequence[str]) -> str | None:
-    """For Results.java, of rows (partials.estimate) with columns of these names; None where no
-    query has texts.
+    """Tell Results.java what rows (partials.estimate) with these columns become; None: no query has
+    texts.
     """
     made = [(one, values) for one in queries if (values := _values(one.query, names)) is not None]
     if not made:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
-from edgewake.edge.sources.web import TOKEN_CHARS_MAX, read_token
+from edgewake.edge.sources.mqtt.recent_packets import PACKETS_MAX, RecentPackets
+from edgewake.edge.sources.web.web_config import TOKEN_CHARS_MAX, read_token
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.maps.topic import TEMPLATE_BYTES_MAX, TopicTemplate
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from edgewake.edge.downlink.feeds import SUCCESS, Feeds
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
-from edgewake.edge.sources.file_tail import FileTail, FileTailConfig
-from edgewake.edge.sources.line_format import LineFormat
+from edgewake.edge.sources.lines.file_tail import FileTail, FileTailConfig
+from edgewake.edge.sources.lines.line_format import LineFormat
 from edgewake.edge.sources.subscription import (
     GIVEN_UP,
     NOT_KEPT,

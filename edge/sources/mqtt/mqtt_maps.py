@@ -1,0 +1,97 @@
+"""Maps of a source: imported where one has them, for a small device pays for what
+it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from edgewake.edge.intake import Intake
+from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.maps.applying import Mapped, Outcome, apply
+from edgewake.protocol.maps.compiling import compile_presets
+from edgewake.protocol.maps.map_file import MapFile
+from edgewake.protocol.maps.path import MISSING
+from edgewake.protocol.maps.rule import Maps
+
+THING: Final = "thing"
+"""Field with the device that a map gives: one behind this agent."""
+
+
+class SourceMaps:
+    """Of one source: the readings of its stream."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        presets: Sequence[str],
+        *,
+        stream: str,
+        zone: str,
+        takes_all: bool = False,
+    ) -> None:
+        """`takes_all`: are readings of other streams taken too? Raises ConfigError."""
+        self._file = MapFile(path, presets, zone=zone)
+        self._stream = stream
+        if not takes_all:
+            _check_stream(self._file.maps, stream)
+
+    @property
+    def filters(self) -> Sequence[str]:
+        """What is subscribed to."""
+        return self._file.maps.filters
+
+    def look(self) -> None:
+        """Read the file again where it changed. Blocking."""
+        self._file.look()
+
+    def outcome(self, topic: str, payload: bytes, now_ms: int, document: Any = MISSING) -> Outcome:
+        """What becomes of a message; `document`: what it says, where it was read already."""
+        return apply(self._file.maps, topic, payload, now_ms, document=document)
+
+    def all_bodies(self, readings: Sequence[Mapped], named: str) -> list[dict[str, Any]]:
+        """The objects of readings of whatever stream; that of another one is the field `named`."""
+        found: list[dict[str, Any]] = []
+        for one in readings:
+            other = {} if one.stream in ("", self._stream) else {named: one.stream}
+            found.append(one.body | other | ({THING: one.device} if one.device else {}))
+        return found
+
+    def bodies(
+        self, intake: Intake, topic: str, payload: bytes, now_ms: int
+    ) -> list[dict[str, Any]]:
+        """The objects of this source's stream in a message; what is refused or odd is counted."""
+        maps = self._file.maps
+        if not maps.route(topic):  # a subscription of before, which the broker kept
+            intake.remark("messages of topics without a map passed over")
+            return []
+        outcome = apply(maps, topic, payload, now_ms)
+        for one in outcome.refused:
+            intake.refuse(one.why.reason, one.why.detail, one.readings)
+        for what in outcome.remarks:
+            intake.remark(what)
+        found: list[dict[str, Any]] = []
+        for reading in outcome.readings:
+            if reading.stream in ("", self._stream):
+                found.append(reading.body | ({THING: reading.device} if reading.device else {}))
+        return found
+
+
+def check_presets(presets: Sequence[str], stream: str) -> None:
+    """Are there such presets, and do they give this stream? Raises ValueError."""
+    try:
+        _check_stream(compile_presets(presets), stream)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def _check_stream(maps: Maps, stream: str) -> None:
+    """Can the maps give a source of this stream anything? Raises ConfigError."""
+    texts = [one.stream for one in maps.maps if not one.is_ignored]
+    known = {one.constant for one in texts if one is not None}
+    if None in texts or None in known or stream in known:
+        return
+    listed = ", ".join(sorted(name for name in known if name))
+    raise ConfigError(f"no map gives the stream {stream!r}: expected one of {listed}")

@@ -1,0 +1,158 @@
+"""Modbus: registers to numbers, questions to blocks, and a real server of pymodbus."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pymodbus.server import ModbusTcpServer
+from pymodbus.simulator import DataType, SimData, SimDevice
+
+from edgewake.edge.sources.machines.modbus import (
+    REGISTERS_MAX,
+    Block,
+    NumberType,
+    Point,
+    Table,
+    blocks,
+    value_of,
+)
+from edgewake.edge.sources.machines.modbus_tcp import ModbusTcpConfig
+from tests.edge.sources.cage import caged, served
+from tests.services import free_ports
+
+
+def point(
+    address: int,
+    number: NumberType = NumberType.UINT16,
+    table: Table = Table.HOLDING,
+    **more: object,
+) -> Point:
+    settings = {"scale": 1.0, "offset": 0.0, "low_word_first": False} | more
+    return Point(f"p{address}", table, address, number, **settings)  # type: ignore[arg-type]
+
+
+def config(port: int, *points: dict[str, object], **more: object) -> ModbusTcpConfig:
+    values = {
+        "type": "modbus_tcp",
+        "stream": "s",
+        "host": "127.0.0.1",
+        "port": port,
+        "interval_s": 0.1,
+        "timeout_s": 0.5,
+        "point": points,
+    }
+    return ModbusTcpConfig.checked(values | more)
+
+
+@asynccontextmanager
+async def device(registers: list[int]) -> AsyncIterator[int]:
+    """A Modbus server whose holding registers from 0 are these."""
+    (port,) = free_ports(1)
+    server = ModbusTcpServer(
+        SimDevice(1, simdata=[SimData(0, values=registers, datatype=DataType.UINT16)]),
+        address=("127.0.0.1", port),
+    )
+    await server.serve_forever(background=True)
+    try:
+        yield port
+    finally:
+        await server.shutdown()
+
+
+async def test_the_values_of_a_device_become_one_reading_and_a_device_that_is_away_is_asked_again(
+    tmp_path: Path,
+) -> None:
+    words = list(struct.unpack(">4H", struct.pack(">fi", 21.5, -70_000)))
+    points = (
+        {"name": "temperature", "address": 0, "type": "float32"},
+        {"name": "power_w", "address": 2, "type": "int32", "scale": 0.5},
+        {"name": "speed", "address": 4, "offset": -100.0},
+    )
+    async with device([*words, 350]) as port:
+        async with caged(tmp_path, config(port, *points)) as one:
+            await one.until(lambda: one.intake.taken >= 2, "two readings")
+            await one.until(lambda: one.column("temperature"), "a frame")
+            assert (
+                one.column("temperature")[0],
+                one.column("power_w")[0],
+                one.column("speed")[0],
+            ) == (21.5, -35_000.0, 250.0)
+        async with caged(tmp_path / "2", config(port, {"name": "x", "address": 5000})) as one:
+            await one.failed("holding 5000")
+    async with caged(tmp_path / "3", config(port, *points)) as one:
+        await one.until(lambda: one.supervisor.failures >= 2, "nobody is there")
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"\xff" * 40, b"\0" * 9], ids=["silent", "garbage", "zeros"]
+)
+async def test_a_device_that_answers_nothing_or_nonsense_is_left(
+    tmp_path: Path, answer: bytes
+) -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(100):
+            writer.write(answer)
+
+    async with (
+        served(handler) as port,
+        caged(tmp_path, config(port, {"name": "x", "address": 0})) as one,
+    ):
+        await one.until(lambda: one.supervisor.failures, "a failure")
+        assert one.intake.taken == 0
+
+
+def test_the_fewest_questions_that_read_little_over() -> None:
+    found = blocks(
+        [
+            point(0),
+            point(3, NumberType.FLOAT32),
+            point(100),
+            point(0, table=Table.INPUT),
+            point(300, NumberType.INT64),
+        ]
+    )
+    assert [(each.table.value, each.address, each.count) for each in found] == [
+        ("holding", 0, 5), ("holding", 100, 1), ("holding", 300, 4), ("input", 0, 1),
+    ]  # fmt: skip
+
+
+@given(st.sets(st.integers(0, 65_000), min_size=1, max_size=100), st.sampled_from(list(NumberType)))
+def test_every_point_is_in_one_question_that_the_protocol_allows(
+    addresses: set[int], number: NumberType
+) -> None:
+    points = [point(address, number) for address in addresses]
+    found = blocks(points)
+    assert sorted(each.address for block in found for each in block.points) == sorted(addresses)
+    for block in found:
+        assert block.count <= REGISTERS_MAX
+        assert all(
+            block.address <= each.address
+            and each.address + each.count <= block.address + block.count
+            for each in block.points
+        )
+
+
+@given(st.floats(width=32), st.booleans())
+def test_numbers_come_back_as_they_were_or_as_nothing(value: float, low: bool) -> None:
+    words = struct.unpack(">2H", struct.pack(">f", value))
+    one = point(7, NumberType.FLOAT32, low_word_first=low)
+    found = value_of(one, Block(Table.HOLDING, 6, 3, (one,)), [0, *(words[::-1] if low else words)])
+    assert found == value or (found is None and (value != value or abs(value) == float("inf")))
+
+
+def test_an_answer_that_is_too_short_is_none() -> None:
+    one = point(0, NumberType.INT32)
+    with pytest.raises(ValueError, match="answered 1 registers of 2"):
+        value_of(one, Block(Table.HOLDING, 0, 2, (one,)), [1])
+
+
+def test_two_values_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two have one name"):
+        config(1, {"name": "a", "address": 0}, {"name": "a", "address": 1})

@@ -1,0 +1,163 @@
+"""A local broker's devices by a map: the same file as at the bridge."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from edgewake.edge.commands.maps import map_group
+from edgewake.edge.sources.mqtt.mqtt_subscribe import MqttSubscribeConfig
+from edgewake.protocol.broker import BrokerConfig
+from tests.edge.sources.cage import caged
+from tests.edge.sources.mqtt.test_mqtt_subscribe import send
+from tests.payloads.corpus import messages, payload_of
+from tests.services import PATIENCE_S, Mosquitto
+
+MAPS = """
+[[map]]
+topic = "mm/{device}/sensor"
+device = "{device}"
+stream = "s"
+each = "list"
+time = { path = "at", format = "s" }
+[[map]]
+topic = "mm/{device}/other"
+device = "{device}"
+stream = "elsewhere"
+"""
+
+
+def config(port: int, **more: object) -> MqttSubscribeConfig:
+    return MqttSubscribeConfig.checked(
+        {"type": "mqtt_subscribe", "stream": "s", "broker": BrokerConfig(port=port), **more}
+    )
+
+
+async def test_a_map_makes_readings_of_messages_and_leaves_other_streams_to_their_sources(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS.replace("mm/", "mm1/"))
+    async with caged(tmp_path, config(mosquitto.port, maps=file)) as one:
+        await subscribed_anew(one, mosquitto, "mm1/first/sensor", 0)
+        await send(mosquitto, "mm1/d1/other", '{"v": 9}')
+        await send(
+            mosquitto,
+            "mm1/d1/sensor",
+            "{",
+            '{"list": [{"at": 1790000000, "v": 1}, 7, {"at": 1790000001, "v": 2}]}',
+        )
+        await one.until(lambda: one.column("v")[-1:] == [2], "the last reading")
+        assert one.column("v")[-3:] == [1, None, 2], one.intake.counts()
+        assert one.column("thing")[-3:] == ["d1"] * 3
+        assert [one.times()[-3], one.times()[-1]] == [1790000000000, 1790000001000]
+        assert 9 not in one.column("v")
+        assert one.intake.refused["json"] == 1
+
+
+async def subscribed_anew(one: object, mosquitto: Mosquitto, topic: str, value: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while value not in one.column("v"):  # type: ignore[attr-defined]
+            await send(mosquitto, topic, f'{{"list": [{{"v": {value}}}]}}')
+            await one.until(lambda: True, "")  # type: ignore[attr-defined]
+            await asyncio.sleep(0.05)
+
+
+async def test_a_file_that_changes_is_in_use_and_a_wrong_one_is_not(
+    tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch, caplog: object
+) -> None:
+    monkeypatch.setattr("edgewake.edge.sources.mqtt.mqtt_subscribe.LOOK_S", 0.05)
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS.replace("mm/", "mm2/"))
+    async with caged(tmp_path, config(mosquitto.port, maps=file)) as one:
+        await subscribed_anew(one, mosquitto, "mm2/d/sensor", 1)
+        file.write_text("[[map]]\n")
+        await one.until(lambda: "maps of before stay" in caplog.text, "it is said")  # type: ignore[attr-defined]
+        await subscribed_anew(one, mosquitto, "mm2/d/sensor", 2)
+        replaced = tmp_path / "next.toml"
+        replaced.write_text(MAPS.replace("mm/", "mm3/"))
+        replaced.replace(file)
+        await subscribed_anew(one, mosquitto, "mm3/d/sensor", 3)
+        await send(mosquitto, "mm2/d/sensor", '{"list": [{"v": 4}]}')
+        await subscribed_anew(one, mosquitto, "mm3/d/sensor", 5)
+        assert 4 not in one.column("v")
+
+
+async def test_the_payloads_of_a_preset_become_readings_of_an_agent(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    source = MqttSubscribeConfig(
+        type="mqtt_subscribe",
+        stream="zigbee",
+        presets=("zigbee2mqtt",),
+        broker=BrokerConfig(port=mosquitto.port),
+    )
+    own = [one for preset, one in messages() if preset == "zigbee2mqtt"]
+    wanted = [
+        reading for one in own for reading in one["readings"] if reading["stream"] == "zigbee"
+    ]
+    async with caged(tmp_path, source) as one:
+        await one.until(lambda: one.supervisor.state == "running", "it runs")
+        async with asyncio.timeout(PATIENCE_S):
+            while "first" not in one.column("thing"):
+                await send(mosquitto, "zigbee2mqtt/first", '{"first": 1}')
+                await one.until(lambda: True, "")
+                await asyncio.sleep(0.05)
+        for message in own:
+            await send(mosquitto, message["topic"], payload_of(message).decode())
+        await one.until(lambda: one.column("thing")[-1:] == [wanted[-1]["device"]], "the last")
+        things = [thing for thing in one.column("thing") if thing != "first"]
+        assert things == [reading["device"] for reading in wanted]
+        for name in ("temperature", "battery", "contact", "color_x", "mode_"):
+            column = one.column(name)[-len(wanted) :]
+            assert column == [reading["fields"].get(name) for reading in wanted], name
+        timed = [reading["t"] for reading in wanted if reading["t"] != "now"]
+        assert [t for t in one.times() if t in timed] == timed
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"topic": "a", "maps": "b"},
+        {"presets": ["nothing"]},
+        {"topic": "a", "presets": ["tasmota"]},
+        {"presets": ["tasmota"]},
+    ],
+)
+def test_a_source_has_one_of_topic_maps_and_presets_that_there_are(more: dict[str, object]) -> None:
+    with pytest.raises(
+        ValueError, match=r"expected one of `topic`|no preset is called|no map gives the stream"
+    ):
+        MqttSubscribeConfig.checked({"type": "mqtt_subscribe", "stream": "s", **more})
+
+
+def test_map_try_shows_what_becomes_of_a_message(tmp_path: Path) -> None:
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS)
+    run = CliRunner().invoke
+    good = run(map_group, ["try", str(file), "--topic", "mm/d/sensor", '{"list":[{"v":1.5}]}'])
+    assert (good.exit_code, "device d, stream s" in good.output) == (0, True)
+    bad = run(map_group, ["try", str(file), "--topic", "mm/d/sensor"], input='{"list":[')
+    assert (bad.exit_code, "REFUSED json: " in bad.output) == (1, True)
+    unsaid = run(map_group, ["try", str(file), "{}"])
+    assert (unsaid.exit_code, "--topic is missing" in unsaid.output) == (2, True)
+    wrong = run(map_group, ["try", str(tmp_path / "none.toml"), "{}"])
+    assert (wrong.exit_code, "cannot be read" in wrong.output) == (2, True)
+
+
+async def test_map_watch_shows_messages_as_they_come(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS.replace("mm/", "mm5/"))
+    order = ["watch", str(file), "--mqtt", f"{mosquitto.host}:{mosquitto.port}", "--count", "2"]
+    watching = asyncio.create_task(asyncio.to_thread(CliRunner().invoke, map_group, order))
+    async with asyncio.timeout(PATIENCE_S):
+        while not watching.done():
+            await send(mosquitto, "mm5/d/sensor", '{"list":[{"v":1}]}', "{")
+            await asyncio.sleep(0.05)
+    result = watching.result()
+    assert result.exit_code == 0, result.output
+    assert "mm5/d/sensor: map 1" in result.output
