@@ -16,6 +16,7 @@ from edgewake.cloud.ops.routes import (
     acks,
     alerts,
     boards,
+    credentials,
     dead_letters,
     destinations,
     device_commands,
@@ -55,6 +56,7 @@ def make_app(services: Services) -> FastAPI:
         alerts,
         boards,
         destinations,
+        credentials,
         devices,
         device_commands,
         requests,
@@ -68,6 +70,7 @@ def make_app(services: Services) -> FastAPI:
         system,
     ):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
+    app.include_router(credentials.enrolment(services))
     return app
 
 

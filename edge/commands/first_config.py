@@ -32,6 +32,21 @@ SOURCES: Final[Mapping[str, str]] = {
         'stream = "meter"\nhost = "192.0.2.7"\npoint = [{ name = "power_w", address = 0, type = '
         '"int32" }]'
     ),
+    "modbus_rtu": (
+        'stream = "meter"\npath = "/dev/ttyUSB0"\npoint = [{ name = "power_w", address = 0, type = '
+        '"int32" }]'
+    ),
+    "udp_lines": 'stream = "points"\nport = 8089  # datagrams of line protocol',
+    "exec": 'stream = "measured"\ncommand = ["/usr/local/bin/measure"]\ninterval_s = 60',
+    "kernel_sensors": 'stream = "board"  # hwmon, iio, 1-Wire',
+    "http_lines": 'stream = "lines"\nurl = "http://127.0.0.1:8000/stream"',
+    "sparkplug": 'stream = "plant"\nhost_id = "edgewake"',
+    "opcua": (
+        'stream = "plc"\nurl = "opc.tcp://127.0.0.1:4840/"\nnode = [{ name = "temperature", id = '
+        '"ns=2;s=Boiler.Temperature" }]'
+    ),
+    "ble": 'stream = "rooms"  # Ruuvi, BTHome, Xiaomi',
+    "can": 'stream = "car"\nchannel = "can0"\nobd = ["rpm", "speed"]  # or dbc = "drive.dbc"',
     "subscription": 'stream = "of_others"\nfollow = ["vehicle_position"]',
 }
 """Kind → what its table begins with."""
@@ -39,8 +54,20 @@ PORT_DIGITS_MAX: Final = 9
 """The most digits of a port. More are not a port."""
 
 
-def configuration_text(device: str, broker: str, data_dir: str, sources: Sequence[str]) -> str:
-    """A commented configuration. Raises LocalError for a wrong address or an unknown kind."""
+def configuration_text(
+    device: str,
+    broker: str,
+    data_dir: str,
+    sources: Sequence[str],
+    *,
+    tables: str | None = None,
+    password_file: str = "",
+) -> str:
+    """A commented configuration. `tables`: its sources as text, in place of `sources` by their
+    kinds. `password_file`: of the user that is called as the device.
+
+    Raises LocalError for a wrong address or an unknown kind.
+    """
     host, _, port = broker.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdecimal() and len(port) <= PORT_DIGITS_MAX):
@@ -53,7 +80,11 @@ def configuration_text(device: str, broker: str, data_dir: str, sources: Sequenc
     unknown = [kind for kind in sources if kind not in SOURCES]
     if unknown:
         raise LocalError(f"source {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
-    tables = "\n\n".join(f'[[source]]\ntype = "{kind}"\n{SOURCES[kind]}' for kind in sources)
+    if tables is None:
+        tables = "\n\n".join(f'[[source]]\ntype = "{kind}"\n{SOURCES[kind]}' for kind in sources)
+    login = ""
+    if password_file:
+        login = f"username = {_quoted(device)}\npassword_file = {_quoted(password_file)}\n"
     return f"""# Configuration of an Edgewake agent.
 # Every key with its meaning: docs/agent.md; sources: docs/sources.md.
 
@@ -63,7 +94,7 @@ data_dir = {_quoted(data_dir)}  # the log; for this agent alone
 [mqtt]
 host = {_quoted(host)}
 port = {int(port)}
-# With TLS and a certificate of its own:
+{login}# With TLS and a certificate of its own:
 # ca_file = "/etc/edgewake/ca.pem"
 # cert_file = "/etc/edgewake/device.pem"
 # key_file = "/etc/edgewake/device.key"
