@@ -387,7 +387,7 @@ class Link:
         self,
         packet_id: int,
         topics_wanted: Sequence[str],
-        config: MqttSubscribeConfig,
+        config: Session,
         number: int | None = None,
     ) -> None:
         wanted = [
