@@ -37,6 +37,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.previews *      what queries would give, asked for and answered; key = id
+    ew.erasures *      what is to be gone for good, and how far that came; key = id and id|part
     ew.boards *        what people put together to look at, key = board
     ew.rules *          what alerts are raised of, whom they are told to, and what people said of
                        them; key = rule|name, destination|name, word|id
@@ -86,6 +87,7 @@ PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
 BOARDS: Final = "ew.boards"
+ERASURES: Final = "ew.erasures"
 ALERT_RULES: Final = "ew.rules"
 ALERTS: Final = "ew.alerts"
 LANES: Final = "ew.lanes"
@@ -143,6 +145,7 @@ TABLES: Final = (
     REPAIRS,
     PREVIEWS,
     BOARDS,
+    ERASURES,
     ALERT_RULES,
     ALERTS,
     LANES,

@@ -1,5 +1,5 @@
 """What the operations API lists, from a terminal: `edgewake devices`, `streams`, `leases`,
-`dead-letters`, `ack`.
+`dead-letters`, `ack`; and what is erased there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion
+from edgewake.cloud.commands import completion, erasures
 from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
 from edgewake.cloud.commands.output import print_item, print_items
 
@@ -82,6 +82,17 @@ def remove_device(api: OpsApi, device: str) -> None:
     click.echo(f"{device}: forgotten", err=True)
 
 
+@devices.command("erase")
+@click.argument("device", callback=_name, shell_complete=completion.devices)
+@erasures.yes
+@erasures.wait
+@shows
+def erase_device(api: OpsApi, device: str, is_sure: bool, wait_s: int) -> None:
+    """Erase all that a device has sent until now, for good."""
+    erasures.confirm(device, is_sure=is_sure)
+    erasures.ask(api, f"/v1/devices/{device}/readings", wait_s)
+
+
 @click.group()
 @api_options
 @click.pass_context
@@ -111,6 +122,27 @@ def show_stream(api: OpsApi, stream: str) -> None:
         ]
         found["partitions"] = len(found["partitions"])
     print_item(found, as_json=api.as_json)
+
+
+@streams.command("delete")
+@click.argument("stream", callback=_name, shell_complete=completion.streams)
+@click.option("--with-queries", is_flag=True, help="Remove the queries that read it, too.")
+@erasures.yes
+@erasures.wait
+@shows
+def delete_stream(api: OpsApi, stream: str, with_queries: bool, is_sure: bool, wait_s: int) -> None:
+    """Erase a stream for good: readings, results, summaries and files of the lake."""
+    erasures.confirm(stream, is_sure=is_sure)
+    erasures.ask(api, f"/v1/streams/{stream}?queries={str(with_queries).lower()}", wait_s)
+
+
+@streams.command("erasures")
+@_limit
+@shows
+def list_erasures(api: OpsApi, limit: int) -> None:
+    """Show what is being erased, and what was."""
+    found = api.ask("GET", "/v1/erasures", params={"limit": min(limit, 500)}).json()
+    print_items(found, erasures.COLUMNS, as_json=api.as_json)
 
 
 @click.command()

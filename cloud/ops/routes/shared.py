@@ -22,6 +22,7 @@ from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.services.previews import PreviewDesk
@@ -71,6 +72,7 @@ class Services:
     system: SystemLook
     boards: BoardDesk
     audit: AuditRing
+    eraser: EraserDesk
     registry: Registry
     repairs: RepairDesk
     previews: PreviewDesk

@@ -51,6 +51,7 @@ TABLES: Final = (
     topics.REPAIRS,
     topics.PREVIEWS,
     topics.BOARDS,
+    topics.ERASURES,
     topics.ALERT_RULES,
     topics.ALERTS,
     topics.DOWN,

@@ -3,6 +3,7 @@
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { api, enc, get } from "./api.js";
+import { Erase } from "./erasures.js";
 import { Ago, bytes, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const STATES = ["online", "offline", "silent"];
@@ -47,7 +48,8 @@ export function Device({ name }) {
       ]} />
       ${device.agent && html`<${Commands} device=${name} />`}
       <section class="card"><h2>Forget it</h2><p class="quiet">Its readings stay. It is listed again when it sends again.</p>
-        <${Do} danger act=${() => api("DELETE", `/v1/devices/${enc(name)}`)} confirm=${`Forget what is known of ${name}?`} done="forgotten">Forget ${name}<//></section>`}<//>`;
+        <${Do} danger act=${() => api("DELETE", `/v1/devices/${enc(name)}`)} confirm=${`Forget what is known of ${name}?`} done="forgotten">Forget ${name}<//></section>
+      <${Erase} name=${name} what="All that it has sent until now, in all streams." ask=${() => `/v1/devices/${enc(name)}/readings`} />`}<//>`;
 }
 
 function Commands({ device }) {

@@ -3,6 +3,7 @@
 import { html } from "../vendor/htm/standalone.module.js";
 import { rate } from "../live/format.js";
 import { enc, get } from "./api.js";
+import { Erase } from "./erasures.js";
 import { Facts, Loaded, Rows, useLoaded } from "./ui.js";
 
 export function Streams() {
@@ -31,5 +32,7 @@ export function Stream({ name }) {
       <${Rows} caption="Fields" rows=${Object.entries(stream.fields).map(([field, info]) => ({ name: field, ...info }))} columns=${[
         ["name", "field"], ["type"], ["unit", "unit", { view: ({ unit }) => unit || "–" }],
       ]} />
-      <section class="card"><h2>Read it</h2><p><code>edgewake tail ${name}</code></p><p><code>curl -N ACCESS_SERVER${stream.events_path}</code></p></section>`}<//>`;
+      <section class="card"><h2>Read it</h2><p><code>edgewake tail ${name}</code></p><p><code>curl -N ACCESS_SERVER${stream.events_path}</code></p></section>
+      <${Erase} name=${name} withQueries what="All its readings, what was computed and summed up of them, and its files in the lake. What devices send later begins a new stream."
+        ask=${(isWith) => `/v1/streams/${enc(name)}${isWith ? "?queries=true" : ""}`} />`}<//>`;
 }
