@@ -30,6 +30,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.streams *       stream catalogue and the names of queries, key = name
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud
                        saw)
+    ew.notes *         what people say of devices, key = device
     ew.down *          what devices are to do and to be, and how it ended; key = device|id and
                        device|settings
     ew.requests *      what devices ask for, and what they are told; key = device|id
@@ -80,6 +81,7 @@ SEQUENCE: Final = "ew.sequence"
 BRIDGES: Final = "ew.bridges"
 STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
+NOTES: Final = "ew.notes"
 DOWN: Final = "ew.down"
 REQUESTS: Final = "ew.requests"
 QUERIES: Final = "ew.queries"
@@ -138,6 +140,7 @@ TABLES: Final = (
     CURSORS,
     STREAMS,
     DEVICES,
+    NOTES,
     DOWN,
     REQUESTS,
     QUERIES,

@@ -57,11 +57,16 @@ def devices(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
 
 @devices.command("list")
 @click.option("--state", type=click.Choice(["online", "offline", "silent"]), help="Only those.")
+@click.option("--find", "part", help="Only those with this in their name.")
+@click.option("--group", help="Only those in this group.")
 @_limit
 @shows
-def list_devices(api: OpsApi, state: str | None, limit: int) -> None:
+def list_devices(
+    api: OpsApi, state: str | None, part: str | None, group: str | None, limit: int
+) -> None:
     """Show devices by name."""
-    found = api.items("/v1/devices", {"state": state} if state else None)
+    asked = {"state": state, "q": part, "group": group}
+    found = api.items("/v1/devices", {name: value for name, value in asked.items() if value})
     print_items(list(islice(found, limit)), DEVICE_COLUMNS, as_json=api.as_json)
 
 
@@ -71,6 +76,31 @@ def list_devices(api: OpsApi, state: str | None, limit: int) -> None:
 def show_device(api: OpsApi, device: str) -> None:
     """Show all that is known of one device."""
     print_item(api.ask("GET", f"/v1/devices/{device}").json(), as_json=api.as_json)
+
+
+@devices.command("note")
+@click.argument("device", callback=_name, shell_complete=completion.devices)
+@click.argument("text", default="")
+@click.option("--group", "groups", multiple=True, help="A group that it is in; several times.")
+@shows
+def note_device(api: OpsApi, device: str, text: str, groups: tuple[str, ...]) -> None:
+    """Say TEXT of DEVICE and put it into groups, in place of what was said before."""
+    body = {"note": text, "groups": groups}
+    made = api.ask("PUT", f"/v1/devices/{device}/note", body=body).json()
+    click.echo(f"{device}: in {', '.join(made['groups']) or 'no group'}", err=True)
+
+
+@devices.command("history")
+@click.argument("device", callback=_name, shell_complete=completion.devices)
+@_limit
+@shows
+def device_history(api: OpsApi, device: str, limit: int) -> None:
+    """Show when DEVICE came and went, newest first, as far as this server saw it."""
+    asked = {"kind": "device", "name": device, "limit": min(limit, 500)}
+    found = api.ask("GET", "/v1/history", params=asked).json()["items"]
+    rows = [{"at": one["at"], **one["facts"]} for one in found]
+    columns = ("at", "state", "version", "epoch", "lost_readings", "backlog_readings")
+    print_items(rows, columns, as_json=api.as_json)
 
 
 @devices.command("remove")

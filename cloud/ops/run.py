@@ -48,6 +48,7 @@ from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.metrics import TablesCollector
+from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
@@ -120,9 +121,10 @@ async def run(settings: OpsConfig) -> None:
     keys = Keys(settings.key_file)
     listener = web.bind(settings.host, settings.port)
     clock = SystemClock()
+    past = Past(clock.now_ms)
     tables, ring = (
         OpsTables(requests=RequestTable(served=settings.requests)),
-        EventRing(secrets.token_hex(4)),
+        EventRing(secrets.token_hex(4), past),
     )
 
     letters = DeadLetterIndex()
@@ -219,6 +221,7 @@ async def run(settings: OpsConfig) -> None:
         letters=letters,
         replayer=replayer,
         ring=ring,
+        past=past,
         access=access,
         clock=clock,
         metrics=metrics,

@@ -33,6 +33,7 @@ from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.event_ring import EventRing
+from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.protocol.clock import Clock
@@ -84,6 +85,7 @@ class Services:
     letters: DeadLetterIndex
     replayer: LetterReplayer
     ring: EventRing
+    past: Past
     access: Access
     clock: Clock
     metrics: CollectorRegistry

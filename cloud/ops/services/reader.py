@@ -46,6 +46,7 @@ log = logging.getLogger("edgewake.ops")
 TABLES: Final = (
     topics.STREAMS,
     topics.DEVICES,
+    topics.NOTES,
     topics.QUERIES,
     topics.PROGRESS,
     topics.REPAIRS,

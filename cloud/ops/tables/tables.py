@@ -25,6 +25,7 @@ from edgewake.protocol import record as records
 from edgewake.protocol.board import Board
 from edgewake.protocol.dead_letter import DeadLetter, known_reason
 from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.device_note import DeviceNote
 from edgewake.protocol.downlink import ANSWERS, REQUESTS
 from edgewake.protocol.erasure import Erasure, Report
 from edgewake.protocol.lease_record import Lease
@@ -93,6 +94,8 @@ class OpsTables:
     previews: dict[str, Preview] = field(default_factory=dict)
     alerts: AlertTable = field(default_factory=AlertTable)
     boards: dict[str, Board] = field(default_factory=dict)
+    notes: dict[str, DeviceNote] = field(default_factory=dict)
+    """What people say of devices."""
     erasures: dict[str, Erasure] = field(default_factory=dict)
     erased: dict[str, Report] = field(default_factory=dict)
     """What the lake and the analysis did of them, by `id|part`."""
@@ -151,7 +154,7 @@ class OpsTables:
                 return self._query(change, self.progress, Progress)
             case topics.REPAIRS:
                 return self._repair(change)
-            case topics.PREVIEWS | topics.BOARDS | topics.ERASURES:
+            case topics.PREVIEWS | topics.BOARDS | topics.ERASURES | topics.NOTES:
                 return self._asked(change)
             case topics.ALERT_RULES | topics.ALERTS:
                 return self.alerts.put(change.key, change.value)
@@ -196,10 +199,13 @@ class OpsTables:
     def _asked(self, change: Change) -> Iterable[Event]:
         if change.topic == topics.ERASURES:
             return self._erasure(change)
-        if change.topic == topics.PREVIEWS:
-            _put(self.previews, Preview, change.key, change.value)
-        else:
-            _put(self.boards, Board, change.key, change.value)
+        tables: dict[str, tuple[dict[str, Any], type[BaseModel]]] = {
+            topics.PREVIEWS: (self.previews, Preview),
+            topics.BOARDS: (self.boards, Board),
+            topics.NOTES: (self.notes, DeviceNote),
+        }
+        table, model = tables[change.topic]
+        _put(table, model, change.key, change.value)
         return ()
 
     def _erasure(self, change: Change) -> Iterator[Event]:

@@ -7,6 +7,7 @@ import { AlertRule, Alerts } from "./alerts.js";
 import { Board, Boards } from "./boards.js";
 import { Device, Devices } from "./devices.js";
 import { Erasure, Erasures } from "./erasures.js";
+import { Histories } from "./history.js";
 import { Ask, Audit, Clients, Letters } from "./more.js";
 import { Overview } from "./overview.js";
 import { Editor, Queries, Query } from "./queries.js";
@@ -22,6 +23,7 @@ const SCREENS = [
   ["ask", "Ask", Ask],
   ["letters", "Letters", Letters],
   ["clients", "Clients", Clients],
+  ["history", "History", Histories],
   ["audit", "Audit", Audit],
   ["erasures", "Erasures", Erasures, Erasure],
 ];
