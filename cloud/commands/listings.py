@@ -24,6 +24,7 @@ DEVICE_COLUMNS: Final = (
     "streams",
 )
 STREAM_COLUMNS: Final = ("name", "records_per_s", "fields", "description")
+GAP_COLUMNS: Final = ("at", "device", "reason", "count", "epoch", "seq")
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")
 LETTER_COLUMNS: Final = ("offset", "received_at", "device", "reason", "detail")
 REPLAY_COLUMNS: Final = ("letter", "device", "stream", "partition", "offset", "was_replayed")
@@ -152,6 +153,21 @@ def show_stream(api: OpsApi, stream: str) -> None:
         ]
         found["partitions"] = len(found["partitions"])
     print_item(found, as_json=api.as_json)
+
+
+@streams.command("gaps")
+@click.argument("stream", callback=_name, shell_complete=completion.streams)
+@click.option("--device", callback=lambda c, o, value: value and _name(c, o, value),
+    shell_complete=completion.devices, help="Only of this device.")  # fmt: skip
+@_limit
+@shows
+def stream_gaps(api: OpsApi, stream: str, device: str | None, limit: int) -> None:
+    """Show what of a stream was lost or is missing, newest first."""
+    asked = {"limit": min(limit, 500)} | ({"device": device} if device else {})
+    found = api.ask("GET", f"/v1/streams/{stream}/gaps", params=asked).json()
+    print_items(found["items"], GAP_COLUMNS, as_json=api.as_json)
+    if found["is_cut"]:
+        click.echo(f"of its newest {found['records']} records; there are older ones", err=True)
 
 
 @streams.command("delete")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from edgewake.cloud.ops.routes.shared import (
@@ -16,11 +18,15 @@ from edgewake.cloud.ops.routes.shared import (
     page_of,
 )
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
+from edgewake.cloud.ops.services.gaps import Gaps, find
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol import topics
+from edgewake.protocol.names import DEVICE_PATTERN
 from edgewake.protocol.stream import FieldInfo, Stream
+
+DeviceQuery = Annotated[str | None, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 
 
 class PartitionView(BaseModel):
@@ -88,6 +94,17 @@ def router(services: Services) -> APIRouter:
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
         return _view(tables, found)
+
+    @routes.get("/v1/streams/{name}/gaps", responses=problems(404, 503))
+    async def gaps(
+        name: QueryName, device: DeviceQuery = None, limit: Limit = PAGE_DEFAULT
+    ) -> Gaps:
+        """What of it was lost or is missing, the newest first, among its newest 20,000 records of
+        each partition; of one device, or of all.
+        """
+        if name not in tables.streams:
+            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        return await services.lookup.run(lambda session: find(session, name, device, limit))
 
     @routes.patch("/v1/streams/{name}", responses=problems(404, 409))
     async def change(name: QueryName, body: StreamChange) -> StreamView:
