@@ -181,7 +181,7 @@ async def test_of_an_erased_stream_nothing_is_left_whatever_is_killed_in_the_mid
             kafka.bootstrap, world.folder, SETTLE, {"EDGEWAKE_FAILPOINT": "erasure.topics"}
         ) as ops:
             wait_until(lambda: world.in_store(gone) == 1, "the store has it")
-            ops.client.post("/v1/queries", content=sql(world.query, gone)).raise_for_status()
+            ops.client.post("/v1/queries", json={"text": sql(world.query, gone)}).raise_for_status()
             refused = ops.client.delete(f"/v1/streams/{gone}")
             assert refused.status_code == 409
             assert world.query in refused.json()["detail"]
@@ -209,7 +209,8 @@ async def test_of_an_erased_stream_nothing_is_left_whatever_is_killed_in_the_mid
         assert world.in_lake("stream", gone) == 0
         assert world.in_lake("device", "dev-2", f"stream={kept}") == 5
         assert world.in_lake("stream", kept) == 2
-        assert len(world.on_kafka(world.kept.topic)) == 5
+        frames = [one for one in world.on_kafka(world.kept.topic) if one.key() != b"d"]
+        assert len(frames) == 3
         world.gone = Feed(world.config, name=gone)
         world.gone.send("dev-1", 1)
         wait_until(
