@@ -7,7 +7,7 @@ python=$1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 for version in 311 312 313; do
-    for set in edge edge-modbus; do
+    for set in edge edge-ble edge-can edge-modbus edge-opcua formats; do
         "$python" -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
             --implementation cp --python-version "$version" --platform manylinux_2_28_aarch64 --platform manylinux2014_aarch64 \
             --platform manylinux_2_17_aarch64 --dest "$folder" --requirement "deploy/requirements/$set.txt"

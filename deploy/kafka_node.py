@@ -168,9 +168,6 @@ def _java(node: KafkaNode, heap_mib: int) -> list[str]:
         "-Xms64m",
         "-Xss512k",
         "-XX:+UseSerialGC",
-        # Between two requests of a small system caches forget where memory lies, above all those of
-        # a virtual machine; large pages are few.
-        "-XX:+UseTransparentHugePages",
         "-XX:MaxMetaspaceSize=128m",
         "-XX:ReservedCodeCacheSize=64m",
         "-XX:+ExitOnOutOfMemoryError",

@@ -68,8 +68,8 @@ def _load(path: str) -> Any:
 # --------------------------------------------------------------------------------------------------
 
 
-SHARED = "KafkaConfig"
-"""The table that all parts of the cloud have in common is shown once."""
+SHARED = {"KafkaConfig": "kafka", "RightsConfig": "rights"}
+"""Tables that several parts of the cloud have in common → the heading where they are shown once."""
 
 
 def config(path: str) -> str:
@@ -102,8 +102,8 @@ def _tables(model: Model, prefix: str) -> Iterator[str]:
         yield ""
     for name, field in _fields(model).items():
         for inner in _models(field.annotation):
-            if inner.__name__ == SHARED:
-                yield f"**`[{prefix}{name}]`**: as [below](#kafka).\n"
+            if inner.__name__ in SHARED:
+                yield f"**`[{prefix}{name}]`**: as [below](#{SHARED[inner.__name__]}).\n"
                 continue
             yield f"{_heading(prefix + name, field, inner)}: {_first_paragraph(inner)}\n"
             yield from _tables(inner, f"{prefix}{name}.")
@@ -365,7 +365,7 @@ def states() -> str:
     """
     meanings = _members("protocol/lease_record.py")
     follows: dict[str, list[str]] = {name: [] for name in meanings}
-    for (state, event), after in _load("cloud.push.lease_state:TRANSITIONS").items():
+    for (state, event), after in _load("cloud.push.leases.lease_state:TRANSITIONS").items():
         follows[state].append(f"{event.name} → {after}")
     rows = [
         f"| `{name}` | {_cell(meaning)} | {', '.join(sorted(follows[name])) or 'nothing'} |"
@@ -424,7 +424,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 def functions() -> str:
     """The functions of queries, by name."""
-    names = sorted(_load("cloud.queries.functions:NAMES"))
+    names = sorted(_load("cloud.queries.terms.functions:NAMES"))
     return "\n".join(
         textwrap.wrap(", ".join(f"`{name}`" for name in names), 100, break_on_hyphens=False)
     )

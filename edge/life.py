@@ -79,13 +79,10 @@ def _become(life: Life) -> NoReturn:
         pickle.dump(life, file)
         file.seek(0)
         sys.stdout.flush()
-        # no_debug_ranges: 0.25 MB that only show the column in a traceback. -P: what lies in the
-        # working directory is no module of ours.
+        # -P: what lies in the working directory is no module of ours.
         command = [
             sys.executable,
             "-P",
-            "-X",
-            "no_debug_ranges",
             "-m",
             "edgewake.edge.run",
             str(file.fileno()),
@@ -96,10 +93,9 @@ def _become(life: Life) -> NoReturn:
 
 def received(fd: int) -> Life:
     """In the second stage: what the first one gave."""
-    # The part that is written in C: the other one takes 0.4 MB more, as long as the agent runs.
-    from _pickle import load
+    import pickle
 
     with os.fdopen(fd, "rb") as file:
-        life = load(file)
+        life = pickle.load(file)  # noqa: S301 - our own process wrote it
     assert isinstance(life, Life)
     return life

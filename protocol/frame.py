@@ -310,7 +310,10 @@ def _take_time(body: dict[str, Any], now_ms: int) -> int:
     if isinstance(t, int | float) and not isinstance(t, bool):
         return t if type(t) is int and is_ms(t) else of_t(t)[0]
     if isinstance(t, str) and looks_like(t):
-        return to_ms(t)
+        try:
+            return to_ms(t)
+        except ValueError as error:  # such as year 1, which is some languages' word for no time
+            raise Rejected(RejectReason.TIME, f"t: {error}") from error
     body["t"] = t
     return now_ms
 

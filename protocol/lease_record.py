@@ -24,7 +24,7 @@ id decides its partition."""
 
 
 class LeaseState(StrEnum):
-    """What the proxy does for a lease now (`edgewake.cloud.push.lease_state` has the
+    """What the proxy does for a lease now (`edgewake.cloud.push.leases.lease_state` has the
     transitions).
     """
 

@@ -67,9 +67,6 @@ class AccessConfig(Config):
     mobile networks."""
     stall_s: float = Field(default=30, gt=0)
     """A client that takes not one byte for so long while bytes wait is cut off."""
-    send_buffer_bytes: int = Field(default=128 * 1024, ge=4096)
-    """SO_SNDBUF of each connection (the kernel doubles it): what a reader that never reads may hold
-    in the kernel."""
     retry_ms: int = Field(default=1500, ge=100)
     """`retry` told to clients, with a jitter of half of it up and down."""
 

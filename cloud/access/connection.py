@@ -21,6 +21,9 @@ from edgewake.cloud.web_limits import LimitedProtocol
 EXTENSION: Final = "edgewake.connection"
 SOCKETS_PATH: Final = b"/v1/ws"
 """Where handshakes of WebSockets are heard; any other address refuses them in words."""
+SEND_BUFFER_BYTES: Final = 128 * 1024
+"""SO_SNDBUF of each connection, which the kernel doubles: what a reader that never reads may hold
+in the kernel, and enough for a fast one between two writes."""
 WRITE_HIGH_BYTES: Final = 64 * 1024
 """Bytes waiting in our own buffer above which a client is not written to."""
 
@@ -121,13 +124,13 @@ class Protocol(LimitedProtocol):
         scope["extensions"] = {EXTENSION: self._connection}
 
 
-def tune(listener: socket.socket, *, send_buffer_bytes: int, stall_s: float) -> None:
+def tune(listener: socket.socket, *, stall_s: float) -> None:
     """Set what accepted sockets inherit (Linux): a bounded send buffer, and the end of peers that
     vanished without a word.
 
     The kernel waits twice as long as we do for a reader that stalled, so that it is us who see and
     count it.
     """
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2 * stall_s * 1000))

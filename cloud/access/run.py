@@ -74,7 +74,7 @@ async def run(settings: AccessConfig) -> None:
     stop, is_listening = asyncio.Event(), asyncio.Event()
     web.stop_on_signals(stop)
     listener = web.bind(settings.host, settings.port)
-    tune(listener, send_buffer_bytes=settings.send_buffer_bytes, stall_s=settings.stall_s)
+    tune(listener, stall_s=settings.stall_s)
     _raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
     clock, metrics = SystemClock(), Metrics()

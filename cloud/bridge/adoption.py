@@ -20,7 +20,7 @@ import mqtt5
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger
 from edgewake.cloud.bridge.config import MqttConfig
-from edgewake.cloud.bridge.mqtt_connection import Connection
+from edgewake.cloud.bridge.mqtt_connection import KEEPALIVE_S, SESSION_EXPIRY_S, Connection
 from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
@@ -111,7 +111,7 @@ class Adoption:
                     return
                 asked_at = None
             now_s = self._clock.monotonic_s()
-            if (is_idle and asked_at is None) or now_s - pinged_s > self._config.keepalive_s / 4:
+            if (is_idle and asked_at is None) or now_s - pinged_s > KEEPALIVE_S / 4:
                 connection.ping()
                 pinged_s = now_s
                 asked_at = (
@@ -133,8 +133,8 @@ class Adoption:
             username=self._config.username,
             password=password_of(self._config),
             clean_start=False,
-            keep_alive=self._config.keepalive_s,
-            session_expiry_interval=self._config.session_expiry_s,
+            keep_alive=KEEPALIVE_S,
+            session_expiry_interval=SESSION_EXPIRY_S,
             receive_max=self._receive_max,
         ).write()
 

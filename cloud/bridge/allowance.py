@@ -44,6 +44,9 @@ DEVICES_MAX: Final = 100_000
 WAIT_S_MIN: Final = 1.0
 """Seconds that a device is asked to wait at least: one that came back at once would be over its
 bound at once."""
+STATUSES_PER_S: Final = 1.0
+"""Statuses of a device in a second, over a minute; what is over is left out. An agent sends one a
+minute, and one more when it connects."""
 DAY_S: Final = 86_400.0
 MAPPED_TIMES: Final = 10
 """How many times as many dead letters all mapped devices together may have as one: a name of a
@@ -66,8 +69,6 @@ class DeviceConfig(Config):
     over `burst_s`; what is over as above, without a look inside."""
     burst_s: float = Field(default=4.0, gt=0, le=3600)
     """Seconds over which the three above are counted."""
-    statuses_per_s: float = Field(default=1.0, gt=0)
-    """Statuses a second, over a minute; what is over is left out."""
     letters_per_s: float = Field(default=1.0, gt=0)
     """Dead letters a second; what is over is counted, and the count kept as a dead letter."""
     letters_burst: float = Field(default=1000, ge=1)
@@ -192,7 +193,7 @@ class Account:
         self.messages = min(limits.messages, self.messages + passed_s * config.messages_per_s)
         self.bytes = min(limits.bytes, self.bytes + passed_s * config.bytes_per_s)
         self.busy_s = min(limits.busy_s, self.busy_s + passed_s * config.busy_share)
-        self.statuses = min(limits.statuses, self.statuses + passed_s * config.statuses_per_s)
+        self.statuses = min(limits.statuses, self.statuses + passed_s * STATUSES_PER_S)
         self.letters = min(limits.letters, self.letters + passed_s * config.letters_per_s)
         self.letter_bytes = min(
             limits.letter_bytes, self.letter_bytes + passed_s * config.letter_bytes_per_day / DAY_S
@@ -207,7 +208,7 @@ class Limits:
         self.messages = config.messages_per_s * config.burst_s
         self.bytes = config.bytes_per_s * config.burst_s
         self.busy_s = config.busy_share * config.burst_s
-        self.statuses = config.statuses_per_s * 60
+        self.statuses = STATUSES_PER_S * 60
         self.letters = config.letters_burst
         self.letter_bytes = config.letter_bytes_per_day
 

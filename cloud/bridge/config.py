@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -25,13 +25,6 @@ def _zone(name: str) -> str:
 class MqttConfig(BrokerConfig):
     """Where the MQTT broker is, and what it keeps for this bridge."""
 
-    keepalive_s: int = key(default=5, ge=2, le=3600)
-    """Seconds between pings; a connection that is silent for one and a half of them is given up
-    (MQTT 5, section 3.1.2.10)."""
-    session_expiry_s: int = key(default=7 * 86_400, ge=1)
-    """Seconds that the broker keeps this bridge's session, and what it confirmed to devices by
-    PUBACK, while no bridge at all lives. While one does, it adopts the session of another that is
-    gone within seconds."""
     site: str | None = key(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
     """Name of this broker, the same for all bridges on it: they adopt each other's sessions. None:
     host:port."""
@@ -103,10 +96,6 @@ class BridgeConfig(Config):
     the broker waits."""
     inflight_bytes_max: int = Field(default=64 << 20, ge=2 * FRAME_BYTES_MAX)
     """Bytes taken and not yet in Kafka; at the bound the bridge stops reading its connection."""
-    compression: Literal["none", "lz4", "zstd"] = "none"
-    """The compression of the records of `ew.up`. They are kept for a day; compressed they need half
-    of the disk, and Kafka a quarter more processor time, because it unpacks each batch to check it,
-    and under little load a batch holds one record. Streams are always compressed."""
 
     @model_validator(mode="after")
     def _check_maps(self) -> Self:

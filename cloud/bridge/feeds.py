@@ -17,8 +17,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pydantic import Field
-
 from edgewake.cloud.bridge.sse_chunk import RETRY_S, Gathering
 from edgewake.protocol.config import Config
 from edgewake.protocol.downlink import FEED_WAIT_S
@@ -38,6 +36,9 @@ REFUSED_RETRY_S: Final = 300.0
 LATER: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS})
 """Refusals that time may mend by itself: a stream is there when its first reading was sent, and
 what follows it may be started before."""
+WAITING_MAX: Final = 1000
+"""Questions of all devices that wait for their chunk, some 100 KB each. One more is not answered,
+and asked again by its device."""
 ALL: Final = "*"
 
 
@@ -53,9 +54,6 @@ class FeedConfig(Config):
     key_file: Path | None = None
     """A file with a key or token that the access servers know, where they ask for one; read for
     each question. What devices may follow is what its holder may read, and `streams` name."""
-    waiting_max: int = Field(default=1000, ge=1)
-    """Questions that wait for their chunk, some 100 KB each. One more is not answered, and asked
-    again by its device."""
 
 
 Send: TypeAlias = Callable[[str, FeedChunk], object]
@@ -70,7 +68,7 @@ class Feeds:
         self._send = send
         self._rng = rng
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
-        """By device and feed: at most `waiting_max`, and FEEDS_MAX of each device."""
+        """By device and feed: at most WAITING_MAX, and FEEDS_MAX of each device."""
         self._client: httpx.AsyncClient | None = None
         self.left_out = 0
 
@@ -89,7 +87,7 @@ class Feeds:
         if older is not None:
             older.cancel()
         elif (
-            len(self._tasks) >= self._config.waiting_max
+            len(self._tasks) >= WAITING_MAX
             or sum(of == device for of, _ in self._tasks) >= FEEDS_MAX
         ):
             self.left_out += 1

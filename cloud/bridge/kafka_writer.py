@@ -27,6 +27,9 @@ PRODUCER: Final[dict[str, Any]] = {
     # joins what one read of the socket brought; under load records are gathered before (GATHER_S)
     "linger.ms": 2,
     "batch.size": UP_BATCH_BYTES,
+    # `ew.up` is kept for a day. Compressed it needs half of the disk, and Kafka a quarter more
+    # processor time: it unpacks each batch to check it, and under little load one is one record.
+    "compression.type": "none",
     "message.timeout.ms": 0,  # for ever: the broker's in-flight bound is what ends the waiting
     # above the in-flight bound, so that it is not the queue that fills
     "queue.buffering.max.messages": 200_000,

@@ -28,6 +28,14 @@ _PUBLISHES: Final = (mqtt5.PublishPacket, Unreadable)
 OnPublish: TypeAlias = Callable[[mqtt5.PublishPacket | Unreadable], None]
 OnConnected: TypeAlias = Callable[[mqtt5.ConnAckPacket], None]
 
+KEEPALIVE_S: Final = 5
+"""Seconds between pings, where the broker names none; a connection that is silent for one and a
+half of them is given up (MQTT 5, section 3.1.2.10). A bridge stands beside its broker: what needs
+longer than that is dead."""
+SESSION_EXPIRY_S: Final = 7 * 86_400
+"""Seconds that the broker keeps a bridge's session, and what it confirmed to devices by PUBACK,
+while no bridge at all lives: longer than any repair takes. While one does, it adopts the session of
+another that is gone within seconds."""
 CONNECT_TIMEOUT_S: Final = 10.0
 """Seconds for TCP, TLS and CONNACK together; then the attempt is given up."""
 

@@ -18,7 +18,12 @@ import mqtt5
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger
 from edgewake.cloud.bridge.config import MqttConfig
-from edgewake.cloud.bridge.mqtt_connection import Connection, OnPublish
+from edgewake.cloud.bridge.mqtt_connection import (
+    KEEPALIVE_S,
+    SESSION_EXPIRY_S,
+    Connection,
+    OnPublish,
+)
 from edgewake.cloud.bridge.subscriptions import Subscriptions
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.broker import password_of, tls_of
@@ -111,7 +116,7 @@ class MqttSource:
     async def _serve(self, connection: Connection) -> None:
         connack = await connection.open(self._config, self._tls)
         self._connection = connection
-        keepalive_s = connack.server_keep_alive or self._config.keepalive_s
+        keepalive_s = connack.server_keep_alive or KEEPALIVE_S
         if connack.session_present:
             connection.unsubscribe(self._subscriptions.given_up)
         connection.subscribe(self._subscriptions.wanted, self._subscriptions.mapped)
@@ -154,8 +159,8 @@ class MqttSource:
             password=self._password,
             clean_start=False,
             will=self._will,
-            keep_alive=self._config.keepalive_s,
-            session_expiry_interval=self._config.session_expiry_s,
+            keep_alive=KEEPALIVE_S,
+            session_expiry_interval=SESSION_EXPIRY_S,
             receive_max=self._receive_max,
         ).write()
 

@@ -78,12 +78,11 @@ async def run(
     if opened is None:
         return
     tables = opened
-    packed = {"compression.type": config.compression}
     bridge = Bridge(
         config,
         subscriptions=subscriptions(config.kafka.installation, keys, filters),
-        producer=clients.producer(config.kafka, config.name, **PRODUCER | packed),
-        alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE | packed),
+        producer=clients.producer(config.kafka, config.name, **PRODUCER),
+        alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE),
         catalogue=catalogue,
         register=register,
         outbox=outbox,

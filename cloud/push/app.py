@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from edgewake.cloud import web
 from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.client_share import Clients
+from edgewake.cloud.push.counting.watchers import TooManyFilters
 from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
 from edgewake.cloud.push.proxy import (
     Elsewhere,
@@ -26,7 +27,6 @@ from edgewake.cloud.push.proxy import (
     Standby,
     TooManyLeases,
 )
-from edgewake.cloud.push.watchers import TooManyFilters
 from edgewake.cloud.rights.guard import Guard, ReaderAsks, cookie_of
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets

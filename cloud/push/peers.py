@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
-from edgewake.cloud.push.lease_member import GROUP
+from edgewake.cloud.push.leases.lease_member import GROUP
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
-from edgewake.cloud.push import lease_requests, lease_rights, lease_state
-from edgewake.cloud.push.lease_writer import NotOwner
-from edgewake.cloud.push.services import Services
-from edgewake.cloud.push.tending import Tended, Tending, Writer
-from edgewake.cloud.push.wake_policy import Unseen
-from edgewake.cloud.push.waker import Waker
+from edgewake.cloud.push.leases import lease_requests, lease_rights, lease_state
+from edgewake.cloud.push.leases.lease_writer import NotOwner
+from edgewake.cloud.push.leases.wake_policy import Unseen
+from edgewake.cloud.push.waking.services import Services
+from edgewake.cloud.push.waking.tending import Tended, Tending, Writer
+from edgewake.cloud.push.waking.waker import Waker
 from edgewake.cloud.rights.principal import ANYBODY, Kind, Principal
 from edgewake.protocol import lease_record
 from edgewake.protocol.errors import EdgewakeError, Unavailable

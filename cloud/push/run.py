@@ -21,13 +21,13 @@ from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.push.app import make_app
-from edgewake.cloud.push.lease_member import Membership
-from edgewake.cloud.push.lease_reads import LeaseReads
+from edgewake.cloud.push.counting.watchers import Watchers
+from edgewake.cloud.push.leases.lease_member import Membership
+from edgewake.cloud.push.leases.lease_reads import LeaseReads
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
-from edgewake.cloud.push.services import Services
-from edgewake.cloud.push.watchers import Watchers
+from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web_connections import Connections

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query
-from edgewake.cloud.queries.windows import Rule, Window
+from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol import topics
 
 SHARED: Final = "shared"

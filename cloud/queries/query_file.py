@@ -31,17 +31,17 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from edgewake.cloud.queries import advice
-from edgewake.cloud.queries.consumed import check_parts, check_words
-from edgewake.cloud.queries.faults import Faults, UnknownStream, place_of
-from edgewake.cloud.queries.foreign_table import Foreign, read_foreign
-from edgewake.cloud.queries.join import KEYS_MAX
-from edgewake.cloud.queries.normalise import shaped
 from edgewake.cloud.queries.plan_cost import check_plan
 from edgewake.cloud.queries.query import Query, Shed
-from edgewake.cloud.queries.select import SelectReader, check_clauses, table_of
-from edgewake.cloud.queries.shedding_header import check_shed, in_its_place, read_shed
-from edgewake.cloud.queries.union import EXPECTED
-from edgewake.cloud.queries.window_syntax import duration_ms, zone_of
+from edgewake.cloud.queries.syntax.consumed import check_parts, check_words
+from edgewake.cloud.queries.syntax.foreign_table import Foreign, read_foreign
+from edgewake.cloud.queries.syntax.join import KEYS_MAX
+from edgewake.cloud.queries.syntax.normalise import shaped
+from edgewake.cloud.queries.syntax.select import SelectReader, check_clauses, table_of
+from edgewake.cloud.queries.syntax.shedding_header import check_shed, in_its_place, read_shed
+from edgewake.cloud.queries.syntax.union import EXPECTED
+from edgewake.cloud.queries.syntax.window_syntax import duration_ms, zone_of
+from edgewake.cloud.queries.terms.faults import Faults, UnknownStream, place_of
 from edgewake.protocol.errors import QueryError, QueryFault
 from edgewake.protocol.names import STREAM_PATTERN, is_stream
 from edgewake.protocol.query import QUERY_CHARS_MAX

@@ -21,7 +21,7 @@ from edgewake.edge.log.codec import checksum
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.gaps import GivenUp, gap_at, gap_checksum, write_gap
 from edgewake.edge.log.pages import Pages, Row, rows
-from edgewake.edge.log.schema import LOG_NAME, NO_BATCHES, LogDamagedError, boundary_checksum
+from edgewake.edge.log.schema import LOG_NAME, LogDamagedError, boundary_checksum
 from edgewake.edge.log.sidecar import SIDECAR_NAME, Known
 from edgewake.edge.log.streams import StreamState
 from edgewake.protocol.frame import GAP_REASON_CHARS_MAX
@@ -253,54 +253,19 @@ class FrameRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyRow:
-    """A row of `frames` as it was before frames were boundaries."""
-
-    stream: int
-    epoch: int
-    frame: int
-    seq: int
-    count: int
-    gap: str | None
-    accepted_at: int
-    content_type: str
-    crc: int
-    payload: bytes
-
-    def as_frame(self) -> FrameRow:
-        """As it is written now."""
-        key = (self.stream, self.epoch, self.frame)
-        boundary = boundary_checksum(*key, self.seq, NO_BATCHES, self.count, self.gap)
-        return FrameRow(
-            *key,
-            self.seq,
-            NO_BATCHES,
-            self.count,
-            self.gap,
-            self.accepted_at,
-            boundary,
-            self.crc,
-            self.payload,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class GapRow:
-    """A row of `gaps`; before version 5 it had no CRC."""
+    """A row of `gaps`."""
 
     stream: int
     first: int
     count: int
     reason: str
-    crc: int | None = None
+    crc: int
 
     @property
     def is_sound(self) -> bool:
-        """Is it what was written, as far as that is known?"""
-        return (
-            self.crc is None
-            or gap_checksum(self.stream, self.first, self.count, self.reason) == self.crc
-        )
+        """Does its CRC hold?"""
+        return gap_checksum(self.stream, self.first, self.count, self.reason) == self.crc
 
     @property
     def size(self) -> int:
@@ -327,9 +292,7 @@ def row_of(row: Row) -> SavedRow | None:
             return BatchRow(*row)  # type: ignore[arg-type]
         case "iiiiiitiiib" | "iiiiiitiiit":
             return FrameRow(*row) if row[10] is None or isinstance(row[10], bytes) else None  # type: ignore[arg-type]
-        case "iiiiititib":
-            return CopyRow(*row).as_frame()  # type: ignore[arg-type]
-        case "iiit" | "iiiti":
+        case "iiiti":
             return GapRow(*row) if isinstance(row[3], str) else None  # type: ignore[arg-type]
     return None
 

@@ -1,4 +1,4 @@
-"""The event log's tables, their migrations, and how a connection to it is opened.
+"""The event log's tables, and how a connection to it is opened.
 
     meta      what the log is: id, epoch, place
     counters  commit number, readings lost by reason, sums over the rows of batches
@@ -24,12 +24,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from edgewake.edge.log.codec import checksum
-from edgewake.edge.log.gaps import gap_checksum
 from edgewake.protocol.errors import LocalError
 
 LOG_NAME: Final = "events.db"
@@ -59,52 +58,6 @@ def boundary_checksum(
     return checksum(b"", stream, epoch, frame, seq, first, count, gap or "")
 
 
-def _frames_as_boundaries(db: sqlite3.Connection) -> None:
-    """Frames were copies of their readings.
-
-    Those that wait stay copies: nothing else holds what is in them.
-    """
-    db.execute("ALTER TABLE frames RENAME TO copies")
-    db.execute(
-        """
-        CREATE TABLE frames (
-            stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL,
-            seq INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, gap TEXT,
-            accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, payload_crc INTEGER NOT NULL,
-            payload BLOB, PRIMARY KEY (stream, epoch, frame)
-        ) WITHOUT ROWID
-        """
-    )
-    for stream, epoch, frame, seq, count, gap, at, crc, payload in db.execute(
-        "SELECT stream, epoch, frame, seq, count, gap, accepted_at, crc, payload FROM copies"
-    ).fetchall():
-        is_sound = isinstance(payload, bytes) and checksum(payload, stream, epoch, frame) == crc
-        boundary = boundary_checksum(stream, epoch, frame, seq, NO_BATCHES, count, gap)
-        row = (
-            stream,
-            epoch,
-            frame,
-            seq,
-            NO_BATCHES,
-            count,
-            gap,
-            at,
-            boundary,
-            crc,
-            payload if is_sound else None,
-        )
-        db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-    db.execute("DROP TABLE copies")
-    db.execute(
-        """
-        CREATE TABLE consumers (
-            name TEXT PRIMARY KEY, cursor TEXT NOT NULL, missed INTEGER NOT NULL,
-            commit_number INTEGER NOT NULL, crc INTEGER NOT NULL, state BLOB
-        ) WITHOUT ROWID
-        """
-    )
-
-
 BACKLOG_BYTES: Final = "backlog_bytes"
 """Counter: bytes of batches that wait for the cloud, as the quota counts them."""
 RETAINED_BYTES: Final = "retained_bytes"
@@ -114,66 +67,49 @@ SUMS: Final = (BACKLOG_BYTES, RETAINED_BYTES)
 counts again."""
 
 
-def _gaps_with_checksums(db: sqlite3.Connection) -> None:
-    """Nothing told a gap that was damaged; those that are there are taken as they are.
-
-    Nothing but its rows told how large the log is.
-    """
-    db.execute("ALTER TABLE gaps ADD COLUMN crc INTEGER NOT NULL DEFAULT 0")
-    for gap in db.execute("SELECT stream, first, count, reason FROM gaps").fetchall():
-        db.execute(
-            "UPDATE gaps SET crc = ? WHERE stream = ? AND first = ?", (gap_checksum(*gap), *gap[:2])
-        )
-    db.executemany("INSERT INTO counters VALUES (?, 0)", [(name,) for name in SUMS])
-
-
 NO_BATCHES: Final = 0
-"""`first` of a frame that was formed before frames were boundaries: all of it is in `payload`.
+"""`first` of a frame that covers no positions, such as the gap that stands for a refused one.
 Positions begin at 1."""
-MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
-    """
-    CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-    CREATE TABLE sources (name TEXT PRIMARY KEY, position TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE streams (
-        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL,
-        framed INTEGER NOT NULL, base INTEGER NOT NULL, frame INTEGER NOT NULL, crc INTEGER NOT NULL
-    );
-    CREATE TABLE batches (
-        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
-        commit_number INTEGER NOT NULL, accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL,
-        body BLOB NOT NULL, PRIMARY KEY (stream, first)
-    ) WITHOUT ROWID;
-    CREATE TABLE gaps (
-        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
-        reason TEXT NOT NULL, PRIMARY KEY (stream, first)
-    ) WITHOUT ROWID;
-    CREATE TABLE frames (
-        stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL,
-        seq INTEGER NOT NULL, count INTEGER NOT NULL, gap TEXT, accepted_at INTEGER NOT NULL,
-        content_type TEXT NOT NULL, crc INTEGER NOT NULL, payload BLOB NOT NULL,
-        PRIMARY KEY (stream, epoch, frame)
-    ) WITHOUT ROWID;
-    """,
-    """
-    ALTER TABLE streams ADD COLUMN older TEXT NOT NULL DEFAULT '';
-    """,
-    _frames_as_boundaries,
-    """
-    CREATE TABLE clocks (
-        commit_number INTEGER PRIMARY KEY, boot TEXT NOT NULL, offset_ms INTEGER NOT NULL
-    );
-    """,
-    _gaps_with_checksums,
-)
-"""Applied in order, each in one transaction with its number (`user_version`). Never edited once
-released."""
+VERSION: Final = 5
+"""Of the tables (`user_version`): what another program wrote is not read."""
+_TABLES: Final = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE sources (name TEXT PRIMARY KEY, position TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE streams (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL,
+    framed INTEGER NOT NULL, base INTEGER NOT NULL, frame INTEGER NOT NULL, crc INTEGER NOT NULL,
+    older TEXT NOT NULL DEFAULT ''
+);
+CREATE TABLE batches (
+    stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+    commit_number INTEGER NOT NULL, accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL,
+    body BLOB NOT NULL, PRIMARY KEY (stream, first)
+) WITHOUT ROWID;
+CREATE TABLE gaps (
+    stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+    reason TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (stream, first)
+) WITHOUT ROWID;
+CREATE TABLE frames (
+    stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL,
+    seq INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, gap TEXT,
+    accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, payload_crc INTEGER NOT NULL,
+    payload BLOB, PRIMARY KEY (stream, epoch, frame)
+) WITHOUT ROWID;
+CREATE TABLE consumers (
+    name TEXT PRIMARY KEY, cursor TEXT NOT NULL, missed INTEGER NOT NULL,
+    commit_number INTEGER NOT NULL, crc INTEGER NOT NULL, state BLOB
+) WITHOUT ROWID;
+CREATE TABLE clocks (
+    commit_number INTEGER PRIMARY KEY, boot TEXT NOT NULL, offset_ms INTEGER NOT NULL
+);
+"""
 
 
 def open_for_writing(
     path: Path, *, version: int = 0, page_bytes: int = PAGE_BYTES
 ) -> sqlite3.Connection:
-    """The one write connection: WAL, synchronous FULL, both read back; tables migrated. Raises
+    """The one write connection: WAL, synchronous FULL, both read back; tables made. Raises
     LocalError or sqlite3.Error.
 
     `version`: what the sidecar says of the tables; 0 where it does not. `page_bytes` is for a log
@@ -187,7 +123,7 @@ def open_for_writing(
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
     try:
         found = db.execute("PRAGMA user_version").fetchone()[0]
-        if found > len(MIGRATIONS) >= version > 0:
+        if found not in (0, VERSION) and version == VERSION:
             raise LogDamagedError(
                 f"the tables have version {found}, but they were of version {version}"
             )
@@ -201,7 +137,7 @@ def open_for_writing(
         db.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
         # Its errors would be swallowed; the writer checkpoints by itself.
         db.execute("PRAGMA wal_autocheckpoint = 0")
-        migrate(db)
+        make_tables(db)
     except BaseException:
         db.close()
         raise
@@ -212,7 +148,7 @@ def open_in_memory() -> sqlite3.Connection:
     """A log that ends with its process."""
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     _pragma(db, "auto_vacuum", "INCREMENTAL", 2)
-    migrate(db)
+    make_tables(db)
     return db
 
 
@@ -259,25 +195,24 @@ def _pragma(db: sqlite3.Connection, name: str, value: str, expected: object) -> 
     raise LogDamagedError(what) if name == "auto_vacuum" else LocalError(what)
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Bring the tables to the newest version; raises LocalError where they are newer than this
-    program.
+def make_tables(db: sqlite3.Connection) -> None:
+    """Make the tables where there are none, all of them or none; raises LocalError where those that
+    are there are of another version.
     """
     version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(MIGRATIONS):
+    if version == VERSION:
+        return
+    if version > 0:
+        wrote = "a newer one" if version > VERSION else "one from before the first release"
         raise LocalError(
-            f"event log has version {version}, this program knows {len(MIGRATIONS)}: it was "
-            "written by a newer one"
+            f"event log has version {version}, expected {VERSION}: another program wrote it, "
+            f"{wrote}. Run that one until its readings are sent, or move the log away"
         )
-    for number in range(version, len(MIGRATIONS)):
-        with transaction(db):
-            step = MIGRATIONS[number]
-            if isinstance(step, str):
-                for statement in filter(str.strip, step.split(";")):
-                    db.execute(statement)
-            else:
-                step(db)
-            db.execute(f"PRAGMA user_version = {number + 1}")
+    with transaction(db):
+        for statement in filter(str.strip, _TABLES.split(";")):
+            db.execute(statement)
+        db.executemany("INSERT INTO counters VALUES (?, 0)", [(name,) for name in SUMS])
+        db.execute(f"PRAGMA user_version = {VERSION}")
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ cost nothing."""
 FrameId: TypeAlias = tuple[int, int, int]
 """(stream's number, epoch, frame)."""
 Boundary: TypeAlias = tuple[int, int, int]
-"""(first seq, readings, first position; 0 where an earlier version did not write it)."""
+"""(first seq, readings, first position or `NO_BATCHES`)."""
 
 
 @dataclass(slots=True)
@@ -98,8 +98,8 @@ class Known:
         # Before: a gap takes the number of the frame that it replaces.
         for stream, epoch, frame in line.get("freed", ()):
             self.frames.pop((stream, epoch, frame), None)
-        for stream, epoch, frame, seq, count, *first in line.get("formed", ()):
-            self.frames[stream, epoch, frame] = (seq, count, first[0] if first else 0)
+        for stream, epoch, frame, seq, count, first in line.get("formed", ()):
+            self.frames[stream, epoch, frame] = (seq, count, first)
         self.sources |= line.get("sources", {})
         self.counters |= line.get("counters", {})
         for name in line.get("forgotten", ()):  # before: a name that is used again

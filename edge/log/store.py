@@ -53,8 +53,8 @@ from edgewake.edge.log.salvage import (
 )
 from edgewake.edge.log.schema import (
     LOG_NAME,
-    MIGRATIONS,
     PAGE_BYTES,
+    VERSION,
     LogDamagedError,
     open_for_writing,
     open_in_memory,
@@ -260,7 +260,7 @@ class LogStore:
         return len(missing)
 
     def _rewrite_sidecar(self) -> None:
-        known = Known(self.log_id, self.epoch, self.commit, len(MIGRATIONS), self._page_bytes)
+        known = Known(self.log_id, self.epoch, self.commit, VERSION, self._page_bytes)
         known.streams = {stream.id: stream for stream in self._state.streams.values()}
         known.counters = self._state.counters
         known.sources = self._positions

@@ -50,7 +50,7 @@ class Lttb:
         row = [t, fields]
         if state is None:  # the first reading always goes on
             return Stepped({"chosen": [t, value], "full": [], "open": [], "chars": 0}, (reading,))
-        chars, before = _chars(fields), state.get("chars", 0)  # earlier versions did not count them
+        chars, before = _chars(fields), state["chars"]
         is_full = len(state["open"]) == BUCKET_READINGS_MAX or before > BUCKET_CHARS_MAX
         if not state["open"] or (
             not is_full and t // self._every_ms == state["open"][-1][0] // self._every_ms

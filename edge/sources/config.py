@@ -38,7 +38,11 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "host_metrics": "edgewake.edge.sources.machines.host_metrics:HostMetricsConfig",
     "json_lines": "edgewake.edge.sources.lines.json_lines:JsonLinesConfig",
     "file_tail": "edgewake.edge.sources.lines.file_tail:FileTailConfig",
+    "udp_lines": "edgewake.edge.sources.lines.udp_lines:UdpLinesConfig",
+    "exec": "edgewake.edge.sources.lines.exec:ExecConfig",
+    "kernel_sensors": "edgewake.edge.sources.machines.kernel_sensors:KernelSensorsConfig",
     "http_poll": "edgewake.edge.sources.web.http_poll:HttpPollConfig",
+    "http_lines": "edgewake.edge.sources.web.http_lines:HttpLinesConfig",
     "http_intake": "edgewake.edge.sources.web.http_intake:HttpIntakeConfig",
     "sse_pull": "edgewake.edge.sources.web.sse_pull:SsePullConfig",
     "websocket_pull": "edgewake.edge.sources.web.websocket_pull:WebSocketPullConfig",
@@ -46,6 +50,10 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "serial_lines": "edgewake.edge.sources.lines.serial_lines:SerialLinesConfig",
     "mqtt_subscribe": "edgewake.edge.sources.mqtt.mqtt_subscribe:MqttSubscribeConfig",
     "modbus_tcp": "edgewake.edge.sources.machines.modbus_tcp:ModbusTcpConfig",
+    "modbus_rtu": "edgewake.edge.sources.machines.modbus_rtu:ModbusRtuConfig",
+    "opcua": "edgewake.edge.sources.machines.opcua:OpcUaConfig",
+    "ble": "edgewake.edge.sources.machines.ble:BleConfig",
+    "can": "edgewake.edge.sources.machines.can_bus:CanConfig",
     "subscription": "edgewake.edge.sources.subscription:SubscriptionConfig",
 }
 """`type` → where its configuration is. No entry point of another package takes one of these
@@ -185,7 +193,13 @@ def kind(name: str) -> type[SourceConfig]:
 
 EXTRA: Final = "edge"
 """Installs the libraries of built-in kinds."""
-EXTRAS: Final[Mapping[str, str]] = {"modbus_tcp": "edge-modbus"}
+EXTRAS: Final[Mapping[str, str]] = {
+    "modbus_tcp": "edge-modbus",
+    "modbus_rtu": "edge-modbus",
+    "opcua": "edge-opcua",
+    "ble": "edge-ble",
+    "can": "edge-can",
+}
 """Built-in kinds whose library few devices need → the extra that installs it."""
 
 

@@ -74,8 +74,20 @@ class Outcome(NamedTuple):
     """What was odd, in words that are few."""
 
 
-def apply(maps: Maps, topic: str, payload: bytes, now_ms: int, *, prefix: str = "") -> Outcome:
-    """One message that came at `now_ms`. Never raises. `prefix`: of the names of devices."""
+def apply(
+    maps: Maps,
+    topic: str,
+    payload: bytes,
+    now_ms: int,
+    *,
+    prefix: str = "",
+    document: Any = MISSING,
+) -> Outcome:
+    """One message that came at `now_ms`. Never raises.
+
+    `prefix`: of the names of devices; `document`: what the payload says, where it was read already
+    (`edgewake.protocol.http`), whatever the map says that it is.
+    """
     routes = maps.route(topic)
     if not routes:
         why = Rejected(RejectReason.TOPIC, f"no map takes the topic {topic[:200]!r}")
@@ -87,7 +99,7 @@ def apply(maps: Maps, topic: str, payload: bytes, now_ms: int, *, prefix: str = 
             RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}"
         )
         return Outcome(routes[0].map.name, refused=[Refusal(why)])
-    return _first(maps, routes, payload, now_ms, prefix)
+    return _first(maps, routes, payload, now_ms, prefix, document)
 
 
 def _first(
@@ -96,9 +108,10 @@ def _first(
     payload: bytes,
     now_ms: int,
     prefix: str,
+    document: Any,
 ) -> Outcome:
     """By the first map whose conditions hold."""
-    document: Any = MISSING
+    is_read = document is not MISSING
     decoded_as = None
     refusal: Outcome | None = None
     for route in routes:
@@ -107,7 +120,7 @@ def _first(
             return Outcome(one.name)
         try:
             form = (one.payload, one.columns, one.separator)
-            if form != decoded_as:
+            if form != decoded_as and not is_read:
                 document, decoded_as = decode(payload, one, now_ms), form
         except Rejected as error:
             refusal = refusal or _refused(one, error)

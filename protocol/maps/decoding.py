@@ -37,7 +37,12 @@ VALUE: Final = "value"
 """Name of the field of a message that is one value, where the map gives no other."""
 _MODULES: Final[Mapping[str, str]] = {
     name: f"edgewake.protocol.maps.decoders.{module}"
-    for name, module in {"influx": "influx", "senml": "senml"}.items()
+    for name, module in {
+        "influx": "influx",
+        "otlp": "otlp",
+        "senml": "senml",
+        "senml-cbor": "senml_cbor",
+    }.items()
 }
 
 
@@ -49,13 +54,23 @@ def known_kinds() -> list[str]:
 def decode(payload: bytes, of: Map, now_ms: int) -> Any:
     """`now_ms`: for times that count from now. Raises Rejected."""
     decoder = BUILT_IN.get(of.payload)
-    return (decoder or _decoder(of.payload))(payload, of, now_ms)
+    return (decoder or module_of(of.payload).decode)(payload, of, now_ms)
+
+
+def module_of(name: str) -> Any:
+    """The module of a format. Raises Rejected where its library is not installed."""
+    try:
+        return _imported(name)
+    except ModuleNotFoundError as error:
+        raise Rejected(
+            RejectReason.ENCODING,
+            f"{name} needs the Python module {error.name!r}: pip install 'edgewake[formats]'",
+        ) from error
 
 
 @cache
-def _decoder(name: str) -> Decoder:
-    found: Decoder = importlib.import_module(_MODULES[name]).decode
-    return found
+def _imported(name: str) -> Any:
+    return importlib.import_module(_MODULES[name])
 
 
 def text_of(payload: bytes) -> str:

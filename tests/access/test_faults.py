@@ -23,6 +23,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 """One browser serves all tests."""
 
 FAULTY = "tests.access.faulty_server"
+SMALL_BUFFER = {"send_buffer_bytes": 8192}
+"""Of each connection, so that little data fills it."""
 
 
 def metric(running: Server, name: str) -> float:
@@ -74,7 +76,7 @@ async def test_sigterm_does_not_wait_for_a_reader_that_never_reads(
     access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
 ) -> None:
     feed.send(n=100, frames=100)
-    with server(access_directory, kafka_config, cursor_key, send_buffer_bytes=8192) as leaving:
+    with server(access_directory, kafka_config, cursor_key, hub=SMALL_BUFFER) as leaving:
         with never_reading(leaving.port, feed.name):
             await eventually(
                 lambda: metric(leaving, "edgewake_access_sent_bytes_total") > 50_000,
@@ -109,9 +111,7 @@ async def test_readers_that_never_read_cost_bounded_memory_and_are_cut_off_and_o
     feed.send(n=100, frames=100)  # 10 000 readings, 2 MB of events for each client
     with (
         contextlib.ExitStack() as stack,
-        server(
-            access_directory, kafka_config, cursor_key, stall_s=4, send_buffer_bytes=8192
-        ) as bounded,
+        server(access_directory, kafka_config, cursor_key, stall_s=4, hub=SMALL_BUFFER) as bounded,
     ):
         async with open_stream(bounded.url, feed.name, from_="earliest") as reader:
             await reader.take(10_000)
@@ -143,7 +143,7 @@ async def test_a_slow_reader_loses_its_chunks_and_still_gets_every_event_once(
     hub = {"tail_bytes": 1 << 20, "chunks_bytes": 1 << 20, "tail_back_records": 0}
     text = ["x" * 500] * 100
     with server(
-        access_directory, kafka_config, cursor_key, stall_s=120, send_buffer_bytes=8192, hub=hub
+        access_directory, kafka_config, cursor_key, stall_s=120, hub=SMALL_BUFFER | hub
     ) as bounded:
         async with open_stream(bounded.url, feed.name, limit=4096) as slow:
             await slow.until_cursor()

@@ -9,7 +9,7 @@ import re
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +53,12 @@ class Proxy:
 
 
 @asynccontextmanager
-async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIterator[Proxy]:
-    """nginx with the shipped file: only addresses and files of the container are others."""
+async def nginx(
+    folder: Path, front: Path, access_ports: list[int], changes: Sequence[tuple[str, str]] = ()
+) -> AsyncIterator[Proxy]:
+    """nginx with the shipped file: only addresses and files of the container are others, and
+    what `changes` replaces.
+    """
     port, tls_port = free_ports(2)
     one, other = [*access_ports, *access_ports][:2]
     text = SHIPPED.read_text()
@@ -74,6 +78,7 @@ async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIter
         ("127.0.0.0/8 1;", "127.0.0.1/32 1;"),
         ("worker_connections 30000", "worker_connections 1000"),
         ("limit_conn per_client 400;", f"limit_conn per_client {PER_CLIENT};"),
+        *changes,
     ):
         assert pattern in text, pattern
         text = text.replace(pattern, replacement)
@@ -318,6 +323,38 @@ async def test_one_client_s_connections_are_bounded_and_others_are_served(
             told_to_come_later = [b"Edgewake-Start: later" in head for head in heads]
             assert told_to_come_later == [False] * PER_CLIENT + [True] * 5
             assert b"Edgewake-Start: later" not in await first_bytes("127.0.0.3")
+
+
+ZONE = "limit_conn_zone $client_network"
+NETWORKS = r'"~(?s)^(?<network>.{8}).{8}$" $network;'
+
+
+@pytest.mark.parametrize("is_protected", [True, False])
+async def test_all_addresses_of_an_ipv6_network_are_one_client(
+    access_a: Server, feed: Feed, front: Path, tmp_path: Path, is_protected: bool
+) -> None:
+    """A provider gives each of its customers 2^64 addresses, and one of them may use them all.
+
+    nginx takes the client's address from a header here, as it would from another proxy.
+    """
+    path = f"/v1/streams/{feed.name}/events"
+    from_header = "set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For; "
+    changes = [(ZONE, from_header + ZONE)]
+    if not is_protected:
+        changes.append((NETWORKS, ""))
+    async with nginx(tmp_path, front, [access_a.port], changes) as proxy, AsyncExitStack() as stack:
+
+        async def is_later(client: str) -> bool:
+            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            stack.push_async_callback(gone, writer)
+            head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: {client}\r\n\r\n"
+            writer.write(head.encode())
+            return b"Edgewake-Start: later" in await reader.readuntil(b"\r\n\r\n")
+
+        async with asyncio.timeout(2 * DEADLINE_S):
+            of_one = [await is_later(f"2001:db8:0:1::{n:x}") for n in range(1, PER_CLIENT + 6)]
+            assert of_one == [False] * PER_CLIENT + [is_protected] * 5
+            assert not await is_later("2001:db8:0:2::1"), "the next network"
 
 
 async def test_what_an_access_server_refuses_is_passed_on(

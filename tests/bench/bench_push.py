@@ -41,7 +41,7 @@ from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.filter import compile_where
-from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
+from edgewake.cloud.push.waking.call_slots import CALLS_PER_HOST_MAX
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
 from edgewake.protocol.cursor import (

@@ -163,6 +163,14 @@ def test_a_plain_reading_without_sense_is_refused(payload: bytes) -> None:
     assert refused.value.reason is RejectReason.SHAPE
 
 
+@pytest.mark.parametrize("t", ["0001-01-01T00:00:00Z", "0001-01-01 00+00", "9999-12-31T23:59:59Z"])
+def test_a_date_out_of_bounds_is_refused_for_its_time(t: str) -> None:
+    """Year 1 is what some languages write where there is no time."""
+    with pytest.raises(Rejected, match=r"t: time .+: expected 1970 to 2100") as refused:
+        frames.from_plain(b'{"a":1,"t":"%b"}' % t.encode(), received_at=NOW)
+    assert refused.value.reason is RejectReason.TIME
+
+
 def test_1970_and_2099_are_taken_for_the_analysis_to_judge() -> None:
     assert frames.decode(body(t=[0, 4_102_444_799_999])).t == [0, 4_102_444_799_999]
 

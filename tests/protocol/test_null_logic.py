@@ -17,8 +17,8 @@ import pytest
 
 from edgewake.cloud.log.filter import compile_node
 from edgewake.cloud.log.filter_syntax import parse_where
-from edgewake.cloud.queries.evaluate import evaluated
-from edgewake.cloud.queries.expressions import Call, Field
+from edgewake.cloud.queries.terms.evaluate import evaluated
+from edgewake.cloud.queries.terms.expressions import Call, Field
 from edgewake.edge.processors.expression import compiled
 
 Evaluate = Callable[[Sequence[Any]], Any]

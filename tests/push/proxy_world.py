@@ -14,12 +14,12 @@ from prometheus_client import CollectorRegistry
 
 from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.log.decode import DATA, Event
+from edgewake.cloud.push.counting.tally import Counter, Tally
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import (
     Proxy,
 )
-from edgewake.cloud.push.services import Services
-from edgewake.cloud.push.tally import Counter, Tally
+from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import Rights

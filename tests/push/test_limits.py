@@ -143,3 +143,25 @@ async def test_bounds_hold_for_who_asks_at_the_same_time_and_are_told(asking: As
     full = await asking.ask("device = 'd3'")
     assert (full.status_code, full.json()["title"]) == (429, "too many leases")
     assert int(full.headers["Retry-After"]) > 0
+
+
+async def test_pages_of_other_sites_may_ask_only_where_they_are_named(
+    push: Service, kafka: Kafka, directory: Path
+) -> None:
+    site, other = "https://dash.example.org", "https://evil.example"
+    asked = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type",
+    }
+
+    async def allowed(url: str, origin: str) -> tuple[int, str | None]:
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            answer = await http.options(f"{url}/v1/leases", headers={"Origin": origin, **asked})
+        return answer.status_code, answer.headers.get("access-control-allow-origin")
+
+    assert (await allowed(push.url, site))[1] is None
+    with serving(
+        "push", kafka.bootstrap, directory, name="push-open", allow_origins=[site]
+    ) as named:
+        assert await allowed(named.url, site) == (200, site)
+        assert await allowed(named.url, other) == (400, None)

@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from edgewake.cloud.calls.endpoint import EndpointRefused
-from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
-from edgewake.cloud.push.lease_state import PAUSE_S
+from edgewake.cloud.push.leases.lease_state import PAUSE_S
+from edgewake.cloud.push.leases.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
 from edgewake.cloud.push.proxy import (
     Elsewhere,
     KeyUsedBefore,
@@ -21,8 +21,8 @@ from edgewake.cloud.push.proxy import (
     Standby,
     TooManyLeases,
 )
-from edgewake.cloud.push.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
-from edgewake.cloud.push.wake_queue import IN_HAND_PER_HOST_MAX
+from edgewake.cloud.push.waking.call_slots import CALLS_PER_HOST_MAX
+from edgewake.cloud.push.waking.wake_queue import IN_HAND_PER_HOST_MAX
 from edgewake.protocol import lease_record
 from edgewake.protocol.errors import ConfigError, CursorError, Unavailable
 from edgewake.protocol.lease import LeaseChange, LeaseRequest, Webhook

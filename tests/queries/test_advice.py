@@ -8,8 +8,9 @@ import re
 
 import pytest
 
-from edgewake.cloud.queries import advice, lookback_syntax
+from edgewake.cloud.queries import advice
 from edgewake.cloud.queries.query_file import parse
+from edgewake.cloud.queries.syntax import lookback_syntax
 from edgewake.protocol.errors import QueryError
 
 HEADER = "-- name: q\n"

@@ -22,12 +22,12 @@ from edgewake.cloud.analysis.plan.table_rows import (
     rows_of,
     typed,
 )
-from edgewake.cloud.queries.evaluate import Evaluated, Row, evaluated
-from edgewake.cloud.queries.expressions import READING
-from edgewake.cloud.queries.foreign_table import KEY
-from edgewake.cloud.queries.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
-from edgewake.cloud.queries.lookback import Result
 from edgewake.cloud.queries.query import History, Join, Query
+from edgewake.cloud.queries.syntax.foreign_table import KEY
+from edgewake.cloud.queries.terms.evaluate import Evaluated, Row, evaluated
+from edgewake.cloud.queries.terms.expressions import READING
+from edgewake.cloud.queries.terms.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
+from edgewake.cloud.queries.terms.lookback import Result
 
 OF_ALL: Final = ""
 """The device under which is kept what belongs to all; no device has such a name."""

@@ -23,7 +23,7 @@ from typing import Final
 
 from edgewake.cloud.analysis.folds.sequences import Changed, KeyState, Open, Values
 from edgewake.cloud.analysis.folds.slots import slots_for
-from edgewake.cloud.queries.windows import Rule, Window
+from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol import succession, threshold
 
 Met = Sequence[bool | None]

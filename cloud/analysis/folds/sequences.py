@@ -25,7 +25,7 @@ import orjson
 
 from edgewake.cloud.analysis.folds import slots
 from edgewake.cloud.analysis.folds.slots import AnySlot, Value, slots_for
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.windows import Window
 
 STATE_BYTES_MAX: Final = 16 << 20
 """Bytes of what is written down of a key, each time that it changes. Beyond it its earliest windows

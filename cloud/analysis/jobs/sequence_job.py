@@ -34,9 +34,9 @@ from edgewake.cloud.analysis.plan.tags import (
 )
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
-from edgewake.cloud.queries.expressions import substitute
 from edgewake.cloud.queries.query import Registered
-from edgewake.cloud.queries.windows import Rule
+from edgewake.cloud.queries.terms.expressions import substitute
+from edgewake.cloud.queries.terms.windows import Rule
 from edgewake.protocol import topics
 
 

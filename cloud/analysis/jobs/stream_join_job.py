@@ -38,9 +38,9 @@ from edgewake.cloud.analysis.plan.late import LateWindow
 from edgewake.cloud.analysis.plan.table_rows import rows_of, typed
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
-from edgewake.cloud.queries.evaluate import evaluated
-from edgewake.cloud.queries.expressions import READING, TIMES
 from edgewake.cloud.queries.query import Join, Query, Registered
+from edgewake.cloud.queries.terms.evaluate import evaluated
+from edgewake.cloud.queries.terms.expressions import READING, TIMES
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 

@@ -36,9 +36,9 @@ from edgewake.cloud.analysis.results import emit, finish
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.queries.expressions import READING, TIMES
 from edgewake.cloud.queries.query import Registered
-from edgewake.cloud.queries.windows import ALL_TIME_MS
+from edgewake.cloud.queries.terms.expressions import READING, TIMES
+from edgewake.cloud.queries.terms.windows import ALL_TIME_MS
 from edgewake.protocol import result, topics
 from edgewake.protocol.field_type import FieldType
 

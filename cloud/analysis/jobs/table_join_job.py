@@ -33,8 +33,8 @@ from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.queries.expressions import READING
 from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.terms.expressions import READING
 from edgewake.protocol import topics
 
 

@@ -18,7 +18,7 @@ from edgewake.cloud.analysis.folds.slots import At, Distinct, Ends, Slot
 from edgewake.cloud.analysis.results import emit, finish
 from edgewake.cloud.analysis.results.emitted_rows import Told
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Registered
-from edgewake.cloud.queries.windows import Rule, Window
+from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol import result, topics
 
 OpenWindows = dict[str, KeyState]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from edgewake.cloud.queries.query import Registered
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.windows import Window
 
 SETTLE_MS: Final = 80
 """After a window's end its last readings are still on their way through device, broker, bridge and

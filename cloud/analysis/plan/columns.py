@@ -13,8 +13,8 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every reader of Spark knows)
 
-from edgewake.cloud.queries.expressions import Call, Expression, Field, Literal
-from edgewake.cloud.queries.functions import (
+from edgewake.cloud.queries.terms.expressions import Call, Expression, Field, Literal
+from edgewake.cloud.queries.terms.functions import (
     DATE_PATTERN,
     REGEX_SUBJECT_CHARS_MAX,
     TEXT_CHARS_MAX,

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis.plan import frame_code
 from edgewake.cloud.analysis.plan.clock_correction import corrected
 from edgewake.cloud.analysis.plan.window_columns import start
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.field_type import FieldType
 
 HLL_LOG2_BUCKETS: Final = 14

@@ -24,10 +24,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis.plan.clock_correction import corrected
 from edgewake.cloud.analysis.plan.table_rows import typed
 from edgewake.cloud.analysis.plan.tags import variants, where_of
-from edgewake.cloud.queries.evaluate import Evaluated, evaluated
-from edgewake.cloud.queries.expressions import READING, TIMES, Expression
 from edgewake.cloud.queries.query import Query
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.evaluate import Evaluated, evaluated
+from edgewake.cloud.queries.terms.expressions import READING, TIMES, Expression
+from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol import record
 from edgewake.protocol.corrected_time import corrected_ms, sent_ms
 from edgewake.protocol.field_type import FieldType

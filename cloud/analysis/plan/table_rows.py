@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
-from edgewake.cloud.queries.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
-from edgewake.cloud.queries.table_columns import DEVICE_COLUMNS
+from edgewake.cloud.queries.terms.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
+from edgewake.cloud.queries.terms.table_columns import DEVICE_COLUMNS
 from edgewake.protocol import record, topics
 from edgewake.protocol.corrected_time import corrected_ms, sent_ms
 from edgewake.protocol.frame import Scalar

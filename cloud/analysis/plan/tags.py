@@ -27,7 +27,9 @@ from edgewake.cloud.analysis.plan.shed_columns import Taking
 from edgewake.cloud.analysis.plan.tag_table import Line
 from edgewake.cloud.analysis.plan.window_columns import bounds, contains
 from edgewake.cloud.queries.explain import kind_of
-from edgewake.cloud.queries.expressions import (
+from edgewake.cloud.queries.lane_kind import ITEMS, LaneKind
+from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Extreme, Query, Registered
+from edgewake.cloud.queries.terms.expressions import (
     TIMES,
     Call,
     Expression,
@@ -36,9 +38,7 @@ from edgewake.cloud.queries.expressions import (
     fields_of,
     substitute,
 )
-from edgewake.cloud.queries.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
-from edgewake.cloud.queries.lane_kind import ITEMS, LaneKind
-from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Extreme, Query, Registered
+from edgewake.cloud.queries.terms.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.protocol.field_type import FieldType
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")

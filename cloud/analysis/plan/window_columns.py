@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.plan.columns import local, ms_of
-from edgewake.cloud.queries.windows import ALL_TIME_MS, Window
+from edgewake.cloud.queries.terms.windows import ALL_TIME_MS, Window
 
 _LENGTHS: Final = {
     "day": {"days": 1},

@@ -28,10 +28,10 @@ from edgewake.cloud.analysis.results.result_texts import (
     plain_aggregates,
 )
 from edgewake.cloud.analysis.results.shed_marks import marks
-from edgewake.cloud.queries.evaluate import Evaluated, Row, evaluated
-from edgewake.cloud.queries.expressions import Field
-from edgewake.cloud.queries.functions import TIME, Kind
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Registered
+from edgewake.cloud.queries.terms.evaluate import Evaluated, Row, evaluated
+from edgewake.cloud.queries.terms.expressions import Field
+from edgewake.cloud.queries.terms.functions import TIME, Kind
 from edgewake.protocol import result
 from edgewake.protocol.field_type import FieldType
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.cloud.queries.expressions import Field
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Registered
+from edgewake.cloud.queries.terms.expressions import Field
 
 KEY: Final = "result_key"
 TEXT: Final = "result_text"

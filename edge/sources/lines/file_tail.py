@@ -17,24 +17,25 @@ from typing import Literal
 from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake import Intake
 from edgewake.edge.intake_policy import Policy
-from edgewake.edge.sources.config import SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.follower import FilePositions, Follower, Taken
-from edgewake.edge.sources.lines.line_format import LineFormat, readings_of
+from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.plain import key
 
 log = logging.getLogger("edgewake.source")
 
 
-class FileTailConfig(SourceConfig):
+class FileTailConfig(LinesConfig):
     """Lines that are added to a file, through rotation and truncation."""
 
     type: Literal["file_tail"]
     path: Path
     """The file; it may be created later."""
     format: LineFormat = LineFormat.JSON
-    """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of
-    NMEA 0183; gpsd: a report of gpsd."""
+    """json: each line is a JSON object; text: each becomes the field `line`; csv: values of
+    `columns`; influx: a point of InfluxDB's line protocol; nmea: a sentence of NMEA 0183; gpsd: a
+    report of gpsd."""
     start: Literal["beginning", "end"] = "beginning"
     """Where to begin when this file was never read before."""
     poll_s: float = key(default=0.2, ge=0.01, le=60)
@@ -42,6 +43,9 @@ class FileTailConfig(SourceConfig):
 
     def source(self, context: SourceContext) -> FileTail:
         return FileTail(self, context.clock, position=context.position)
+
+    def __post_init__(self) -> None:
+        self.check_columns(self.format)
 
     def owns(self) -> str:
         return f"the file {self.path}"
@@ -59,6 +63,7 @@ class FileTail:
         self, config: FileTailConfig, clock: Clock, *, position: Callable[[str], str | None]
     ) -> None:
         self._config = config
+        self._lines = config.reader(config.format)
         self._clock = clock
         self._name = f"file_tail:{config.path}"
         self._ask_position = position
@@ -114,7 +119,7 @@ class FileTail:
                 await self._clock.sleep(self._config.poll_s)
                 continue
             await intake.put(
-                readings_of(intake, self._config.format, taken.lines),
+                self._lines.readings(intake, taken.lines),
                 position=(self._name, taken.position.encode()),
             )
             self._position = taken.position

@@ -50,7 +50,7 @@ class FilePositions:
     since_ns: int
     files: tuple[Known, ...]
     foreign_ns: int | None = None
-    """See `LastLook`; None: an earlier version wrote it."""
+    """See `LastLook`; None: the folder was not looked into yet."""
 
     def encode(self) -> str:
         """As the log keeps it."""
@@ -61,12 +61,8 @@ class FilePositions:
 
     @classmethod
     def decode(cls, text: str) -> FilePositions:
-        """Read what `encode` wrote, or what the first version did: one file without `files` around
-        it.
-        """
+        """Read what `encode` wrote."""
         body: dict[str, Any] = orjson.loads(text)
-        if "files" not in body:
-            return cls(0, (Known(**body),))
         return cls(
             body["since_ns"], tuple(Known(**each) for each in body["files"]), body.get("foreign_ns")
         )

@@ -1,20 +1,25 @@
-"""How a line becomes a reading, the same for files, serial ports and connections: JSON, text, NMEA
-0183, or what gpsd says.
+"""How a line becomes a reading, the same for files, serial ports, connections, datagrams and
+programs: JSON, text, CSV, InfluxDB's line protocol, NMEA 0183, or what gpsd says.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Any, Final
 
 from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.sources.config import SourceConfig
 from edgewake.edge.sources.lines import gpsd, nmea
 from edgewake.edge.sources.lines.json_objects import readings_of_objects
 from edgewake.edge.sources.lines.lines import Line
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.plain import Check, Length
+
+COLUMNS_MAX: Final = 200
+"""Columns of a line of CSV; a reading may have as many fields."""
 
 
 class LineFormat(StrEnum):
@@ -24,34 +29,127 @@ class LineFormat(StrEnum):
     TEXT = "text"  # becomes the field `line`
     NMEA = "nmea"  # a sentence of NMEA 0183, with its checksum
     GPSD = "gpsd"  # a report of gpsd
+    CSV = "csv"  # values of `columns`
+    INFLUX = "influx"  # a point of InfluxDB's line protocol
 
 
-PARSERS: Final[Mapping[LineFormat, Callable[[bytes], Mapping[str, Scalar] | None]]] = {
+def _columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(names) > COLUMNS_MAX or len(set(names)) < len(names) or "" in names:
+        raise ValueError(f"expected at most {COLUMNS_MAX} names, each once")
+    return names
+
+
+class LinesConfig(SourceConfig):
+    """A source of lines."""
+
+    columns: Annotated[tuple[str, ...], Check(_columns)] = ()
+    """Of `format = "csv"`: names of the values of a line, in order. A line that repeats them is
+    passed over."""
+    separator: Annotated[str, Length(1, 1)] = ","
+    """Of `format = "csv"`: what stands between values; with `;` a decimal comma is one."""
+
+    def check_columns(self, line_format: LineFormat) -> None:
+        """Raises ValueError where they do not fit the format."""
+        if (line_format is LineFormat.CSV) != bool(self.columns):
+            raise ValueError('columns: expected with format = "csv", and with no other')
+
+    def reader(self, line_format: LineFormat) -> LineReader:
+        """Makes readings of lines."""
+        return LineReader(line_format, self.columns, self.separator)
+
+
+class LineReader:
+    """Of one source."""
+
+    def __init__(
+        self, line_format: LineFormat, columns: Sequence[str] = (), separator: str = ","
+    ) -> None:
+        self._format = line_format
+        self._columns = tuple(columns)
+        self._separator = separator
+        self._parse = PARSERS.get(line_format, self._csv)
+
+    def readings(self, intake: Intake, lines: Sequence[Line]) -> Sequence[Reading]:
+        """The readings in lines; what is wrong is refused and counted, what says nothing that is
+        known is left out.
+        """
+        if self._format is LineFormat.JSON:
+            return readings_of_objects(intake, lines)
+        found = (self._reading(intake, line) for line in lines)
+        return [reading for reading in found if reading is not None]
+
+    def _reading(self, intake: Intake, line: Line) -> Reading | None:
+        if line.too_long:
+            intake.refuse(RejectReason.OVERSIZE, "a line past its bound")
+            return None
+        try:
+            fields = self._parse(line.text)
+        except Rejected as error:
+            intake.refuse(error.reason, error.detail)
+            return None
+        return None if fields is None else intake.check(fields)
+
+    def _csv(self, line: bytes) -> Mapping[str, Any] | None:
+        """Raises Rejected."""
+        text = _text(line)
+        try:
+            (row,) = csv.reader([text], delimiter=self._separator, skipinitialspace=True)
+        except (csv.Error, ValueError) as error:
+            raise Rejected(RejectReason.SHAPE, f"no line of CSV: {text[:60]!r}") from error
+        if tuple(row) == self._columns:
+            return None
+        if len(row) != len(self._columns):
+            raise Rejected(
+                RejectReason.SHAPE,
+                f"{len(row)} values: expected the {len(self._columns)} of columns: {text[:60]!r}",
+            )
+        comma = self._separator != ","
+        return {
+            name: cell(value, decimal_comma=comma)
+            for name, value in zip(self._columns, row, strict=True)
+        }
+
+
+def cell(text: str, *, decimal_comma: bool = False) -> Any:
+    """A value of CSV: a number where it is one, nothing where it is empty, else text."""
+    text = text.strip()
+    if not text:
+        return None
+    plain = text.replace(",", ".", 1) if decimal_comma and "." not in text else text
+    try:
+        return int(plain) if plain.lstrip("+-").isdigit() else float(plain)
+    except ValueError:
+        return text
+
+
+def _text(line: bytes) -> str:
+    """Raises Rejected."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise Rejected(RejectReason.ENCODING, f"byte {error.start} is not UTF-8") from error
+
+
+def _influx(line: bytes) -> Mapping[str, Any] | None:
+    """Tags and fields side by side; the measurement is the field `measurement`. Raises
+    Rejected.
+    """
+    from edgewake.protocol.maps.decoders.influx import points
+    from edgewake.protocol.maps.decoding import BadItem
+
+    found = points(line, 1)
+    if not found:
+        return None  # a comment
+    point = found[0]
+    if isinstance(point, BadItem):
+        raise point.why
+    fields = {"measurement": point["measurement"], **point["tags"], **point["fields"]}
+    return fields | ({"t": point["time"] // 10**6} if "time" in point else {})
+
+
+PARSERS: Final[Mapping[LineFormat, Callable[[bytes], Mapping[str, Any] | None]]] = {
     LineFormat.NMEA: nmea.fields_of,
     LineFormat.GPSD: gpsd.fields_of,
     LineFormat.TEXT: lambda line: {"line": line.decode("utf-8", "replace")},
+    LineFormat.INFLUX: _influx,
 }
-
-
-def readings_of(
-    intake: Intake, line_format: LineFormat, lines: Sequence[Line]
-) -> Sequence[Reading]:
-    """The readings in lines; what is wrong is refused and counted, what says nothing that is known
-    is left out.
-    """
-    if line_format is LineFormat.JSON:
-        return readings_of_objects(intake, lines)
-    found = (_reading(intake, line_format, line) for line in lines)
-    return [reading for reading in found if reading is not None]
-
-
-def _reading(intake: Intake, line_format: LineFormat, line: Line) -> Reading | None:
-    if line.too_long:
-        intake.refuse(RejectReason.OVERSIZE, "a line past its bound")
-        return None
-    try:
-        fields = PARSERS[line_format](line.text)
-    except Rejected as error:
-        intake.refuse(error.reason, error.detail)
-        return None
-    return None if fields is None else intake.check(fields)

@@ -18,8 +18,8 @@ from typing import Any, Final, Literal
 
 from edgewake.edge.intake import Intake
 from edgewake.edge.intake_policy import Policy
-from edgewake.edge.sources.config import SourceConfig, SourceContext
-from edgewake.edge.sources.lines.line_format import LineFormat, readings_of
+from edgewake.edge.sources.config import SourceContext
+from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.edge.sources.lines.lines import LineSplitter
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.plain import key
@@ -29,15 +29,16 @@ CHUNK_BYTES: Final = 4096
 Baud = Literal[1200, 2400, 4800, 9600, 19_200, 38_400, 57_600, 115_200, 230_400, 460_800, 921_600]
 
 
-class SerialLinesConfig(SourceConfig):
+class SerialLinesConfig(LinesConfig):
     """Lines from a serial port: NMEA 0183, JSON or text."""
 
     type: Literal["serial_lines"]
     path: Path
     """The port, e.g. `/dev/ttyUSB0`, or better its name in `/dev/serial/by-id`, which stays."""
     format: LineFormat = LineFormat.NMEA
-    """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of
-    NMEA 0183; gpsd: a report of gpsd."""
+    """json: each line is a JSON object; text: each becomes the field `line`; csv: values of
+    `columns`; influx: a point of InfluxDB's line protocol; nmea: a sentence of NMEA 0183; gpsd: a
+    report of gpsd."""
     baud: Baud = 4800
     """Bits a second, 8 data bits, no parity, 1 stop bit. NMEA 0183 has 4800, fast receivers 9600 to
     115,200."""
@@ -46,6 +47,9 @@ class SerialLinesConfig(SourceConfig):
 
     def source(self, context: SourceContext) -> SerialLines:  # noqa: ARG002
         return SerialLines(self)
+
+    def __post_init__(self) -> None:
+        self.check_columns(self.format)
 
     def owns(self) -> str:
         return f"the port {self.path}"
@@ -58,6 +62,7 @@ class SerialLines:
 
     def __init__(self, config: SerialLinesConfig) -> None:
         self._config = config
+        self._lines = config.reader(config.format)
 
     async def run(self, intake: Intake) -> None:
         splitter = LineSplitter()
@@ -67,9 +72,7 @@ class SerialLines:
                 data = _read(fd)
                 if data == b"":
                     raise LocalError(f"{self._config.path}: the port is gone")
-                await intake.put(
-                    readings_of(intake, self._config.format, splitter.feed(data or b""))
-                )
+                await intake.put(self._lines.readings(intake, splitter.feed(data or b"")))
 
     async def _readable(self, fd: int) -> None:
         """Wait for bytes.

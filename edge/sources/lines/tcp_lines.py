@@ -14,15 +14,15 @@ from edgewake.edge.intake import Intake
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
-from edgewake.edge.sources.config import SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.gpsd import WATCH
-from edgewake.edge.sources.lines.line_format import LineFormat, readings_of
+from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.edge.sources.lines.lines import LineSplitter
 from edgewake.protocol.errors import RejectReason, Unavailable
 from edgewake.protocol.plain import key
 
 
-class TcpLinesConfig(SourceConfig):
+class TcpLinesConfig(LinesConfig):
     """Lines over TCP: NMEA 0183, gpsd, JSON or text."""
 
     type: Literal["tcp_lines"]
@@ -31,8 +31,9 @@ class TcpLinesConfig(SourceConfig):
     port: int = key(default=2947, ge=1, le=65_535)
     """TCP port; gpsd's is 2947."""
     format: LineFormat
-    """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of
-    NMEA 0183; gpsd: a report of gpsd."""
+    """json: each line is a JSON object; text: each becomes the field `line`; csv: values of
+    `columns`; influx: a point of InfluxDB's line protocol; nmea: a sentence of NMEA 0183; gpsd: a
+    report of gpsd."""
     hello: str = key(default="", max_length=1024)
     """What is said first, `\\n` included; gpsd is asked to watch without it."""
     silence_s: float = key(default=60.0, gt=0, le=86_400)
@@ -40,6 +41,9 @@ class TcpLinesConfig(SourceConfig):
 
     def source(self, context: SourceContext) -> TcpLines:  # noqa: ARG002
         return TcpLines(self)
+
+    def __post_init__(self) -> None:
+        self.check_columns(self.format)
 
     def owns(self) -> str:
         return f"{self.host}:{self.port}"
@@ -52,6 +56,7 @@ class TcpLines:
 
     def __init__(self, config: TcpLinesConfig) -> None:
         self._config = config
+        self._lines = config.reader(config.format)
 
     async def run(self, intake: Intake) -> None:
         config = self._config
@@ -70,19 +75,18 @@ class TcpLines:
                         f"{where}: nothing heard for {config.silence_s:.0f} s"
                     ) from error
                 if not data:
-                    await intake.put(_last(intake, config.format, splitter))
+                    await intake.put(self._last(intake, splitter))
                     raise Unavailable(f"{where}: closed by the server")
-                await intake.put(readings_of(intake, config.format, splitter.feed(data)))
+                await intake.put(self._lines.readings(intake, splitter.feed(data)))
 
+    def _last(self, intake: Intake, splitter: LineSplitter) -> Sequence[Reading]:
+        """The reading in what stood without an end when the server closed.
 
-def _last(intake: Intake, line_format: LineFormat, splitter: LineSplitter) -> Sequence[Reading]:
-    """The reading in what stood without an end when the server closed.
-
-    Half a text looks like a whole one, so it is refused.
-    """
-    lines = splitter.last()
-    if line_format is LineFormat.TEXT:
-        for _ in lines:
-            intake.refuse(RejectReason.SHAPE, "the server closed in the middle of a line")
-        return []
-    return readings_of(intake, line_format, lines)
+        Half a text looks like a whole one, so it is refused.
+        """
+        lines = splitter.last()
+        if self._config.format is LineFormat.TEXT:
+            for _ in lines:
+                intake.refuse(RejectReason.SHAPE, "the server closed in the middle of a line")
+            return []
+        return self._lines.readings(intake, lines)

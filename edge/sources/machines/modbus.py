@@ -32,12 +32,18 @@ class NumberType(StrEnum):
     FLOAT32 = "float32"
     INT64 = "int64"
     FLOAT64 = "float64"
+    UINT64 = "uint64"
+    BCD16 = "bcd16"
+    BCD32 = "bcd32"
+    TEXT = "text"
+    BIT = "bit"
 
 
 FORMATS: Final = {
     NumberType.INT16: ">h", NumberType.UINT16: ">H", NumberType.INT32: ">i",
     NumberType.UINT32: ">I", NumberType.FLOAT32: ">f",
-    NumberType.INT64: ">q", NumberType.FLOAT64: ">d",
+    NumberType.INT64: ">q", NumberType.FLOAT64: ">d", NumberType.UINT64: ">Q",
+    NumberType.BCD16: ">H", NumberType.BCD32: ">I", NumberType.BIT: ">H",
 }  # fmt: skip
 REGISTERS_MAX: Final = 120
 """Registers of one question; the protocol allows 125."""
@@ -57,15 +63,20 @@ class Point:
     scale: float
     offset: float
     low_word_first: bool
+    low_byte_first: bool = False
+    length: int = 1
+    """Registers of a text."""
+    bit: int = 0
+    """Of a register, 0 the lowest."""
 
     @property
     def count(self) -> int:
         """Registers, or bits, that it takes."""
-        return (
-            1
-            if self.table in (Table.COIL, Table.DISCRETE)
-            else struct.calcsize(FORMATS[self.type]) // 2
-        )
+        if self.table in (Table.COIL, Table.DISCRETE):
+            return 1
+        if self.type is NumberType.TEXT:
+            return self.length
+        return struct.calcsize(FORMATS[self.type]) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +117,11 @@ def without_gaps(block: Block) -> list[Block]:
     return blocks(block.points, gap_max=0)
 
 
-def value_of(point: Point, block: Block, registers: Sequence[int]) -> float | int | None:
-    """A point's value from its block's registers; None where it is no number (NaN, infinite).
+def value_of(
+    point: Point, block: Block, registers: Sequence[int]
+) -> float | int | bool | str | None:
+    """A point's value from its block's registers; None where it is no number (NaN, infinite, digits
+    of BCD above 9).
 
     Raises ValueError where they are too few.
     """
@@ -117,11 +131,22 @@ def value_of(point: Point, block: Block, registers: Sequence[int]) -> float | in
         raise ValueError(
             f"{point.name}: the device answered {len(registers)} registers of {block.count}"
         )
+    if point.low_byte_first:
+        words = [(word & 0xFF) << 8 | word >> 8 for word in words]
     if point.low_word_first:
         words.reverse()
-    value: int | float = struct.unpack(FORMATS[point.type], struct.pack(f">{len(words)}H", *words))[
-        0
-    ]
+    data = struct.pack(f">{len(words)}H", *words)
+    if point.type is NumberType.TEXT:
+        return data.partition(b"\0")[0].decode("utf-8", "replace").strip()
+    if point.type is NumberType.BIT:
+        return bool(words[0] >> point.bit & 1)
+    if point.type in (NumberType.BCD16, NumberType.BCD32):
+        digits = data.hex()
+        return _scaled(point, int(digits)) if digits.isdecimal() else None
+    return _scaled(point, struct.unpack(FORMATS[point.type], data)[0])
+
+
+def _scaled(point: Point, value: float) -> float | int | None:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if point.scale == 1 and point.offset == 0:

@@ -1,87 +1,19 @@
-"""Asks a Modbus TCP device for registers at intervals, by pymodbus: one reading each time, with all
-of its values.
-
-A device that does not answer, or says that a register is not there, fails the source: it is said
-with the device's reason, and asked again later. One value that is no number is null and the others
-stand.
-"""
+"""A device with Modbus over TCP."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Literal
 
 from pymodbus.client import AsyncModbusTcpClient
-from pymodbus.exceptions import ModbusException
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.address import resolved
-from edgewake.edge.sources.config import SourceConfig, SourceContext
-from edgewake.edge.sources.machines.modbus import (
-    Block,
-    NumberType,
-    Point,
-    Table,
-    blocks,
-    value_of,
-    without_gaps,
-)
+from edgewake.edge.sources.config import SourceContext
+from edgewake.edge.sources.machines.modbus_device import ModbusConfig, ModbusDevice
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.frame import Scalar
-from edgewake.protocol.names import is_field
-from edgewake.protocol.plain import Check, ConfigTable, key
-
-ADDRESSES: Final = 65_536
-"""Registers, or bits, of each table."""
-POINTS_MAX: Final = 200
-"""Values of one device; a reading may have as many fields."""
+from edgewake.protocol.plain import key
 
 
-def _field(name: str) -> str:
-    if not is_field(name):
-        raise ValueError("expected a name of a field")
-    return name
-
-
-class PointConfig(ConfigTable):
-    """A value of the device."""
-
-    name: Annotated[str, Check(_field)]
-    """The field of the reading."""
-    address: int = key(ge=0, le=65_535)
-    """Where it is, counted from 0: the register 40001 of a manual is the holding register 0."""
-    table: Table = Table.HOLDING
-    """holding, input: registers; coil, discrete: bits."""
-    type: NumberType = NumberType.UINT16
-    """What the registers hold."""
-    scale: float = key(default=1.0, allow_inf_nan=False)
-    """What the number is multiplied with."""
-    offset: float = key(default=0.0, allow_inf_nan=False)
-    """What is then added."""
-    low_word_first: bool = False
-    """The first register of several is the lowest; the standard says nothing, makers differ."""
-
-    def __post_init__(self) -> None:
-        if self.address + self.point().count > ADDRESSES:
-            raise ValueError(
-                f"address: a {self.type} at {self.address} ends behind the last register, "
-                f"{ADDRESSES - 1}"
-            )
-
-    def point(self) -> Point:
-        """As a value."""
-        return Point(
-            self.name,
-            self.table,
-            self.address,
-            self.type,
-            self.scale,
-            self.offset,
-            self.low_word_first,
-        )
-
-
-class ModbusTcpConfig(SourceConfig):
+class ModbusTcpConfig(ModbusConfig):
     """A Modbus TCP device that is asked at intervals."""
 
     type: Literal["modbus_tcp"]
@@ -89,116 +21,28 @@ class ModbusTcpConfig(SourceConfig):
     """Name or address of the device."""
     port: int = key(default=502, ge=1, le=65_535)
     """TCP port."""
-    unit: int = key(default=1, ge=0, le=255)
-    """Which device behind a gateway."""
-    interval_s: float = key(default=10.0, ge=0.05, le=86_400)
-    """Seconds from one reading to the next."""
-    timeout_s: float = key(default=3.0, gt=0, le=60)
-    """Seconds that the device has for an answer."""
-    point: tuple[PointConfig, ...] = key(min_length=1, max_length=POINTS_MAX)
-    """Its values."""
 
-    def source(self, context: SourceContext) -> ModbusTcp:
-        return ModbusTcp(self, context)
+    def source(self, context: SourceContext) -> ModbusDevice:
+        return ModbusDevice(self, context.clock, self.connected)
 
     def owns(self) -> str:
         return f"unit {self.unit} of {self.host}:{self.port}"
 
-    def __post_init__(self) -> None:
-        names = [point.name for point in self.point]
-        if len(set(names)) < len(names):
-            raise ValueError("point: two have one name")
-
-
-class NoSuchAddress(Unavailable):
-    """The device says that it has not all of these registers.
-
-    It may be one that nobody asked for and that was read over.
-    """
-
-    CODE: Final = 2
-    """ILLEGAL DATA ADDRESS (Modbus Application Protocol V1.1b3, section 7)."""
-
-
-class ModbusTcp:
-    """The source."""
-
-    policy = Policy.DROP_NEWEST
-
-    def __init__(self, config: ModbusTcpConfig, context: SourceContext) -> None:
-        self._config = config
-        self._clock = context.clock
-        self._blocks = blocks([point.point() for point in config.point])
-
-    async def run(self, intake: Intake) -> None:
-        config = self._config
-        client = await self._connected()
-        try:
-            due_s = self._clock.monotonic_s()
-            while True:
-                reading = intake.check(await self._measure(client))
-                if reading is not None:
-                    await intake.put([reading])
-                due_s = max(due_s + config.interval_s, self._clock.monotonic_s())
-                await self._clock.sleep(due_s - self._clock.monotonic_s())
-        finally:
-            client.close()
-
-    async def _connected(self) -> AsyncModbusTcpClient:
+    async def connected(self) -> AsyncModbusTcpClient:
         """A connection.
 
         The name is looked up beside pymodbus: its look-up would hold up the stop of the agent.
         Raises Unavailable.
         """
-        config = self._config
         try:
-            addresses = await resolved(config.host, config.port)
+            addresses = await resolved(self.host, self.port)
         except OSError as error:
-            raise Unavailable(f"{config.host}: {error}") from error
+            raise Unavailable(f"{self.host}: {error}") from error
         for address in addresses:
             client = AsyncModbusTcpClient(
-                address, port=config.port, timeout=config.timeout_s, retries=1, reconnect_delay=0
+                address, port=self.port, timeout=self.timeout_s, retries=1, reconnect_delay=0
             )
             if await client.connect():
                 return client
             client.close()
-        raise Unavailable(f"{config.host}:{config.port}: no connection")
-
-    async def _measure(self, client: AsyncModbusTcpClient) -> dict[str, Scalar]:
-        fields: dict[str, Scalar] = {}
-        for block in tuple(self._blocks):
-            try:
-                fields |= await self._ask(client, block)
-            except NoSuchAddress:
-                at = self._blocks.index(block)
-                self._blocks[at : at + 1] = parts = without_gaps(block)
-                if len(parts) == 1:
-                    raise
-                for part in parts:
-                    fields |= await self._ask(client, part)
-        return fields
-
-    async def _ask(self, client: AsyncModbusTcpClient, block: Block) -> dict[str, Scalar]:
-        """The values of a block. Raises Unavailable with what the device said."""
-        read = {
-            Table.HOLDING: client.read_holding_registers,
-            Table.INPUT: client.read_input_registers,
-            Table.COIL: client.read_coils,
-            Table.DISCRETE: client.read_discrete_inputs,
-        }[block.table]
-        try:
-            answer = await read(block.address, count=block.count, device_id=self._config.unit)
-        except ModbusException as error:
-            raise Unavailable(f"{block.table} {block.address}: {error}") from error
-        if answer.isError():
-            kind = NoSuchAddress if answer.exception_code == NoSuchAddress.CODE else Unavailable
-            raise kind(f"{block.table} {block.address}, {block.count} of them: {answer}")
-        try:
-            if block.table in (Table.COIL, Table.DISCRETE):
-                return {
-                    point.name: bool(answer.bits[point.address - block.address])
-                    for point in block.points
-                }
-            return {point.name: value_of(point, block, answer.registers) for point in block.points}
-        except (ValueError, IndexError) as error:
-            raise Unavailable(f"{block.table} {block.address}: {error}") from error
+        raise Unavailable(f"{self.host}:{self.port}: no connection")

@@ -1,4 +1,4 @@
-"""Maps of an `mqtt_subscribe` source: imported where one has them, for a small device pays for what
+"""Maps of a source: imported where one has them, for a small device pays for what
 it has.
 """
 
@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from edgewake.edge.intake import Intake
 from edgewake.protocol.errors import ConfigError
-from edgewake.protocol.maps.applying import apply
+from edgewake.protocol.maps.applying import Mapped, Outcome, apply
 from edgewake.protocol.maps.compiling import compile_presets
 from edgewake.protocol.maps.map_file import MapFile
+from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
 
 THING: Final = "thing"
@@ -23,12 +24,19 @@ class SourceMaps:
     """Of one source: the readings of its stream."""
 
     def __init__(
-        self, path: Path | None, presets: Sequence[str], *, stream: str, zone: str
+        self,
+        path: Path | None,
+        presets: Sequence[str],
+        *,
+        stream: str,
+        zone: str,
+        takes_all: bool = False,
     ) -> None:
-        """Raises ConfigError."""
+        """`takes_all`: are readings of other streams taken too? Raises ConfigError."""
         self._file = MapFile(path, presets, zone=zone)
         self._stream = stream
-        _check_stream(self._file.maps, stream)
+        if not takes_all:
+            _check_stream(self._file.maps, stream)
 
     @property
     def filters(self) -> Sequence[str]:
@@ -38,6 +46,18 @@ class SourceMaps:
     def look(self) -> None:
         """Read the file again where it changed. Blocking."""
         self._file.look()
+
+    def outcome(self, topic: str, payload: bytes, now_ms: int, document: Any = MISSING) -> Outcome:
+        """What becomes of a message; `document`: what it says, where it was read already."""
+        return apply(self._file.maps, topic, payload, now_ms, document=document)
+
+    def all_bodies(self, readings: Sequence[Mapped], named: str) -> list[dict[str, Any]]:
+        """The objects of readings of whatever stream; that of another one is the field `named`."""
+        found: list[dict[str, Any]] = []
+        for one in readings:
+            other = {} if one.stream in ("", self._stream) else {named: one.stream}
+            found.append(one.body | other | ({THING: one.device} if one.device else {}))
+        return found
 
     def bodies(
         self, intake: Intake, topic: str, payload: bytes, now_ms: int

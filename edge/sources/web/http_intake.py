@@ -22,7 +22,7 @@ import logging
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import h11
 import orjson
@@ -39,6 +39,10 @@ from edgewake.protocol.errors import Rejected
 from edgewake.protocol.plain import key
 from edgewake.protocol.record import Mode
 
+if TYPE_CHECKING:
+    from edgewake.edge.sources.web.mapped_requests import Foreign, MappedRequests
+    from edgewake.protocol.maps.http_forms import Outcome, Reply
+
 log = logging.getLogger("edgewake.source")
 
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -47,6 +51,13 @@ BUFFER_BYTES: Final = 64 * 1024
 """Bytes that are read ahead of a connection."""
 REQUEST_S: Final = 15.0
 """Seconds that a request may take to come; a connection without one is closed after as long."""
+TAKE_FOREIGN_S: Final = 4.0
+"""The same of clients of others, whose patience is 5 s and more, and which know no 202."""
+LOOK_S: Final = 2.0
+"""Seconds between two looks at a map file and at tokens."""
+ASIDE_BYTES: Final = 4096
+"""Bytes of a request from which on it is read beside the loop: a megabyte of lines takes a second
+on a small device."""
 TAKE_S: Final = 1.5
 """Seconds that a request waits for room and for its commit: a sender's own patience is seldom less
 than two."""
@@ -71,7 +82,17 @@ class HttpIntakeConfig(SourceConfig):
     connections_max: int = key(default=16, ge=1, le=256)
     """Connections at once, 150 KiB each and what they send. One more is closed at once."""
     body_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
-    """Bytes of a request's body; a longer one is answered 413."""
+    """Bytes of a request's body, also when it is unpacked; a longer one is answered 413."""
+    presets: tuple[str, ...] = ()
+    """Maps of clients of others (docs/devices.md): `influx`, `otlp`, `cloudevents`, `senml`,
+    `owntracks`, `thingsboard`, or `all` for these six. What comes is in the source's stream; a
+    stream that the map gives is the field `kind`, a device `thing`."""
+    maps: Path | None = None
+    """Map file, in place of `presets`; a request's path is its topic. Read again when it
+    changes."""
+    tokens_file: Path | None = None
+    """File of tokens of devices, mode 0600, with presets or maps: lines `TOKEN NAME`. Who shows a
+    token is that device. Read again when it changes."""
 
     def source(self, context: SourceContext) -> HttpIntake:
         return HttpIntake(self, context)
@@ -84,8 +105,34 @@ class HttpIntakeConfig(SourceConfig):
             loopback = ipaddress.ip_address(self.host).is_loopback
         except ValueError as error:
             raise ValueError("host: expected an address") from error
-        if not loopback and self.token_file is None:
+        if not loopback and self.token_file is None and self.tokens_file is None:
             raise ValueError("host: who listens beyond this machine needs a token_file")
+        if self.presets and self.maps is not None:
+            raise ValueError("expected `presets` or `maps`; a map file names its own presets")
+        if self.tokens_file is not None and not self.has_maps:
+            raise ValueError("tokens_file: expected `presets` or `maps` with it")
+        if self.presets:
+            from edgewake.protocol.errors import ConfigError
+            from edgewake.protocol.maps.compiling import compile_presets
+
+            try:
+                compile_presets(self.map_presets)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+
+    @property
+    def has_maps(self) -> bool:
+        """Are other requests understood than our own?"""
+        return bool(self.presets) or self.maps is not None
+
+    @property
+    def map_presets(self) -> tuple[str, ...]:
+        """Their names."""
+        if self.presets != ("all",):
+            return self.presets
+        from edgewake.protocol.maps.http_forms import PRESETS
+
+        return PRESETS
 
 
 class HttpIntake:
@@ -98,6 +145,9 @@ class HttpIntake:
         self._name = f"http_intake:{config.host}:{config.port}"
         self._keys = RecentKeys.decode(context.position(self._name))
         self._connections: set[asyncio.Task[None]] = set()
+        self._clock = context.clock
+        self.mapped = _mapped(config) if config.has_maps else None
+        """None: only our own requests are understood."""
 
     async def run(self, intake: Intake) -> None:
         token = None if self._config.token_file is None else read_token(self._config.token_file)
@@ -128,22 +178,32 @@ class HttpIntake:
         try:
             # `serve_forever` would wait, cancelled, for the connections that it has (from Python
             # 3.12 on)
-            await asyncio.Event().wait()
+            await self._follow_files()
         finally:
             server.close()
             for task in tuple(self._connections):
                 task.cancel()
+
+    async def _follow_files(self) -> None:
+        if self.mapped is None:
+            await asyncio.Event().wait()
+            return
+        while True:
+            await self._clock.sleep(LOOK_S)
+            await asyncio.to_thread(self.mapped.look)
 
     @property
     def body_bytes_max(self) -> int:
         """Bytes of a body."""
         return self._config.body_bytes_max
 
-    async def take(self, intake: Intake, asked: Wanted, body: bytes) -> Said:
+    async def take(
+        self, intake: Intake, asked: Wanted, body: bytes, foreign: Foreign | None = None
+    ) -> Said:
         """Readings of a request: what is true of them after TAKE_S at the latest."""
-        request = Taking(asked, body)
+        request = Taking(asked, body, foreign)
         try:
-            async with asyncio.timeout(TAKE_S):
+            async with asyncio.timeout(TAKE_S if foreign is None else TAKE_FOREIGN_S):
                 await self._take(intake, request)
         except TimeoutError:
             if request.said[0] == 503:
@@ -161,7 +221,7 @@ class HttpIntake:
             request.said = 200, {"repeated": True}
             return
         try:
-            items = found(request.body)
+            items = await self._items(intake, request)
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
             request.said = 400, {"error": error.detail}
@@ -169,7 +229,7 @@ class HttpIntake:
         readings = await checked(intake, items, request.refuse)
         request.readings = len(readings)
         counts = {"taken": len(readings), **request.refused}
-        if items and not readings:
+        if not readings and (items or request.has_refused):
             request.count(intake)
             request.said = 422, counts
             return
@@ -181,6 +241,21 @@ class HttpIntake:
         if not is_one_way:
             await intake.durable()
             request.said = 200, counts
+
+    async def _items(self, intake: Intake, request: Taking) -> Sequence[Any]:
+        """What may be readings. Raises Rejected."""
+        if request.foreign is None or self.mapped is None:
+            return found(request.body)
+        arguments = request.foreign, request.body, self._clock.now_ms()
+        if len(request.body) > ASIDE_BYTES:
+            said = await asyncio.to_thread(self.mapped.bodies, *arguments)
+        else:
+            said = self.mapped.bodies(*arguments)
+        for one in said.refused:
+            request.refuse(-1, one.why, one.readings)
+        for what in said.remarks:
+            intake.remark(what)
+        return said.items
 
     async def _put(self, intake: Intake, request: Taking, readings: Sequence[Reading]) -> bool:
         """Pass on, with the key, in one transaction: all or nothing, and no key without its
@@ -212,8 +287,8 @@ Said: TypeAlias = tuple[int, dict[str, object]]
 class Taking:
     """A request that is being taken."""
 
-    def __init__(self, asked: Wanted, body: bytes) -> None:
-        self.asked, self.body = asked, body
+    def __init__(self, asked: Wanted, body: bytes, foreign: Foreign | None = None) -> None:
+        self.asked, self.body, self.foreign = asked, body, foreign
         self.readings = 0
         """Good ones in it."""
         self.said: Said = 503, {"error": NO_ROOM}
@@ -231,6 +306,11 @@ class Taking:
         """
         for _, why, count in self._refused:
             intake.refuse(why.reason, why.detail, count)
+
+    @property
+    def has_refused(self) -> bool:
+        """Was an item none?"""
+        return bool(self._refused)
 
     @property
     def refused(self) -> dict[str, object]:
@@ -274,18 +354,49 @@ class Connection:
                     name.decode("latin-1"): value.decode("latin-1")
                     for name, value in request.headers
                 }
-                asked = wanted(
-                    request.method.decode(), request.target.decode("latin-1"), headers, self._token
-                )
+                method, target = request.method.decode(), request.target.decode("latin-1")
+                mapped = self._source.mapped
+                if mapped is not None:
+                    foreign = mapped.wanted(method, target, headers, self._token)
+                    if foreign is not None:
+                        if not await self._serve_foreign(intake, foreign):
+                            return
+                        continue
+                asked = wanted(method, target, headers, self._token)
                 body = await self._body() if isinstance(asked, Wanted) else asked
             if isinstance(asked, Wanted) and isinstance(body, bytes):
                 await self._answer(*await self._source.take(intake, asked, body))
-                if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE:
-                    self._protocol.start_next_cycle()
+                if self._goes_on():
                     continue
             elif isinstance(body, Refusal):
                 await self._answer(body.status, {"error": body.why})
             return
+
+    def _goes_on(self) -> bool:
+        """Is another request to come on this connection?"""
+        is_done = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
+        if is_done:
+            self._protocol.start_next_cycle()
+        return is_done
+
+    async def _serve_foreign(self, intake: Intake, asked: Foreign | Reply) -> bool:
+        """A request of another system's client. False: the connection ends."""
+        from edgewake.protocol.maps.http_forms import Outcome, Reply
+
+        if isinstance(asked, Reply):
+            is_short = asked.status < 300
+            body = await self._body() if is_short else b""
+            await self._write(asked.status, asked.body, asked.content_type, not is_short)
+            return is_short and isinstance(body, bytes) and self._goes_on()
+        body = await self._body()
+        if isinstance(body, Refusal):
+            refused = asked.reply(Outcome(body.status, detail=body.why))
+            await self._write(refused.status, refused.body, refused.content_type, True)
+            return False
+        status, said = await self._source.take(intake, asked.asked, body, asked)
+        told = asked.reply(_outcome(status, said))
+        await self._write(told.status, told.body, told.content_type, False)
+        return self._goes_on()
 
     async def _body(self) -> bytes | Refusal:
         if self._protocol.they_are_waiting_for_100_continue:
@@ -310,12 +421,15 @@ class Connection:
         return event
 
     async def _answer(self, status: int, said: dict[str, object]) -> None:
-        body = orjson.dumps(said)
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        ends = status >= 400 and status not in (422, 503)
+        await self._write(status, orjson.dumps(said), "application/json", ends)
+
+    async def _write(self, status: int, body: bytes, content_type: str, ends: bool) -> None:
+        headers = [("Content-Type", content_type)] if body else []
+        headers += [("Content-Length", str(len(body)))] if status != 204 else []
         headers += [("Retry-After", "5")] if status == 503 else []
         headers += [("WWW-Authenticate", "Bearer")] if status == 401 else []
-        if status >= 400 and status not in (422, 503):
-            headers.append(("Connection", "close"))
+        headers += [("Connection", "close")] if ends else []
         encoded = [(name.encode(), value.encode()) for name, value in headers]
         for event in (
             h11.Response(status_code=status, headers=encoded),
@@ -325,3 +439,28 @@ class Connection:
             self._writer.write(self._protocol.send(event) or b"")
         async with asyncio.timeout(REQUEST_S):
             await self._writer.drain()
+
+
+def _mapped(config: HttpIntakeConfig) -> MappedRequests:
+    from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
+    from edgewake.edge.sources.web.device_tokens import DeviceTokens
+    from edgewake.edge.sources.web.mapped_requests import MappedRequests
+
+    maps = SourceMaps(
+        config.maps,
+        config.map_presets,
+        stream=config.stream,
+        zone=config.time.zone,
+        takes_all=True,
+    )
+    tokens = None if config.tokens_file is None else DeviceTokens(config.tokens_file)
+    return MappedRequests(maps, tokens, config.body_bytes_max)
+
+
+def _outcome(status: int, said: dict[str, Any]) -> Outcome:
+    """What `take` said, for a form's own words."""
+    from edgewake.protocol.maps.http_forms import Outcome
+
+    refusals = said.get("refusals") or [{}]
+    detail = said.get("error") or refusals[0].get("detail", "")
+    return Outcome(status, said.get("taken", 0), said.get("refused", 0), detail)

@@ -51,6 +51,11 @@ def wanted(
         return Refusal(415, f"expected one of {', '.join(sorted(KINDS))}")
     if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
         return Refusal(415, "expected no content coding")
+    return asked_of(headers)
+
+
+def asked_of(headers: Mapping[str, str]) -> Wanted | Refusal:
+    """How a request wants to be answered, and its name. `headers`: names in lower case."""
     key = headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= KEY_CHARS_MAX:
         return Refusal(400, f"Idempotency-Key: expected 1 to {KEY_CHARS_MAX} characters")

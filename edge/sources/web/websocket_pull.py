@@ -45,7 +45,7 @@ from edgewake.edge.sources.web.http_client import (
 )
 from edgewake.edge.sources.web.web_config import WebSocketAddress
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import Rejected, RemoteError, Unavailable
+from edgewake.protocol.errors import Rejected, RejectReason, RemoteError, Unavailable
 from edgewake.protocol.json_text import parse
 from edgewake.protocol.plain import key
 
@@ -64,6 +64,9 @@ class WebSocketPullConfig(WebSocketAddress):
     resume_field: str | None = None
     """Field of a reading from whose last value the server goes on; none: the server begins where it
     likes."""
+    items: str = key(default="", max_length=200)
+    """Where the readings are in a message: names joined by dots, e.g. `params.trades`; messages
+    without it are passed over. Empty: the message itself."""
     silence_s: float = key(default=60.0, gt=0, le=3600)
     """Seconds without a byte after which the connection is taken for dead. It is pinged after a
     third of it."""
@@ -110,9 +113,12 @@ class WebSocketPull:
 
     async def _take(self, intake: Intake, message: bytes) -> None:
         try:
-            items = found(message)
+            items = found(message, self._config.items)
         except Rejected as error:
-            intake.refuse(error.reason, error.detail)
+            if self._config.items and error.reason is RejectReason.SHAPE:
+                intake.remark(f"messages without {self._config.items} passed over")
+            else:
+                intake.refuse(error.reason, error.detail)
             return
         resume = (
             self._resume

@@ -24,12 +24,17 @@ _ESCAPED: Final = frozenset(", =\\")
 
 
 def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
-    """Raises Rejected(encoding)."""
+    """For maps. Raises Rejected(encoding)."""
+    return points(payload)
+
+
+def points(payload: bytes, most: int = READINGS_MAX + 1) -> list[Any]:
+    """The first lines, at most so many of them. Raises Rejected(encoding)."""
     found: list[Any] = []
     for line in _lines(text_of(payload)):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if len(found) > READINGS_MAX:
+        if len(found) >= most:
             break
         try:
             found.append(_point(line.strip()))

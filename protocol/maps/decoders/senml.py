@@ -1,4 +1,4 @@
-"""SenML as JSON (RFC 8428): `payload = "senml"`. Pure.
+"""SenML (RFC 8428), as JSON: `payload = "senml"`; as CBOR: `senml-cbor`. Pure.
 
 Base fields are resolved: each record has its full name, time, unit and value. Records of one base
 name and time are one reading:
@@ -34,8 +34,12 @@ def decode(payload: bytes, _of: Map, now_ms: int) -> list[Any]:
 
 
 def readings(payload: bytes, now_ms: int) -> list[dict[str, Any]]:
-    """The readings of a pack that came at `now_ms`. Raises Rejected."""
-    pack = json_of(payload)
+    """The readings of a pack of JSON that came at `now_ms`. Raises Rejected."""
+    return of_pack(json_of(payload), now_ms)
+
+
+def of_pack(pack: Any, now_ms: int) -> list[dict[str, Any]]:
+    """The readings of a pack that was read already. Raises Rejected."""
     if type(pack) is not list or not pack or not all(type(one) is dict for one in pack):
         raise Rejected(RejectReason.SHAPE, "SenML: expected a list of records")
     if len(pack) > RECORDS_MAX:

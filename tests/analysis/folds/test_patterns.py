@@ -23,11 +23,11 @@ from edgewake.cloud.analysis.folds import patterns
 from edgewake.cloud.analysis.folds.sequences import Changed, KeyState, close, dump, load
 from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob
 from edgewake.cloud.analysis.results import emit
-from edgewake.cloud.queries.evaluate import evaluated
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse, stream_of
-from edgewake.cloud.queries.windows import Rule, Window
+from edgewake.cloud.queries.terms.evaluate import evaluated
+from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream

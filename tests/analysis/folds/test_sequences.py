@@ -31,7 +31,7 @@ from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream

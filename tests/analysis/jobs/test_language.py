@@ -74,6 +74,12 @@ def covariance(found: Sequence[tuple[float, float]]) -> float:
     return math.fsum((x - mean_x) * (y - mean_y) for x, y in found) / len(found)
 
 
+def line(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Slope and intercept of the line through pairs (y, x)."""
+    y, x = zip(*found, strict=True)
+    return tuple(statistics.linear_regression(x, y))
+
+
 def latest(readings: Readings, name: str) -> Any:
     return max(((r["t"], r[name]) for r in readings if name in r), default=(0, None))[1]
 
@@ -129,6 +135,8 @@ MORE: dict[str, Oracle] = {
         covariance(pairs(r))
         / math.sqrt(math.prod(statistics.pvariance(c) for c in zip(*pairs(r), strict=True)))
     ),
+    "regr_slope(speed, load)": lambda r: line(pairs(r))[0],
+    "regr_intercept(speed, load)": lambda r: line(pairs(r))[1],
     "covar_samp(speed, load)": lambda r: covariance(pairs(r)) * len(pairs(r)) / (len(pairs(r)) - 1),
     "last(speed)": lambda r: latest(r, "speed"),
     "last(street)": lambda r: latest(r, "street"),

@@ -29,7 +29,7 @@ from edgewake.cloud.analysis.lanes.schedule import (
 )
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.clock import SystemClock
 from tests.analysis.support import Analysis, Feed, catch_up, registered, results, sql
 from tests.services import wait_until

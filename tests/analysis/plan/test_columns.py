@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.plan import columns
-from edgewake.cloud.queries import evaluate
-from edgewake.cloud.queries.expressions import Call, Expression, Field, Literal
-from edgewake.cloud.queries.functions import (
+from edgewake.cloud.queries.terms import evaluate
+from edgewake.cloud.queries.terms.expressions import Call, Expression, Field, Literal
+from edgewake.cloud.queries.terms.functions import (
     BOOLEAN,
     FUNCTIONS,
     NUMBER,

@@ -32,7 +32,7 @@ from edgewake.cloud.analysis.repair.repair import (
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
-from edgewake.cloud.queries.windows import Window
+from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import Repair, RepairKind
 from edgewake.protocol.stream import FieldInfo, Stream

@@ -15,9 +15,9 @@ from edgewake.edge.log import audit, view
 from edgewake.edge.log.audit import FAULTS_SAID_MAX, ROWS_AT_ONCE
 from edgewake.edge.log.schema import (
     LOG_NAME,
-    MIGRATIONS,
+    VERSION,
     LogDamagedError,
-    migrate,
+    make_tables,
     open_for_writing,
     reading,
     sound_rows,
@@ -291,35 +291,44 @@ def test_what_reads_cannot_write(log: BareLog) -> None:
 
 def test_a_log_of_a_newer_program_is_left_alone(tmp_path: Path) -> None:
     db = open_for_writing(tmp_path / LOG_NAME)
-    db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    db.execute(f"PRAGMA user_version = {VERSION + 1}")
     db.close()
     with pytest.raises(LocalError, match="newer"):
         open_for_writing(tmp_path / LOG_NAME)
     with pytest.raises(LogDamagedError, match="were of version"):
-        open_for_writing(tmp_path / LOG_NAME, version=len(MIGRATIONS))
+        open_for_writing(tmp_path / LOG_NAME, version=VERSION)
     with pytest.raises(LocalError, match="newer"):
-        open_for_writing(tmp_path / LOG_NAME, version=len(MIGRATIONS) + 1)
+        open_for_writing(tmp_path / LOG_NAME, version=VERSION + 1)
 
 
-@pytest.mark.parametrize("version", range(len(MIGRATIONS)))
-def test_a_migration_that_is_interrupted_is_done_again_whole(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_a_log_of_before_the_first_release_is_left_alone(tmp_path: Path, version: int) -> None:
+    db = open_for_writing(tmp_path / LOG_NAME)
+    db.execute(f"PRAGMA user_version = {version}")
+    db.close()
+    with pytest.raises(LocalError, match=r"before the first release.+or move the log away"):
+        open_for_writing(tmp_path / LOG_NAME)
+    with pytest.raises(LogDamagedError, match="were of version"):
+        open_for_writing(tmp_path / LOG_NAME, version=VERSION)
+
+
+def test_tables_whose_making_is_interrupted_are_made_again_whole(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / LOG_NAME, isolation_level=None)
 
     def authorise(action: int, *_: object) -> int:
-        if action == sqlite3.SQLITE_PRAGMA and db.in_transaction:
-            asked[0] += 1
-            return sqlite3.SQLITE_DENY if asked[0] == version + 1 else sqlite3.SQLITE_OK
-        return sqlite3.SQLITE_OK
+        is_last = action == sqlite3.SQLITE_PRAGMA and db.in_transaction
+        asked.extend([action] * is_last)
+        return sqlite3.SQLITE_DENY if is_last else sqlite3.SQLITE_OK
 
-    asked = [0]
+    asked: list[int] = []
     db.set_authorizer(authorise)
     with pytest.raises(sqlite3.DatabaseError):
-        migrate(db)
-    assert asked == [version + 1], "the fault did not fire"
+        make_tables(db)
+    assert asked == [sqlite3.SQLITE_PRAGMA], "the fault did not fire"
     db.set_authorizer(None)
-    assert db.execute("PRAGMA user_version").fetchone() == (version,)
-    migrate(db)
-    assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+    assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    make_tables(db)
+    assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
     db.close()
 
 

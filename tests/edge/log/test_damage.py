@@ -173,12 +173,10 @@ def test_a_disk_that_is_full_meanwhile_costs_no_row(tmp_path: Path, life: FirstL
 
 
 def test_a_log_of_larger_pages_that_lost_its_header_is_saved_too(tmp_path: Path) -> None:
-    """Of an earlier version: pages of 4096 bytes."""
-    logs = Path(__file__).parent / "files"
-    shutil.copy(logs / "version-1.db", tmp_path / LOG_NAME)
-    shutil.copy(logs / "version-1.epoch", tmp_path / "epoch")
-    with opened(tmp_path):
-        pass
+    """Its sidecar says that its pages have 4096 bytes."""
+    open_for_writing(tmp_path / LOG_NAME, page_bytes=4096).close()
+    with opened(tmp_path) as events:
+        put(events, range(10, 100))
     log = (tmp_path / LOG_NAME).read_bytes()
     (tmp_path / LOG_NAME).write_bytes(bytes(4096) + log[4096:])
     sent = Sent()

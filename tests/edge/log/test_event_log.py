@@ -31,8 +31,6 @@ from tests.services import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 
-LOGS = Path(__file__).parent / "files"
-
 
 def edit(directory: Path, statement: str, *values: object) -> None:
     """Change a closed log behind its back."""
@@ -481,112 +479,6 @@ def test_frames_formed_before_a_new_epoch_keep_their_numbers_and_the_rest_is_num
     assert again[0] == sent[0]
     assert [(f.epoch, f.frame, f.seq) for f in frames] == [(old, 1, 1), (new, 1, 1), (new, 2, 11)]
     assert again.ns() == list(range(1, 31))
-
-
-# formats of earlier versions
-
-
-def upgraded(directory: Path, version: int) -> tuple[Sent, int]:
-    """Everything that a log of an earlier version sends after five more readings, and the epoch in
-    which it goes on.
-    """
-    shutil.copy(LOGS / f"version-{version}.db", directory / LOG_NAME)
-    shutil.copy(LOGS / f"version-{version}.epoch", directory / "epoch")
-    sent = Sent()
-    with opened(directory, sent=sent) as events:
-        put(events, range(100, 105))
-        assert events.position("tail") == "100"
-        events.start_sending()
-        wait_until(
-            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
-        )
-        return sent, events.epoch
-
-
-def test_a_log_that_the_first_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
-    """Made by its code: 100 readings in rows of 5, of them 50 in frames of 10, the first of these
-    acknowledged; with its sidecar.
-    """
-    sent, epoch = upgraded(tmp_path, 1)
-    assert epoch > 2174758222201
-    assert sent.ns() == list(range(10, 105))
-    assert [(out.key.epoch, out.key.frame) for out in sent[:4]] == [
-        (2174758222201, frame) for frame in (2, 3, 4, 5)
-    ]
-
-
-def test_frames_that_the_second_version_copied_are_sent_as_they_were(tmp_path: Path) -> None:
-    """Made by its code, over two epochs: frames 2, 4, 5 and 6 (a gap) wait, the last three of an
-    earlier epoch, and 50 readings in rows.
-    """
-    sent, _ = upgraded(tmp_path, 2)
-    assert sent.ns() == [*range(10, 20), *range(30, 105)]
-    assert [(out.key.frame, out.count, out.gap) for out in sent[:4]] == [
-        (2, 10, None),
-        (4, 10, None),
-        (5, 10, None),
-        (6, 3, "queue_full"),
-    ]
-    assert {out.key.epoch for out in sent[:4]} == {2174866032201}
-
-
-def test_a_log_that_the_third_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
-    """Made by its code: frames 1 and 3 wait, a gap of three, and 60 readings in rows; nothing tells
-    what its clocks said.
-    """
-    sent, _ = upgraded(tmp_path, 3)
-    assert sent.ns() == [*range(10, 20), *range(30, 105)]
-    assert [(out.key.frame, out.count, out.gap) for out in sent[:2]] == [
-        (1, 10, None),
-        (3, 10, None),
-    ]
-    assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full")]
-
-
-def test_a_log_that_the_fourth_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
-    """Made by its code: frames 1 and 3 wait, two gaps without checksums, and 60 readings in
-    rows.
-    """
-    sent, _ = upgraded(tmp_path, 4)
-    assert sent.ns() == [*range(10, 20), *range(30, 105)]
-    assert [(out.key.frame, out.count, out.gap) for out in sent[:2]] == [
-        (1, 10, None),
-        (3, 10, None),
-    ]
-    assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full"), (4, "refused")]
-
-
-def upgraded_without_header(tmp_path: Path, version: int) -> Sent:
-    """All that is sent of a log of that version, whose first page begins with zeros."""
-    log = (LOGS / f"version-{version}.db").read_bytes()
-    (tmp_path / LOG_NAME).write_bytes(bytes(1024) + log[1024:])
-    shutil.copy(LOGS / f"version-{version}.epoch", tmp_path / "epoch")
-    sent = Sent()
-    with opened(tmp_path, sent=sent) as events:
-        assert events.epoch_began == "damaged"
-        events.start_sending()
-        wait_until(
-            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
-        )
-    return sent
-
-
-def test_a_log_of_the_fourth_version_that_lost_its_header_loses_nothing_over_the_upgrade(
-    tmp_path: Path,
-) -> None:
-    """Its gaps are found page by page, without checksums."""
-    sent = upgraded_without_header(tmp_path, 4)
-    assert sent.ns() == [*range(10, 20), *range(30, 100)]
-    assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full"), (4, "refused")]
-
-
-def test_a_log_of_the_second_version_that_lost_its_header_loses_nothing_over_the_upgrade(
-    tmp_path: Path,
-) -> None:
-    """Its frames are found page by page, and belong to numbers that its sidecar told."""
-    sent = upgraded_without_header(tmp_path, 2)
-    assert sent.ns() == [*range(10, 20), *range(30, 100)]
-    assert sum(out.count for out in sent if out.gap) == 3
 
 
 # disks that fail

@@ -80,12 +80,6 @@ def test_a_frame_that_is_replaced_in_its_own_commit_is_kept() -> None:
     assert known.frames == {(1, 7, 1): (1, 10, 6)}
 
 
-def test_a_frame_of_an_earlier_version_has_no_position() -> None:
-    known = Known("log", 7, 10)
-    known.apply({"commit": 11, "formed": [[1, 7, 1, 1, 10]]})
-    assert known.frames == {(1, 7, 1): (1, 10, 0)}
-
-
 def test_a_consumer_is_known_as_of_its_last_commit_until_it_is_forgotten() -> None:
     known, mean, peak = (
         Known("log", 7, 10),

@@ -17,7 +17,7 @@ from edgewake.edge.processors.config import ChainConfig
 from edgewake.edge.processors.lttb import BUCKET_CHARS_MAX
 from edgewake.edge.processors.processing import Processing
 from tests.edge.helpers import opened, put
-from tests.edge.processors.helpers import T0, at, chain, readings, remarks
+from tests.edge.processors.helpers import at, chain, readings, remarks
 from tests.services import PATIENCE_S
 
 PANES = {
@@ -75,16 +75,6 @@ def test_a_bucket_of_long_texts_is_closed_early():
     assert "bucket_full" not in remarks(one, [at(second, x=second) for second in range(60)]).get(
         "1 lttb", {}
     )
-
-
-def test_a_bucket_of_an_earlier_version_goes_on():
-    one = chain({"type": "lttb", "field": "x", "every_s": 10})
-    state = one.apply(one.begin(), [at(second, x=second) for second in range(15)]).state
-    del state.states[0]["chars"]
-    assert [
-        t - T0
-        for t, _ in one.apply(state, [at(second, x=second) for second in range(15, 45)]).readings
-    ]
 
 
 @pytest.mark.parametrize("processor", [PANES, CURVE], ids=["windows", "texts"])

@@ -87,7 +87,7 @@ def test_a_file_whose_time_lies_in_the_future_hides_none_that_comes_after_it(pat
     assert watch.again().read() == [b"two", b"three"]
 
 
-def test_a_place_that_an_earlier_version_kept_is_read_and_goes_by_the_times_alone(
+def test_a_place_that_says_nothing_of_other_files_goes_by_the_times_alone(
     path: Path,
 ) -> None:
     week_of_old_files(path)
@@ -135,8 +135,8 @@ def seen(name: str, mtime_ns: int) -> Seen:
         (5, 9, 9, False), (5, 9, 6, False), (5, 9, 5, True), (20, 9, 15, True),
     ],
     ids=[
-        "the time tells", "just then", "no current file", "an earlier version",
-        "an earlier version, just then",
+        "the time tells", "just then", "no current file", "not known",
+        "not known, just then",
         "set back", "set back, later", "set back, just then", "set back, before what was foreign",
     ],
 )  # fmt: skip

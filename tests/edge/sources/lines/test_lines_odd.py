@@ -15,7 +15,7 @@ from edgewake.edge.intake import BUNDLE_MIN
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.lines.gpsd import WATCH
 from edgewake.edge.sources.lines.json_objects import readings_of_objects
-from edgewake.edge.sources.lines.line_format import LineFormat, readings_of
+from edgewake.edge.sources.lines.line_format import LineFormat, LineReader
 from edgewake.edge.sources.lines.lines import Line, LineSplitter
 from edgewake.edge.sources.lines.tcp_lines import TcpLines, TcpLinesConfig
 from edgewake.protocol.errors import Unavailable
@@ -193,7 +193,9 @@ def test_what_a_line_of_a_format_is(
     line_format: LineFormat, line: bytes, fields: dict[str, object] | None
 ) -> None:
     sink = MemorySink()
-    found = readings_of(intake_of(sink), line_format, [Line(line, len(line))])
+    found = LineReader(line_format, ("a",) if line_format is LineFormat.CSV else ()).readings(
+        intake_of(sink), [Line(line, len(line))]
+    )
     assert [reading[1] for reading in found] == ([] if fields is None else [fields])
     assert sum(sink.lost.values()) == (fields is None)
 
@@ -202,7 +204,12 @@ def test_what_a_line_of_a_format_is(
 def test_a_line_past_its_bound_is_one_loss_in_every_format(line_format: LineFormat) -> None:
     sink = MemorySink()
     intake = intake_of(sink)
-    assert list(readings_of(intake, line_format, [Line(b"", 10**6, too_long=True)] * 3)) == []
+    assert (
+        list(
+            LineReader(line_format, ("a",)).readings(intake, [Line(b"", 10**6, too_long=True)] * 3)
+        )
+        == []
+    )
     assert (dict(intake.refused), sink.lost) == ({"oversize": 3}, {"refused": 3})
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge.sources.lines import gpsd, nmea
-from edgewake.edge.sources.lines.line_format import LineFormat, readings_of
+from edgewake.edge.sources.lines.line_format import LineFormat, LineReader
 from edgewake.edge.sources.lines.lines import LineSplitter
 from edgewake.protocol.errors import Rejected, RejectReason
 from tests.edge.sources.lines.test_nmea import RMC, sentence
@@ -46,7 +46,10 @@ def test_what_is_a_sentence_and_no_reading_gives_nothing_and_is_no_loss(line: by
     cloud is told of.
     """
     sink = MemorySink()
-    assert readings_of(intake_of(sink), LineFormat.NMEA, LineSplitter().feed(line + b"\r\n")) == []
+    assert (
+        LineReader(LineFormat.NMEA).readings(intake_of(sink), LineSplitter().feed(line + b"\r\n"))
+        == []
+    )
     assert sink.lost == {}
 
 

@@ -26,7 +26,8 @@ from edgewake.edge.sources.machines.modbus import (
     value_of,
     without_gaps,
 )
-from edgewake.edge.sources.machines.modbus_tcp import POINTS_MAX, ModbusTcp, ModbusTcpConfig
+from edgewake.edge.sources.machines.modbus_device import POINTS_MAX
+from edgewake.edge.sources.machines.modbus_tcp import ModbusTcpConfig
 from edgewake.protocol.errors import Unavailable
 from tests.edge.sources.cage import Handler, served
 from tests.edge.sources.sink import MemorySink, context, intake_of, running
@@ -97,7 +98,7 @@ async def test_a_device_that_lacks_a_register_that_nobody_asked_for_is_read_arou
     device = Device({0: 7, 8: 9})
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, {"address": 0}, {"address": 8}), context())) as one,
+        running(configured(port, {"address": 0}, {"address": 8}).source(context())) as one,
     ):
         await one.until(lambda: len(one.sink.readings) >= 2)
     assert one.sink.values("p0")[:2] == [7, 7]
@@ -107,16 +108,27 @@ async def test_a_device_that_lacks_a_register_that_nobody_asked_for_is_read_arou
     )
 
 
-async def test_a_device_that_lacks_what_was_asked_for_is_named() -> None:
+async def test_a_register_that_a_device_lacks_is_named_and_costs_itself() -> None:
     device = Device({0: 7})
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, {"address": 0}, {"address": 3}), context())) as one,
+        running(configured(port, {"address": 0}, {"address": 3}).source(context())) as one,
+    ):
+        await one.until(lambda: len(one.sink.readings) >= 2)
+        assert any("holding 3, 1 of them" in what for what in one.intake.remarks)
+    assert one.sink.values("p0")[:2] == [7, 7]
+    assert one.sink.values("p1")[:2] == [None, None]
+
+
+async def test_a_device_that_lacks_all_that_was_asked_for_fails_the_source() -> None:
+    device = Device({0: 7})
+    async with (
+        served(device.handler) as port,
+        running(configured(port, {"address": 3}).source(context())) as one,
     ):
         error = await one.error()
     assert isinstance(error, Unavailable)
     assert "holding 3, 1 of them" in str(error)
-    assert one.sink.readings == []
 
 
 async def test_other_blocks_stay_one_question_each() -> None:
@@ -124,7 +136,7 @@ async def test_other_blocks_stay_one_question_each() -> None:
     points = [{"address": at} for at in (0, 5, 100, 108)]
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, *points), context())) as one,
+        running(configured(port, *points).source(context())) as one,
     ):
         await one.until(lambda: len(one.sink.readings) >= 2)
     assert device.asked[:7] == [(0, 6), (0, 1), (5, 1), (100, 9), (0, 1), (5, 1), (100, 9)]
@@ -136,7 +148,7 @@ async def test_bits_and_registers_of_every_table_are_one_reading() -> None:
     points = [{"address": 10, "table": table} for table in ("holding", "input", "coil", "discrete")]
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, *points), context())) as one,
+        running(configured(port, *points).source(context())) as one,
     ):
         await one.until(lambda: one.sink.readings)
     assert one.sink.readings[0][1] == {"p0": 1, "p1": 1, "p2": True, "p3": True}
@@ -148,7 +160,7 @@ async def test_any_other_error_of_a_device_fails_the_source_with_its_reason(code
     device.answer = lambda function, _address, _count: bytes([function | 0x80, code])  # type: ignore[method-assign]
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, {"address": 0}, {"address": 4}), context())) as one,
+        running(configured(port, {"address": 0}, {"address": 4}).source(context())) as one,
     ):
         error = await one.error()
     assert isinstance(error, Unavailable)
@@ -169,7 +181,7 @@ async def test_a_device_that_answers_less_than_was_asked_for_gives_no_reading(
     points = [{"address": 0, "table": table}, {"address": 2, "table": table}]
     async with (
         served(device.handler) as port,
-        running(ModbusTcp(configured(port, *points, timeout_s=0.2), context())) as one,
+        running(configured(port, *points, timeout_s=0.2).source(context())) as one,
     ):
         assert isinstance(await one.error(), Unavailable)
     assert one.sink.readings == []
@@ -186,7 +198,7 @@ def closing() -> Handler:
 async def test_a_device_that_closes_the_connection_fails_the_source() -> None:
     async with (
         served(closing()) as port,
-        running(ModbusTcp(configured(port, {"address": 0}, timeout_s=0.2), context())) as one,
+        running(configured(port, {"address": 0}, timeout_s=0.2).source(context())) as one,
     ):
         assert isinstance(await one.error(), Unavailable)
 

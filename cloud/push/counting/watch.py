@@ -1,0 +1,41 @@
+"""The port through which the proxy learns of what sleeping clients have not seen.
+
+A lease has a Counter; `Watch.add` lets it count from a cursor on, and from then on the counter
+itself says how many events there are and calls when that matters. The adapter that reads the log is
+`edgewake.cloud.push.counting.watchers`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from edgewake.cloud.push.counting.tally import Counter
+from edgewake.cloud.rights.principal import Principal
+from edgewake.protocol.lease import Subscription
+
+
+class Watch(Protocol):
+    """Counts for many leases at once."""
+
+    async def check(
+        self, subscription: Subscription, cursor: str, client: str, reader: Principal
+    ) -> None:
+        """May a lease of this client, who is `reader`, have this subscription and cursor?
+
+        Raises CursorError, FilterError, LookupError (an unknown stream), TooManyFilters or
+        Unavailable.
+        """
+
+    def add(self, counter: Counter, cursor: str) -> None:
+        """Count from `cursor` on.
+
+        What cannot be resumed is reported by `counter.fail`, a cursor that is too old by its gap.
+        """
+
+    def remove(self, counter: Counter) -> None:
+        """Count no more."""
+
+    def cursor(self, counter: Counter) -> str | None:
+        """Up to where it has counted; None while it is being brought to the live end, and in the
+        midst of counting.
+        """

@@ -1,0 +1,216 @@
+"""Which leases are ours: membership in the consumer group that shares the partitions of `ew.leases`
+between the proxies.
+
+The proxy that is assigned a partition fences its earlier owner, reads the partition from its
+beginning, and hands its leases over; other partitions go on meanwhile. A proxy that dies is
+followed by its own restart at once (static membership by name) or by the others after
+`session_timeout_s`. One thread polls Kafka; the callbacks run on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.push.leases.lease_writer import LeaseWriter
+from edgewake.cloud.push.leases.poll_thread import run_in_thread
+from edgewake.protocol import lease_record, topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError, Unavailable
+from edgewake.protocol.lease_record import Lease
+
+log = logging.getLogger("edgewake.push")
+
+GROUP: Final = "edgewake-push"
+POLL_RECORDS: Final = 500
+RETRY_S: Final = (0.2, 5.0)
+"""First and longest wait between attempts to reach Kafka."""
+
+
+class Owner(Protocol):
+    """Receives the partitions that come and go, on the event loop."""
+
+    def partition_owned(
+        self, partition: int, leases: Mapping[str, Lease], writer: LeaseWriter
+    ) -> None:
+        """The leases of a partition are ours."""
+
+    def partition_lost(self, partition: int) -> None:
+        """They are not any more."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A partition that is being read for the first time."""
+
+    writer: LeaseWriter
+    leases: dict[str, Lease] = field(default_factory=dict)
+    records: int = 0
+
+
+class Membership:
+    """The group member."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        name: str,
+        url: str,
+        *,
+        owner: Owner,
+        clock: Clock,
+        rng: random.Random,
+        session_timeout_s: float,
+    ) -> None:
+        """`url`: where other proxies reach this one; it is part of the client id, by which they
+        find it.
+
+        `session_timeout_s`: a proxy that was silent so long has lost its leases.
+        """
+        self._config = config
+        self._name = name
+        self._session_timeout_ms = round(session_timeout_s * 1000)
+        self._client_id = f"{name}@{url}"
+        self._owner = owner
+        self._clock = clock
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._reading: dict[int, _Reading] = {}
+        self._owned: set[int] = set()
+        self.records_read = 0
+        """Records read of partitions that are being taken over, for people who wait for it."""
+
+    @property
+    def partitions_reading(self) -> int:
+        """Partitions that are being taken over."""
+        return len(self._reading)
+
+    async def run(self) -> None:
+        """Be a member until cancelled.
+
+        Raises LocalError where another proxy runs under the same name.
+        """
+        await run_in_thread("lease-member", self._blocking, self._stop)
+
+    def _blocking(self) -> None:
+        wait = RETRY_S[0]
+        while not self._stop.is_set():
+            try:
+                topic_admin.ensure_partitions(
+                    self._config, [topics.LEASES, topics.LEASE_READS], lease_record.PARTITIONS
+                )
+                self._be_member()
+                wait = RETRY_S[0]
+            except Unavailable as error:
+                log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
+                self._stop.wait(wait * (0.5 + self._rng.random()))
+                wait = min(wait * 2, RETRY_S[1])
+
+    def _be_member(self) -> None:
+        member: Consumer = clients.consumer(
+            self._config,
+            self._client_id,
+            group=GROUP,
+            **{
+                "group.instance.id": self._name,
+                # who has a partition keeps it when another joins, if that is fair
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": self._session_timeout_ms,
+                "heartbeat.interval.ms": self._session_timeout_ms // 4,
+                "enable.partition.eof": True,
+                "queued.max.messages.kbytes": 4096,
+                "fetch.wait.max.ms": clients.HANDED_OVER_WAIT_MS,
+            },
+        )
+        try:
+            member.subscribe(
+                [topics.LEASES],
+                on_assign=self._assigned,
+                on_revoke=self._revoked,
+                on_lost=self._revoked,
+            )
+            while not self._stop.is_set():
+                for message in member.consume(POLL_RECORDS, 0.1):
+                    self._read_message(message)
+        except KafkaException as error:
+            raise Unavailable(f"leases: {error.args[0].str()}") from error
+        finally:
+            member.close()
+            self._lose(list(self._owned) + list(self._reading))
+
+    def _assigned(self, member: Consumer, partitions: list[TopicPartition]) -> None:
+        for assigned in partitions:
+            # Fence first, read second: after the fence nobody can add to what we are about to read.
+            writer = LeaseWriter(self._config, assigned.partition, self._clock)
+            writer.fence()
+            self._reading[assigned.partition] = _Reading(writer)
+        if partitions:
+            member.incremental_assign(
+                [TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions]
+            )
+
+    def _revoked(self, member: Consumer, partitions: list[TopicPartition]) -> None:
+        self._lose([revoked.partition for revoked in partitions])
+        if partitions:
+            member.incremental_unassign(partitions)
+
+    def _lose(self, partitions: list[int]) -> None:
+        for partition in partitions:
+            self._reading.pop(partition, None)
+            if partition in self._owned:
+                self._owned.discard(partition)
+                self._call(self._owner.partition_lost, partition)
+
+    def _read_message(self, message: Message) -> None:
+        error, partition = message.error(), message.partition()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            reading = self._reading.pop(partition, None)
+            if reading is not None:
+                self._owned.add(partition)
+                self._call(self._owner.partition_owned, partition, reading.leases, reading.writer)
+        elif error is not None and error.fatal():
+            raise LocalError(
+                f"another push proxy runs under the name {self._name!r}: {error.str()}"
+            )
+        elif error is None and partition in self._reading:  # later records are our own
+            reading = self._reading[partition]
+            reading.records += 1
+            self.records_read += 1
+            _apply(reading.leases, message)
+
+    def _call(self, method: Callable[..., None], *arguments: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(method, *arguments)
+
+
+def _apply(leases: dict[str, Lease], message: Message) -> None:
+    key, value = message.key().decode("utf-8", "replace"), message.value()
+    if value is None:
+        leases.pop(key, None)
+        return
+    try:
+        leases[key] = lease_record.decode(value)
+    except ValueError as error:
+        log.error(
+            "lease %s cannot be read and is left as it is: %s",
+            key,
+            error,
+            extra={"event": "push.lease_unreadable"},
+        )

@@ -1,0 +1,118 @@
+"""What a client's POST and PATCH make of a lease.
+
+Pure, but for random bytes, which are an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+from edgewake.cloud.calls import webhook
+from edgewake.cloud.calls.sealing import Endpoint, Sealer
+from edgewake.cloud.log.subscription import normal
+from edgewake.cloud.push.leases import lease_rights, lease_state
+from edgewake.cloud.rights.principal import Kind, Principal
+from edgewake.protocol.lease import LeaseChange, LeaseRequest
+from edgewake.protocol.lease_read import hash_token
+from edgewake.protocol.lease_record import Lease, LeaseState
+
+ID_BYTES: Final = 12
+TOKEN_BYTES: Final = 24
+
+
+def new_id(random_bytes: Callable[[int], bytes]) -> str:
+    """A lease id."""
+    return random_bytes(ID_BYTES).hex()
+
+
+def id_of_key(idempotency_key: str) -> str:
+    """The lease id that an Idempotency-Key stands for: the same on every proxy."""
+    return blake2b(
+        idempotency_key.encode(), digest_size=ID_BYTES, person=b"idempotency-key"
+    ).hexdigest()
+
+
+def hash_of(request: LeaseRequest, reader: Principal) -> str:
+    """What is stored of a request, to know a repeated one: that of another reader is another."""
+    text = request.model_dump_json()
+    if reader.proof.kind is not Kind.ANONYMOUS:
+        text += f"\0{reader.proof.kind}\0{reader.name}"
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def new_lease(
+    lease_id: str,
+    request: LeaseRequest,
+    reader: Principal,
+    *,
+    host: str,
+    client: str,
+    sealer: Sealer,
+    random_bytes: Callable[[int], bytes],
+    now: int,
+) -> tuple[Lease, Endpoint]:
+    """A lease and what is sealed in it.
+
+    `host`: of the endpoint; `client`: of who asks (`Sealer.client_of`).
+
+    Raises ValueError for a text that cannot be a secret.
+    """
+    secret = request.endpoint.secret
+    if secret is None:
+        secret = webhook.make_secret(random_bytes)
+    else:
+        webhook.check_secret(secret)
+    endpoint = Endpoint(str(request.endpoint.url), secret, random_bytes(TOKEN_BYTES).hex())
+    wanted = normal(request.subscription)
+    lease = Lease(
+        id=lease_id,
+        token_hash=hash_token(endpoint.token),
+        request_hash=hash_of(request, reader),
+        streams=wanted.streams,
+        where=wanted.where,
+        select=wanted.select,
+        cursor=request.cursor,
+        endpoint_host=host,
+        sealed=sealer.seal(lease_id, endpoint),
+        wake=request.wake,
+        ttl_s=request.ttl_s,
+        created_at=now,
+        expires_at=now + request.ttl_s * 1000,
+        client=client,
+        right=lease_rights.right_of(reader, wanted.streams),
+        condition=lease_rights.condition_of(reader, wanted.streams),
+    )
+    return lease, endpoint
+
+
+def changed(
+    lease: Lease, change: LeaseChange, *, endpoint: Endpoint, host: str, sealer: Sealer, now: int
+) -> Lease:
+    """The lease after a PATCH; `endpoint` and `host` are those from now on.
+
+    Its life starts again.
+    """
+    ttl_s = change.ttl_s or lease.ttl_s
+    found = lease.but(ttl_s=ttl_s, expires_at=now + ttl_s * 1000, wake=change.wake or lease.wake)
+    if change.endpoint is not None:
+        found = found.but(endpoint_host=host, sealed=sealer.seal(lease.id, endpoint))
+    if lease.state is LeaseState.DISABLED and (change.enabled or change.endpoint is not None):
+        found = lease_state.enabled(found)
+    if change.cursor is not None:
+        found = lease_state.moved(found, change.cursor)
+    return found
+
+
+def changed_endpoint(change: LeaseChange, before: Endpoint) -> Endpoint:
+    """The endpoint after a PATCH: one without a secret keeps the one it had.
+
+    Raises ValueError for a text that cannot be a secret.
+    """
+    if change.endpoint is None:
+        return before
+    secret = change.endpoint.secret
+    if secret is not None:
+        webhook.check_secret(secret)
+    return Endpoint(str(change.endpoint.url), secret or before.secret, before.token)

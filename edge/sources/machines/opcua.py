@@ -1,0 +1,269 @@
+"""Subscribes to values of an OPC UA server, by asyncua: each change is a reading, with the time
+that its source gave it. Changes of one moment are one reading.
+
+A server that is gone is asked again later. Then it tells the values that it has; one whose time is
+known already is not taken again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from asyncua import Client, ua
+from asyncua.crypto import security_policies
+
+from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.sources.address import resolved
+from edgewake.edge.sources.config import SourceConfig, SourceContext
+from edgewake.edge.sources.web.web_config import read_token
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.names import is_field
+from edgewake.protocol.plain import Check, ConfigTable, key
+
+NODES_MAX: Final = 200
+"""Values of one source; a reading may have as many fields."""
+WAITING_MAX: Final = 10_000
+"""Changes that wait for the log; those after them are dropped, counted."""
+LOOK_S: Final = 1.0
+"""Seconds between two looks whether the server is there."""
+DEFAULT_PORT: Final = 4840
+POLICIES: Final = {
+    "Basic256Sha256": security_policies.SecurityPolicyBasic256Sha256,
+    "Aes128Sha256RsaOaep": security_policies.SecurityPolicyAes128Sha256RsaOaep,
+    "Aes256Sha256RsaPss": security_policies.SecurityPolicyAes256Sha256RsaPss,
+}
+
+
+def _url(text: str) -> str:
+    found = urlsplit(text)
+    if found.scheme != "opc.tcp" or not found.hostname or found.password is not None:
+        raise ValueError("expected opc.tcp://HOST:PORT/…, without a password")
+    return text
+
+
+def _field(name: str) -> str:
+    if not is_field(name):
+        raise ValueError("expected a name of a field")
+    return name
+
+
+def _node(text: str) -> str:
+    ua.NodeId.from_string(text)
+    return text
+
+
+class NodeConfig(ConfigTable):
+    """A value of the server."""
+
+    name: Annotated[str, Check(_field)]
+    """The field of the reading."""
+    id: Annotated[str, Check(_node)]
+    """Its node: `ns=2;s=Boiler.Temperature`, `ns=3;i=1001`."""
+
+
+class OpcUaConfig(SourceConfig):
+    """Values of an OPC UA server that is subscribed to."""
+
+    type: Literal["opcua"]
+    url: Annotated[str, Check(_url)]
+    """Its address, e.g. `opc.tcp://plc:4840/`."""
+    node: tuple[NodeConfig, ...] = key(min_length=1, max_length=NODES_MAX)
+    """Its values."""
+    publish_s: float = key(default=1.0, ge=0.01, le=3600)
+    """Seconds between two messages of the server; each has all changes since the one before."""
+    timeout_s: float = key(default=5.0, gt=0, le=60)
+    """Seconds that the server has for an answer."""
+    username: str | None = None
+    """User name; none: anonymous."""
+    password_file: Path | None = None
+    """File whose first line is the password, mode 0600. It is sent encrypted with `security`."""
+    security: Literal["none", "Basic256Sha256", "Aes128Sha256RsaOaep", "Aes256Sha256RsaPss"] = (
+        "none"
+    )
+    """Security policy; messages are signed and encrypted with any but none. It needs the three
+    files."""
+    cert_file: Path | None = None
+    """Our certificate (PEM or DER)."""
+    key_file: Path | None = None
+    """Its key, mode 0600."""
+    server_cert_file: Path | None = None
+    """The server's certificate: another one is not talked to."""
+    application_uri: str = "urn:edgewake:agent"
+    """What our certificate calls us (its subjectAltName)."""
+
+    def __post_init__(self) -> None:
+        names = [node.name for node in self.node]
+        if len(set(names)) < len(names):
+            raise ValueError("node: two have one name")
+        files = (self.cert_file, self.key_file, self.server_cert_file)
+        if self.security != "none" and None in files:
+            raise ValueError("security: expected cert_file, key_file and server_cert_file with it")
+        if self.password_file is not None and self.security == "none":
+            raise ValueError("password_file: expected `security` with it, which encrypts it")
+
+    def source(self, context: SourceContext) -> OpcUa:
+        return OpcUa(self, context.clock)
+
+    def owns(self) -> str:
+        return f"{self.url} for this stream"
+
+
+class Change:
+    """A value that the server told."""
+
+    __slots__ = ("name", "t", "value")
+
+    def __init__(self, name: str, value: Any, t: int | None) -> None:
+        self.name, self.value, self.t = name, value, t
+
+
+class OpcUa:
+    """The source."""
+
+    policy = Policy.DROP_NEWEST
+
+    def __init__(self, config: OpcUaConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._told: dict[str, int] = {}
+        """Field → time of the value that was taken last."""
+
+    async def run(self, intake: Intake) -> None:
+        config = self._config
+        try:
+            await self._follow(intake)
+        except (OSError, TimeoutError, ua.UaError) as error:
+            raise Unavailable(f"{config.url}: {error or type(error).__name__}") from error
+
+    async def _follow(self, intake: Intake) -> None:
+        """Until the connection is lost. Raises OSError, TimeoutError, ua.UaError."""
+        client = await self._client()
+        async with client:
+            waiting = Waiting(intake, {node.id: node.name for node in self._config.node})
+            subscription = await client.create_subscription(
+                self._config.publish_s * 1000, waiting, queue_maxsize=WAITING_MAX
+            )
+            nodes = [client.get_node(node.id) for node in self._config.node]
+            handles = await subscription.subscribe_data_change(nodes)
+            for node, handle in zip(self._config.node, handles, strict=True):
+                if isinstance(handle, ua.StatusCode):
+                    intake.remark(f"{node.name}: {node.id}: {handle.name}")
+            if all(isinstance(handle, ua.StatusCode) for handle in handles):
+                raise OSError(f"none of the nodes: {handles[0].name}")
+            while True:
+                changes = await waiting.next(LOOK_S)
+                readings = intake.check_all([*bodies(self._new(changes))])
+                await intake.put(readings)
+                await client.check_connection()
+
+    async def _client(self) -> Client:
+        config = self._config
+        url = urlsplit(config.url)
+        # Looked up beside asyncua, whose look-up would hold up the stop of the agent.
+        await resolved(url.hostname or "", url.port or DEFAULT_PORT)
+        client = Client(config.url, timeout=config.timeout_s)
+        client.application_uri = config.application_uri
+        client.name = client.description = "edgewake"
+        if config.security != "none":
+            assert config.cert_file is not None
+            assert config.key_file is not None
+            await client.set_security(
+                POLICIES[config.security],
+                config.cert_file,
+                config.key_file,
+                server_certificate=str(config.server_cert_file),
+            )
+        if config.username is not None:
+            client.set_user(config.username)
+            if config.password_file is not None:
+                client.set_password(read_token(config.password_file))
+        return client
+
+    def _new(self, changes: list[Change]) -> Iterator[Change]:
+        for one in changes:
+            if one.t is not None:
+                if self._told.get(one.name) == one.t:
+                    continue
+                self._told[one.name] = one.t
+            yield one
+
+
+def bodies(changes: Iterator[Change]) -> Iterator[dict[str, Any]]:
+    """Changes of one moment are one object. Pure."""
+    body: dict[str, Any] = {}
+    for one in changes:
+        if body and (one.name in body or body.get("t") != one.t):
+            yield body
+            body = {}
+        if one.t is not None:
+            body["t"] = one.t
+        body[one.name] = one.value
+    if body:
+        yield body
+
+
+class Waiting:
+    """Changes that the server told and that were not taken yet."""
+
+    def __init__(self, intake: Intake, names: dict[str, str]) -> None:
+        self._intake = intake
+        self._names = {ua.NodeId.from_string(node): name for node, name in names.items()}
+        self._changes: deque[Change] = deque()
+        """At most WAITING_MAX."""
+        self._came = asyncio.Event()
+
+    def datachange_notification(self, node: Any, value: Any, data: Any) -> None:
+        """Called by asyncua for each change."""
+        if len(self._changes) >= WAITING_MAX:
+            self._intake.remark("changes without room dropped")
+            return
+        name = self._names[node.nodeid]
+        told = data.monitored_item.Value
+        if not told.StatusCode.is_good():
+            self._intake.remark(f"{name}: {told.StatusCode.name}")
+            value = None
+        moment = told.SourceTimestamp or told.ServerTimestamp
+        self._changes.append(Change(name, plain(value), ms_of(moment)))
+        self._came.set()
+
+    async def next(self, time_s: float) -> list[Change]:
+        """All there are; waits so long for one."""
+        if not self._changes:
+            self._came.clear()
+            try:
+                async with asyncio.timeout(time_s):
+                    await self._came.wait()
+            except TimeoutError:
+                return []
+        found = list(self._changes)
+        self._changes.clear()
+        return found
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON would say it. Pure."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.Text if isinstance(value, ua.LocalizedText) else str(value)
+
+
+def ms_of(moment: datetime | None) -> int | None:
+    """In ms since 1970; asyncua's times are UTC and do not say so. Pure."""
+    if moment is None:
+        return None
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)

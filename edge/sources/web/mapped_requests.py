@@ -1,0 +1,111 @@
+"""Requests of other systems' clients at the HTTP intake, by maps: imported where one has them, for
+a small device pays for what it has.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
+from edgewake.edge.sources.web.device_tokens import DeviceTokens
+from edgewake.edge.sources.web.http_request import KINDS, Refusal, Wanted, asked_of
+from edgewake.protocol.maps.applying import Refusal as Unmapped
+from edgewake.protocol.maps.http_forms import (
+    Form,
+    Head,
+    Outcome,
+    Reply,
+    form_of,
+    messages,
+    probe,
+    reply,
+    shown_token,
+    unpacked,
+)
+
+STREAM: Final = "kind"
+"""Field with the stream that a map gives, where it is another one than the source's: all that comes
+at one port is in one stream."""
+
+
+class Bodies(NamedTuple):
+    """What a request says."""
+
+    items: Sequence[dict[str, Any]]
+    refused: Sequence[Unmapped]
+    remarks: Sequence[str]
+
+
+class Foreign(NamedTuple):
+    """A request that a map is asked for."""
+
+    form: Form
+    head: Head
+    asked: Wanted
+
+    def reply(self, outcome: Outcome) -> Reply:
+        """In the words of its own server."""
+        return reply(self.form, self.head, outcome)
+
+
+class MappedRequests:
+    """Of one source."""
+
+    def __init__(self, maps: SourceMaps, tokens: DeviceTokens | None, body_bytes_max: int) -> None:
+        self.maps = maps
+        self.tokens = tokens
+        self._body_bytes_max = body_bytes_max
+
+    def look(self) -> None:
+        """Read again what changed. Blocking."""
+        self.maps.look()
+        if self.tokens is not None:
+            self.tokens.look()
+
+    def wanted(
+        self, method: str, target: str, headers: Mapping[str, str], token: str | None
+    ) -> Foreign | Reply | None:
+        """What a request is; None: one of our own kind. `token`: what all have to show, unless they
+        show a device's own.
+        """
+        head = Head.of(method, target, headers)
+        form = form_of(head)
+        if form is Form.OTHER and head.path == "/" and head.content_type in KINDS:
+            return None
+        if "origin" in headers:
+            return _refused(form, head, Refusal(403, "no page of a browser sends here"))
+        if (found := probe(head)) is not None:
+            return found
+        shown = shown_token(head)
+        device = "" if self.tokens is None else self.tokens.device_of(shown)
+        is_known = bool(device) or (
+            token is not None and hmac.compare_digest(shown.encode(), token.encode())
+        )
+        if not is_known and (token is not None or self.tokens is not None):
+            return _refused(form, head, Refusal(401, "a token is asked for"))
+        if method != "POST" and not (method == "GET" and form is Form.OTHER):
+            return _refused(form, head, Refusal(405, "readings are posted"))
+        asked = asked_of(headers)
+        if isinstance(asked, Refusal):
+            return _refused(form, head, asked)
+        return Foreign(form, head._replace(device=device), asked)
+
+    def bodies(self, request: Foreign, body: bytes, now_ms: int) -> Bodies:
+        """The objects in a request. Raises Rejected."""
+        coding = request.head.headers.get("content-encoding", "")
+        plain = unpacked(body, coding, self._body_bytes_max)
+        items: list[dict[str, Any]] = []
+        refused: list[Unmapped] = []
+        remarks: list[str] = []
+        for message in messages(request.form, request.head, plain, now_ms):
+            outcome = self.maps.outcome(message.topic, message.payload, now_ms, message.document)
+            items += self.maps.all_bodies(outcome.readings, STREAM)
+            refused += outcome.refused
+            remarks += outcome.remarks
+        return Bodies(items, refused, remarks)
+
+
+def _refused(form: Form, head: Head, why: Refusal) -> Reply:
+    return reply(form, head, Outcome(why.status, detail=why.why))

@@ -1,0 +1,60 @@
+"""SenML as CBOR (RFC 8428, section 6): `payload = "senml-cbor"`. Pure.
+
+Its labels are small integers, and its data are bytes; the rest is as in JSON. Needs `cbor2`, which
+the extra `formats` installs.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+import cbor2
+
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.maps.decoders import senml
+from edgewake.protocol.maps.rule import Map
+
+LABELS: Final = {
+    -1: "bver", -2: "bn", -3: "bt", -4: "bu", -5: "bv", -6: "bs",
+    0: "n", 1: "u", 2: "v", 3: "vs", 4: "vb", 5: "s", 6: "t", 7: "ut", 8: "vd",
+}  # fmt: skip
+"""RFC 8428, table 4."""
+INTEGER_BITS: Final = 64
+"""An integer of more bits is a float, as in JSON."""
+
+
+def decode(payload: bytes, _of: Map, now_ms: int) -> list[Any]:
+    """For maps. Raises Rejected."""
+    return readings(payload, now_ms)
+
+
+def readings(payload: bytes, now_ms: int) -> list[dict[str, Any]]:
+    """The readings of a pack that came at `now_ms`. Raises Rejected."""
+    try:
+        pack = cbor2.loads(payload)
+    except Exception as error:  # of values inside too: dates, big numbers, patterns
+        raise Rejected(RejectReason.ENCODING, f"not CBOR: {str(error)[:200]}") from error
+    if type(pack) is list:
+        pack = [_named(one) if isinstance(one, dict) else one for one in pack]
+    return senml.of_pack(pack, now_ms)
+
+
+def _named(record: dict[Any, Any]) -> dict[str, Any]:
+    return {str(LABELS.get(label, label)): _plain(value) for label, value in record.items()}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON would say it."""
+    if isinstance(value, bytes):
+        return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+    is_big = type(value) is int and value.bit_length() >= INTEGER_BITS
+    if is_big or isinstance(value, Decimal | Fraction):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return value.timestamp() if isinstance(value, datetime) else value

@@ -1,0 +1,420 @@
+"""What HTTP clients of others send, as messages for maps, and the answer that each of them expects.
+
+Pure. A form is known by path and headers; its clients are moved here by changing an address:
+
+    /write, /api/v2/write                         InfluxDB 1 and 2, line protocol → influx/DEVICE
+    /v1/metrics                                   OpenTelemetry (OTLP)            → otlp/DEVICE
+    ce-specversion, application/cloudevents…      CloudEvents 1.0, three modes    → cloudevents/…
+    application/senml+json, …+cbor                SenML (RFC 8428)                → senml/DEVICE
+    /pub, /owntracks                              OwnTracks                       → owntracks/USER/…
+    /api/v1/TOKEN/telemetry, …/attributes         ThingsBoard's devices      → v1/devices/DEVICE/…
+    any other path                                                                → that path
+
+The topics are those of the presets of the same name, so one map serves MQTT and HTTP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+import orjson
+
+from edgewake.protocol import varint
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.maps.decoding import BadItem, json_of, module_of
+from edgewake.protocol.maps.path import MISSING
+from edgewake.protocol.maps.rule import READINGS_MAX
+
+PRESETS: Final = ("influx", "otlp", "cloudevents", "senml", "owntracks", "thingsboard")
+"""Maps of the forms."""
+ITEMS_MAX: Final = 10_000
+"""Readings of one request; those after them are refused."""
+LEVEL_CHARS_MAX: Final = 200
+"""Characters of a topic's level that a client's own name becomes."""
+JSON: Final = "application/json"
+PROTOBUF: Final = "application/x-protobuf"
+FORM_BODY: Final = "application/x-www-form-urlencoded"
+_EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
+_SENML: Final = frozenset({"application/senml+json", "application/sensml+json"})
+_SENML_CBOR: Final = frozenset({"application/senml+cbor", "application/sensml+cbor"})
+
+
+class Form(StrEnum):
+    """Whose request it is."""
+
+    INFLUX_1 = "influx 1"
+    INFLUX_2 = "influx 2"
+    OTLP = "otlp"
+    CLOUDEVENTS = "cloudevents"
+    SENML = "senml"
+    OWNTRACKS = "owntracks"
+    THINGSBOARD = "thingsboard"
+    OTHER = "other"
+
+
+class Head(NamedTuple):
+    """A request without its body."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    device: str = ""
+    """Whose own token was shown: then all readings are of it. Empty: the payload may name
+    devices."""
+
+    @classmethod
+    def of(cls, method: str, target: str, headers: Mapping[str, str]) -> Head:
+        """From the request line's target."""
+        path, _, query = target.partition("?")
+        return cls(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
+
+    @property
+    def content_type(self) -> str:
+        """Without its parameters, in lower case."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class HttpMessage(NamedTuple):
+    """A message as maps take it (`applying.apply`)."""
+
+    topic: str
+    payload: bytes
+    document: Any
+    """What the payload says; MISSING: the map reads it."""
+
+
+class Outcome(NamedTuple):
+    """What became of a request."""
+
+    status: int
+    """200: kept; 202: taken; 4xx: refused; 503: come again."""
+    taken: int = 0
+    refused: int = 0
+    detail: str = ""
+    """Why something was refused."""
+
+
+class Reply(NamedTuple):
+    """What the client hears."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+
+
+def form_of(head: Head) -> Form:
+    """Whose request it is, by its head."""
+    fixed = _PATHS.get(head.path)
+    if fixed is not None:
+        return fixed
+    if head.content_type in (_EVENT, _EVENTS) or "ce-specversion" in head.headers:
+        return Form.CLOUDEVENTS
+    if head.content_type in _SENML | _SENML_CBOR:
+        return Form.SENML
+    if _thingsboard(head.path) is not None:
+        return Form.THINGSBOARD
+    return Form.OWNTRACKS if head.path.startswith("/owntracks/") else Form.OTHER
+
+
+_PATHS: Final = {
+    "/write": Form.INFLUX_1,
+    "/api/v2/write": Form.INFLUX_2,
+    "/v1/metrics": Form.OTLP,
+    "/pub": Form.OWNTRACKS,
+    "/owntracks": Form.OWNTRACKS,
+}
+
+
+def _thingsboard(path: str) -> tuple[str, str] | None:
+    """Token and kind."""
+    levels = path.split("/")
+    is_own = levels[:3] == ["", "api", "v1"] and len(levels) == 5
+    if not is_own or levels[4] not in ("telemetry", "attributes") or not levels[3]:
+        return None
+    return unquote(levels[3]), levels[4]
+
+
+def probe(head: Head) -> Reply | None:
+    """What a client asks before it sends: is somebody there, is there a database?"""
+    if head.method in ("GET", "HEAD") and head.path in ("/ping", "/health", "/ready"):
+        said = b'{"name":"edgewake","status":"pass","version":"v2"}'
+        return Reply(204) if head.path == "/ping" else Reply(200, said)
+    if head.path == "/query" and head.query.get("q", "").upper().startswith("CREATE DATABASE"):
+        return Reply(200, b'{"results":[{"statement_id":0}]}')
+    return None
+
+
+def shown_token(head: Head) -> str:
+    """The secret that a client shows, wherever its form puts it; empty: none."""
+    scheme, _, shown = head.headers.get("authorization", "").partition(" ")
+    if scheme.lower() in ("bearer", "token"):
+        return shown.strip()
+    if scheme.lower() == "basic":
+        import binascii
+
+        try:
+            pair = binascii.a2b_base64(shown.encode()).decode()
+        except ValueError:
+            return ""
+        return pair.partition(":")[2]
+    if (own := _thingsboard(head.path)) is not None:
+        return own[0]
+    return head.query.get("p", head.query.get("token", ""))
+
+
+def unpacked(body: bytes, coding: str, most: int) -> bytes:
+    """A body without its content coding, at most so many bytes. Raises Rejected."""
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
+        return body
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise Rejected(RejectReason.ENCODING, f"content coding {coding[:40]!r}: expected gzip")
+    found = bytearray()
+    try:
+        while body and len(found) <= most:
+            one = zlib.decompressobj(wbits=47)  # gzip or zlib, by its head
+            found += one.decompress(body, most + 1 - len(found))
+            if len(found) <= most and not one.eof:
+                raise Rejected(RejectReason.ENCODING, f"{coding}: cut off")
+            body = one.unused_data
+    except zlib.error as error:
+        raise Rejected(RejectReason.ENCODING, f"{coding}: {error}") from error
+    if len(found) > most:
+        raise Rejected(RejectReason.OVERSIZE, f"more than {most} bytes when unpacked")
+    return bytes(found)
+
+
+def messages(form: Form, head: Head, body: bytes, now_ms: int) -> list[HttpMessage]:
+    """What a request says, by device, in order. Raises Rejected where all of it is refused."""
+    return _READERS[form](head, body, now_ms)
+
+
+def _by_device(
+    head: Head, base: str, items: Iterable[tuple[str, Any]], body: bytes
+) -> list[HttpMessage]:
+    """`items`: device and reading. At most READINGS_MAX of one device in each message."""
+    grouped: dict[str, list[Any]] = {}
+    for device, item in items:
+        grouped.setdefault(level(head.device or device), []).append(item)
+    return [
+        HttpMessage(f"{base}/{device}", body, found[at : at + READINGS_MAX])
+        for device, found in grouped.items()
+        for at in range(0, len(found), READINGS_MAX)
+    ]
+
+
+def level(text: str) -> str:
+    """A client's own name as one level of a topic."""
+    plain = text.replace("/", ".").replace("+", "_").replace("#", "_").replace("\0", "_")
+    return plain[:LEVEL_CHARS_MAX].strip() or "unnamed"
+
+
+def _checked_count(items: Sequence[Any]) -> Sequence[Any]:
+    if len(items) > ITEMS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"expected at most {ITEMS_MAX} readings at once")
+    return items
+
+
+NANOSECONDS: Final = {
+    "": 1, "ns": 1, "n": 1, "u": 10**3, "us": 10**3, "µ": 10**3,
+    "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
+}  # fmt: skip
+"""`precision` of InfluxDB's two interfaces."""
+
+
+def _influx(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
+    precision = head.query.get("precision", "")
+    if precision not in NANOSECONDS:
+        raise Rejected(
+            RejectReason.TIME, f"precision {precision[:20]!r}: expected ns, us, ms, s, m or h"
+        )
+    where = head.query.get("db") or head.query.get("bucket") or "influx"
+    found: list[tuple[str, Any]] = []
+    for point in _checked_count(module_of("influx").points(body, ITEMS_MAX + 1)):
+        if isinstance(point, BadItem):
+            found.append((where, point))
+            continue
+        if "time" in point:
+            point["time"] *= NANOSECONDS[precision]
+        found.append((point["tags"].get("host") or where, point))
+    return _by_device(head, "influx", found, body)
+
+
+def _otlp(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
+    found = module_of("otlp").readings(body, is_json=head.content_type == JSON, most=ITEMS_MAX + 1)
+    items = ((one.pop("device", "otlp"), one) for one in _checked_count(found))
+    return _by_device(head, "otlp", items, body)
+
+
+def _senml(head: Head, body: bytes, now_ms: int) -> list[HttpMessage]:
+    module = module_of("senml-cbor" if head.content_type in _SENML_CBOR else "senml")
+    named = head.path.strip("/").rpartition("/")[2]
+    items = (
+        (named or one["name"].rstrip("/:") or "senml", one)
+        for one in _checked_count(module.readings(body, now_ms))
+    )
+    return _by_device(head, "senml", items, body)
+
+
+def _cloudevents(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
+    """CloudEvents 1.0, HTTP protocol binding, sections 3.1 to 3.3."""
+    if head.content_type == _EVENTS:
+        events = json_of(body)
+        if not isinstance(events, list):
+            raise Rejected(RejectReason.SHAPE, "a batch of CloudEvents: expected a list")
+    elif head.content_type == _EVENT:
+        events = [json_of(body)]
+    else:
+        events = [_binary_event(head, body)]
+    for one in _checked_count(events):
+        _check_event(one)
+    items = ((str(one["source"]), one) for one in events)
+    return _by_device(head, "cloudevents", items, body)
+
+
+def _binary_event(head: Head, body: bytes) -> dict[str, Any]:
+    event: dict[str, Any] = {
+        name.removeprefix("ce-"): unquote(value)
+        for name, value in head.headers.items()
+        if name.startswith("ce-")
+    }
+    if head.content_type:
+        event["datacontenttype"] = head.content_type
+    is_json = head.content_type == JSON or head.content_type.endswith("+json")
+    if body and (is_json or not head.content_type):
+        event["data"] = json_of(body)
+    elif body:
+        try:
+            event["data"] = body.decode()
+        except UnicodeDecodeError:
+            import base64
+
+            event["data_base64"] = base64.b64encode(body).decode()
+    return event
+
+
+def _check_event(one: Any) -> None:
+    """The attributes that each event has (CloudEvents 1.0, section 3.1)."""
+    if not isinstance(one, dict):
+        raise Rejected(RejectReason.SHAPE, "a CloudEvent: expected an object")
+    if str(one.get("specversion", "")) not in ("1.0", "1.0.2"):
+        raise Rejected(RejectReason.SHAPE, "a CloudEvent: expected specversion 1.0")
+    for name in ("id", "source", "type"):
+        if not isinstance(one.get(name), str) or not one[name]:
+            raise Rejected(RejectReason.SHAPE, f"a CloudEvent: {name} is missing")
+
+
+def _owntracks(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
+    """By the names that the app sends, or the topic that it would have published to."""
+    document = json_of(body)
+    user = head.query.get("u") or head.headers.get("x-limit-u", "")
+    phone = head.query.get("d") or head.headers.get("x-limit-d", "")
+    told = document.get("topic") if isinstance(document, dict) else None
+    if not (user and phone) and isinstance(told, str) and told.count("/") >= 2:
+        _, user, phone = told.split("/", 3)[:3]
+    kind = document.get("_type") if isinstance(document, dict) else None
+    topic = f"owntracks/{level(user or 'owntracks')}/{level(head.device or phone or 'phone')}"
+    return [HttpMessage(topic + ("/event" if kind == "transition" else ""), body, document)]
+
+
+def _of_thingsboard(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
+    found = _thingsboard(head.path)
+    assert found is not None, "form_of said so"
+    token, kind = found
+    device = head.device or f"thing-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+    return [HttpMessage(f"v1/devices/{level(device)}/{kind}", body, json_of(body))]
+
+
+def _other(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
+    """The path is the topic. What a GET asks, and a form's fields, are an object."""
+    topic = "/".join(level(unquote(one)) for one in head.path.strip("/").split("/"))
+    document: Any = MISSING
+    if head.method == "GET":
+        document = {name: _cell(value) for name, value in head.query.items()}
+    elif head.content_type == FORM_BODY:
+        pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+        document = {name: _cell(value) for name, value in pairs}
+    return [HttpMessage(topic, body or b"{}", document)]
+
+
+def _cell(text: str) -> Any:
+    """A number where it is one as JSON writes it; else text."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    return value if isinstance(value, int | float) else text
+
+
+_READERS: Final = {
+    Form.INFLUX_1: _influx,
+    Form.INFLUX_2: _influx,
+    Form.OTLP: _otlp,
+    Form.CLOUDEVENTS: _cloudevents,
+    Form.SENML: _senml,
+    Form.OWNTRACKS: _owntracks,
+    Form.THINGSBOARD: _of_thingsboard,
+    Form.OTHER: _other,
+}
+
+
+def reply(form: Form, head: Head, what: Outcome) -> Reply:
+    """What the form's own server would answer."""
+    if form is Form.OTLP:
+        return _otlp_reply(head, what)
+    is_good = what.status < 300
+    if form in (Form.INFLUX_1, Form.INFLUX_2):
+        if is_good and not what.refused:
+            return Reply(204)
+        status = 400 if is_good or what.status == 422 else what.status
+        partial = f"partial write: {what.refused} refused: " if is_good else ""
+        said = partial + what.detail
+        if form is Form.INFLUX_1:
+            return Reply(status, orjson.dumps({"error": said}))
+        code = {503: "unavailable", 413: "request too large", 401: "unauthorized"}
+        return Reply(status, orjson.dumps({"code": code.get(status, "invalid"), "message": said}))
+    if form is Form.OWNTRACKS and is_good:
+        return Reply(200, b"[]")
+    if form is Form.THINGSBOARD and is_good:
+        return Reply(200)
+    told: dict[str, Any] = {"taken": what.taken, "refused": what.refused}
+    if what.detail:
+        told["error"] = what.detail
+    return Reply(what.status, orjson.dumps(told))
+
+
+def _otlp_reply(head: Head, what: Outcome) -> Reply:
+    """OTLP 1.x, section "OTLP/HTTP Response": a message in the request's own encoding."""
+    is_json = head.content_type == JSON
+    kind = JSON if is_json else PROTOBUF
+    if what.status < 300:
+        if not what.refused:
+            return Reply(200, b"{}" if is_json else b"", kind)
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+            ExportMetricsServiceResponse,
+        )
+
+        partial = {"rejectedDataPoints": str(what.refused), "errorMessage": what.detail}
+        if is_json:
+            return Reply(200, orjson.dumps({"partialSuccess": partial}), kind)
+        message = ExportMetricsServiceResponse()
+        message.partial_success.rejected_data_points = what.refused
+        message.partial_success.error_message = what.detail
+        return Reply(200, message.SerializeToString(), kind)
+    status = 400 if what.status == 422 else what.status
+    if is_json:
+        return Reply(status, orjson.dumps({"message": what.detail}), kind)
+    return Reply(status, _status_message(what.detail), kind)
+
+
+def _status_message(detail: str) -> bytes:
+    """google.rpc.Status with its field 2, `message`, alone."""
+    text = detail.encode()[:2000]
+    return b"\x12" + varint.encode(len(text)) + text

@@ -1,0 +1,210 @@
+"""What a lease may count and show by its right: decided without I/O."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgewake.cloud.log.filter import compile_where
+from edgewake.cloud.log.filter_syntax import parse_where
+from edgewake.cloud.push.counting.matching import required_values
+from edgewake.cloud.push.leases import lease_rights
+from edgewake.cloud.push.leases.lease_requests import hash_of
+from edgewake.cloud.rights.config import (
+    ANYBODY_CONFIG,
+    GrantConfig,
+    IssuerConfig,
+    RightsConfig,
+    RoleConfig,
+)
+from edgewake.cloud.rights.names import Names
+from edgewake.cloud.rights.principal import ANYBODY, Action, Grant, Kind, Principal, Proof
+from edgewake.cloud.rights.rights import End, Rights
+from edgewake.protocol.errors import FilterError
+from edgewake.protocol.lease import LeaseRequest, Subscription
+from edgewake.protocol.lease_record import Lease, decode, encode
+from tests.push.builders import ManualClock
+from tests.push.builders import lease as a_lease
+from tests.rights.forge import AUDIENCE, ISSUER, NOW_S, Maker, key_set, write
+
+WAKE = frozenset({Action.WAKE})
+
+
+def someone(*grants: tuple[str, tuple[str, ...] | None, tuple[str, ...] | None]) -> Principal:
+    return Principal(
+        "someone",
+        tuple(
+            Grant(
+                WAKE,
+                Names.of([stream]),
+                None if devices is None else Names.of(devices),
+                None if fields is None else Names.of(fields),
+            )
+            for stream, devices, fields in grants
+        ),
+        Proof(Kind.KEY, b"1"),
+    )
+
+
+def passes(condition: str | None, **fields: Any) -> bool:
+    return condition is None or compile_where(condition).passes(fields)
+
+
+@pytest.mark.parametrize(
+    ("devices", "seen", "hidden"),
+    [
+        (("car-7",), ["car-7"], ["car-8", None]),
+        (("car-7", "car-8"), ["car-7", "car-8"], ["car-9"]),
+        (("bus-*",), ["bus-", "bus-1"], ["car-1", "xbus-1"]),
+        (("b_s-*", "x%*"), ["b_s-1", "x%1"], ["bus-1", "x1", "xy1"]),
+        (("it's", "a\\b", "a!b*"), ["it's", "a\\b", "a!bc"], ["its", "ab", "a!c"]),
+        ((), [], ["car-7", None]),
+    ],
+)
+def test_devices_become_a_condition(
+    devices: tuple[str, ...], seen: list[str], hidden: list[str | None]
+) -> None:
+    condition = lease_rights.condition_of(someone(("s", devices, None)), ["s"])
+    scope = someone(("s", devices, None)).scope(Action.WAKE, "s")
+    assert scope is not None
+    for device in (*seen, *hidden):
+        assert scope.sees(device) is (device in seen)
+        assert passes(condition, device=device, stream="s") is (device in seen), condition
+
+
+def test_a_condition_is_found_by_the_index() -> None:
+    condition = lease_rights.condition_of(someone(("s", ("car-7",), None)), ["s"])
+    assert required_values(parse_where(str(lease_rights.counted("n > 5", condition)))) is not None
+    assert lease_rights.counted("n > 5", None) == "n > 5"
+    assert lease_rights.counted(None, condition) == condition
+    counted = lease_rights.counted("n > 5 OR 1 = 1", condition)
+    assert not passes(counted, device="car-8", n=6)
+
+
+def test_a_condition_for_each_stream() -> None:
+    reader = someone(("a", ("car-7",), None), ("b", None, None), ("q", ("car-8",), None))
+    condition = lease_rights.condition_of(reader, ["a", "b", "q"])
+    told = [
+        ({"stream": "a", "device": "car-7"}, True),
+        ({"stream": "a", "device": "car-8"}, False),
+        ({"stream": "b", "device": "car-8"}, True),
+        ({"query": "q", "device": "car-8"}, True),
+        ({"query": "q", "device": "car-7"}, False),
+        ({"query": "q"}, False),
+    ]
+    assert [passes(condition, **fields) for fields, _ in told] == [seen for _, seen in told]
+    assert lease_rights.condition_of(ANYBODY, ["a", "b"]) is None
+
+
+def test_a_filter_names_no_field_that_is_hidden() -> None:
+    reader = someone(("s", ("car-7",), ("speed",)))
+    for where, select in (("speed > 5", "device, speed * 2 AS s"), (None, "*"), ("t > 5", None)):
+        lease_rights.check_fields(reader, Subscription(streams=("s",), where=where, select=select))
+    for where, select in (("secret = 'x'", None), ("1 = 1 OR no_such > 4", None), (None, "secret")):
+        with pytest.raises(FilterError, match="no field that you may read"):
+            lease_rights.check_fields(
+                reader, Subscription(streams=("s",), where=where, select=select)
+            )
+    some = someone(("s", ("car-7",), ("speed",)), ("s", ("car-8",), None))
+    with pytest.raises(FilterError):
+        lease_rights.check_fields(some, Subscription(streams=("s",), where="secret = 'x'"))
+
+
+def leased(
+    reader: Principal, select: str | None = None, streams: tuple[str, ...] = ("s",)
+) -> Lease:
+    lease = a_lease("l1").but(
+        streams=streams, select=select, right=lease_rights.right_of(reader, streams)
+    )
+    assert decode(encode(lease)) == lease
+    return lease
+
+
+def test_previews_are_cut() -> None:
+    event = {"stream": "s", "device": "car-7", "seq": 1, "speed": 5, "secret": "x"}
+    seen = leased(someone(("s", ("car-7",), ("speed",))))
+    assert lease_rights.previews(seen, [event]) == [
+        {name: value for name, value in event.items() if name != "secret"}
+    ]
+    assert lease_rights.previews(seen, [event | {"device": "car-8"}]) == []
+    assert lease_rights.previews(leased(ANYBODY), [event]) == [event]
+    assert lease_rights.previews(leased(ANYBODY, "secret"), [event]) == [{"secret": "x"}]
+    assert lease_rights.previews(
+        leased(someone(("s", ("car-7",), ("speed",))), "secret, speed"), [event]
+    ) == [{"secret": None, "speed": 5}]
+
+
+ROLES = {
+    "cars": RoleConfig(grants=(GrantConfig(streams=("s",), devices=("$device",)),), lease_s=3600.0),
+    "short": RoleConfig(grants=(GrantConfig(streams=("s",)),)),
+}
+
+
+async def test_a_right_is_looked_at_again(tmp_path: Path) -> None:
+    clock, maker = ManualClock(round(NOW_S * 1000)), Maker()
+    keys = write(tmp_path / "keys", "anna cars annas-own-key-000002 car-7 car-8")
+    issuer_file = write(tmp_path / "issuer.json", key_set(maker))
+    revoked = write(tmp_path / "revoked", "")
+    issuer = IssuerConfig(
+        issuer=ISSUER,
+        audience=AUDIENCE,
+        jwks_file=issuer_file,
+        roles=("cars", "short"),
+        leeway_s=0.0,
+    )
+    rights = Rights(
+        RightsConfig(roles=ROLES, key_file=keys, revoked_file=revoked, issuers=(issuer,)), clock
+    )
+
+    def end(lease: Lease) -> End | None:
+        rights.look()
+        return lease_rights.end_of(lease, rights, now=clock.now_ms())
+
+    by_key = leased(await rights.principal(b"annas-own-key-000002"))
+    long = leased(await rights.principal(maker.token(edgewake_role="cars", device="a", sub="b")))
+    short = leased(await rights.principal(maker.token(edgewake_role="short")))
+    assert [end(lease) for lease in (by_key, long, short)] == [None] * 3
+    assert end(leased(ANYBODY)) is End.REVOKED, "nobody may any more without a key"
+    write(keys, "anna cars annas-own-key-000002 car-7")
+    assert end(by_key) is End.REVOKED
+    clock.advance(600)
+    assert [end(lease) for lease in (long, short)] == [None, End.EXPIRED]
+    write(issuer_file, key_set(Maker(kid="next")))
+    assert end(long) is None, "an issuer changes its keys, and the lease outlives its token"
+    write(revoked, "sub b")
+    assert end(long) is End.REVOKED
+    write(revoked, "")
+    assert end(long) is None
+    clock.advance(3600)
+    assert end(long) is End.EXPIRED
+
+
+async def test_a_token_that_is_not_expired_needs_its_issuers_key(tmp_path: Path) -> None:
+    clock, maker = ManualClock(round(NOW_S * 1000)), Maker()
+    path = write(tmp_path / "issuer.json", key_set(maker))
+    issuer = IssuerConfig(issuer=ISSUER, audience=AUDIENCE, jwks_file=path, role="cars")
+    rights = Rights(RightsConfig(roles=ROLES, issuers=(issuer,)), clock)
+    lease = leased(await rights.principal(maker.token(device="a")))
+    assert lease_rights.end_of(lease, rights, now=clock.now_ms()) is None
+    write(path, key_set(Maker(kid="next")))
+    rights.look()
+    assert lease_rights.end_of(lease, rights, now=clock.now_ms()) is End.REVOKED
+
+
+def test_leases_of_before_are_anybodys() -> None:
+    rights = Rights(ANYBODY_CONFIG, ManualClock())
+    assert lease_rights.end_of(a_lease("l1"), rights, now=0) is None
+
+
+def test_a_repeated_request_of_another_is_another() -> None:
+    request = LeaseRequest.model_validate(
+        {
+            "subscription": {"streams": ["s"]},
+            "cursor": "c",
+            "endpoint": {"url": "http://127.0.0.1/hook"},
+        }
+    )
+    others = [ANYBODY, someone(("s", None, None)), Principal("b", (), Proof(Kind.KEY, b"2"))]
+    assert len({hash_of(request, reader) for reader in others}) == 3
