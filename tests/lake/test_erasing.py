@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,9 +37,9 @@ def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
 
 
-def written(disk: Disk, source: Source, columns: dict[str, list[object]]) -> File:
+def written(disk: Disk, source: Source, columns: Mapping[str, Sequence[object]]) -> File:
     fields = {"v": ColumnType.STRING} if "v" in columns else {}
-    return disk.write(pa.table(columns), source, "2026-09-21", fields, now_ms=ASKED)
+    return disk.write(pa.table(dict(columns)), source, "2026-09-21", fields, now_ms=ASKED)
 
 
 def left(disk: Disk, tmp_path: Path, row: Erasure, file: File) -> object:
@@ -52,7 +53,7 @@ def left(disk: Disk, tmp_path: Path, row: Erasure, file: File) -> object:
 
 
 STREAM = Source("ew.s.s", Kind.STREAM, "s")
-READINGS = {
+READINGS: Mapping[str, Sequence[object]] = {
     "device": ["a", "b", "a"],
     "received_at": [at(ASKED - 1), at(ASKED - 1), at(ASKED + 1)],
     "v": ["x", "a", None],
@@ -88,7 +89,7 @@ def test_of_results_goes_what_removed_queries_gave(disk: Disk, tmp_path: Path) -
 def test_of_summaries_goes_what_is_of_the_stream_or_made_by_the_device(
     disk: Disk, tmp_path: Path
 ) -> None:
-    columns: dict[str, list[object]] = {
+    columns: dict[str, Sequence[object]] = {
         "stream": ["s", "s", "t", "t", "s"],
         "devices": ["", "", "", "@a", ""],
         "maker": ["", "a|9|kll", "late:a|9|kll", "", "b|9|kll"],
@@ -103,7 +104,7 @@ def test_of_summaries_goes_what_is_of_the_stream_or_made_by_the_device(
 
 def test_streams_that_tell_of_others_lose_what_names_it(disk: Disk, tmp_path: Path) -> None:
     source = Source(topics.LATE, Kind.STREAM, "late_readings")
-    file = written(disk, source, READINGS | {"v": ["q", "r", "a"]})
+    file = written(disk, source, dict(READINGS) | {"v": ["q", "r", "a"]})
     named = left(disk, tmp_path, erasure("stream", "s", queries=("q",)), file)
     assert [row["v"] for row in named] == ["r", "a"]  # type: ignore[attr-defined]
     of_device = left(disk, tmp_path, erasure("device", "r"), file)

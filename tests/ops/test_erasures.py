@@ -112,7 +112,8 @@ class World:
 
     def on_kafka(self, topic: str) -> list[Message]:
         """Every record that Kafka still gives."""
-        consumer = clients.consumer(self.config, "test-erased", **{"enable.partition.eof": True})
+        settings: dict[str, Any] = {"enable.partition.eof": True}
+        consumer = clients.consumer(self.config, "test-erased", **settings)
         found: list[Message] = []
         for number in range(partition_counts(consumer).get(topic, 0)):
             low, high = watermarks(consumer, topic, number)
@@ -136,7 +137,7 @@ class World:
 
     def mentions(self, topics_: Iterable[str], text: str) -> dict[str, int]:
         """Records by topic in whose key, value or headers the text occurs."""
-        found = {}
+        found: dict[str, int] = {}
         for topic in topics_:
             records = self.on_kafka(topic)
             count = sum(

@@ -44,7 +44,7 @@ def ask(ops: Ops, target: dict[str, Any], variables: dict[str, str]) -> httpx.Re
         )
 
     options = target["url_options"]
-    params = [(one["key"], filled(one["value"])) for one in options["params"]]
+    params = {str(one["key"]): filled(one["value"]) for one in options["params"]}
     body = filled(options["data"]) if "data" in options else None
     return ops.client.request(
         options["method"],

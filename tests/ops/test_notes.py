@@ -100,8 +100,9 @@ async def test_a_note_is_written_and_a_group_found_on_the_page(
         await expect(page.get_by_text("kept", exact=True)).to_be_visible()
         await expect(page.get_by_role("region", name="What happened")).to_contain_text("online")
         assert await accessibility_faults(page) == []
-        await page.get_by_role("link", name="Devices", exact=True).click()
-        await page.get_by_role("link", name=group).click()
+        rail = page.get_by_role("navigation", name="Pages")
+        await rail.get_by_role("link", name="Devices", exact=True).click()
+        await page.get_by_role("group", name="Group").get_by_role("link", name=group).click()
         row = page.get_by_role("row").filter(has_text=device)
         await expect(row).to_be_visible()
         await page.get_by_label("Name", exact=True).fill("no such name")
