@@ -18,8 +18,11 @@ _NAME_CHARS: Final = 32
 
 
 def lock(folder: Path) -> int | None:
-    """Lock it until the descriptor is closed or the process is gone; None where another process has
-    it. Raises LocalError.
+    """Lock the folder until the descriptor is closed; None where another process has it.
+
+    Raises LocalError.
+
+    Raises LocalError.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,8 +38,9 @@ def lock(folder: Path) -> int | None:
 
 
 def name_of(folder: Path, host: str | None = None) -> str:
-    """The same after every restart, and another one for a copy of the folder, on this machine or
-    elsewhere. Raises LocalError.
+    """Return the folder's name: the same after every restart, another one for a copy of the folder.
+
+    Raises LocalError.
     """
     path = folder / "name"
     try:

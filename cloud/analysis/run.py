@@ -277,8 +277,9 @@ class Analysis:
         self._lanes.failed = {label: why for label, why in failed.items() if label in running}
 
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
-        """Of streams that no query reads any more: the next one would find a state without what was
-        sent in between.
+        """Remove checkpoints of streams that no query reads.
+
+        The next query would find a state without what was sent in between.
         """
         removed = remove_unused(
             self._config.kept_dir / "checkpoints",
@@ -371,8 +372,9 @@ def run(
     stop: threading.Event,
     heartbeat: Heartbeat | None = None,
 ) -> None:
-    """Stand by until this analysis leads, start Spark, follow the queries until `stop`, end all
-    within 5 s.
+    """Stand by until this analysis leads, start Spark, follow the queries until `stop`.
+
+    All ends within 5 s.
     """
     # A link may lead elsewhere on another machine.
     shared_dir = None if config.shared_dir is None else config.shared_dir.absolute()

@@ -1,5 +1,6 @@
-"""Follows how far the sequencers are, in a thread of its own, so that a Kafka that answers late
-holds up no lane.
+"""Follows how far the sequencers are, in a thread of its own.
+
+So a Kafka that answers late holds up no lane.
 """
 
 from __future__ import annotations

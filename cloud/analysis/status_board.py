@@ -1,5 +1,6 @@
-"""What is said on `ew.progress` of queries that no lane runs, and what was said there before this
-process began.
+"""Publishes on `ew.progress` where queries stand that no lane runs.
+
+It also knows what was said there before this process began.
 """
 
 from __future__ import annotations

@@ -32,6 +32,21 @@ SOURCES: Final[Mapping[str, str]] = {
         'stream = "meter"\nhost = "192.0.2.7"\npoint = [{ name = "power_w", address = 0, type = '
         '"int32" }]'
     ),
+    "modbus_rtu": (
+        'stream = "meter"\npath = "/dev/ttyUSB0"\npoint = [{ name = "power_w", address = 0, type = '
+        '"int32" }]'
+    ),
+    "udp_lines": 'stream = "points"\nport = 8089  # datagrams of line protocol',
+    "exec": 'stream = "measured"\ncommand = ["/usr/local/bin/measure"]\ninterval_s = 60',
+    "kernel_sensors": 'stream = "board"  # hwmon, iio, 1-Wire',
+    "http_lines": 'stream = "lines"\nurl = "http://127.0.0.1:8000/stream"',
+    "sparkplug": 'stream = "plant"\nhost_id = "edgewake"',
+    "opcua": (
+        'stream = "plc"\nurl = "opc.tcp://127.0.0.1:4840/"\nnode = [{ name = "temperature", id = '
+        '"ns=2;s=Boiler.Temperature" }]'
+    ),
+    "ble": 'stream = "rooms"  # Ruuvi, BTHome, Xiaomi',
+    "can": 'stream = "car"\nchannel = "can0"\nobd = ["rpm", "speed"]  # or dbc = "drive.dbc"',
     "subscription": 'stream = "of_others"\nfollow = ["vehicle_position"]',
 }
 """Kind → what its table begins with."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 import stat
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from edgewake.edge.commands.broker_look import look as look_at_broker
 from edgewake.edge.sources.config import SourceConfig
@@ -20,6 +22,9 @@ from edgewake.protocol.errors import LocalError
 
 LOOK_S: Final = 5.0
 """Seconds for a connection."""
+OPCUA_PORT: Final = 4840
+_LISTENING: Final = {"http_intake": socket.SOCK_STREAM, "udp_lines": socket.SOCK_DGRAM}
+"""Kinds that are sent to."""
 
 
 def look(source: SourceConfig) -> str:
@@ -37,17 +42,23 @@ def look(source: SourceConfig) -> str:
     if (url := getattr(keys, "url", None)) is not None:
         from edgewake.edge.sources.web.http_client import parse_url
 
+        if url.startswith("opc.tcp:"):
+            plant = urlsplit(url)
+            return _takes_connections(plant.hostname or "", plant.port or OPCUA_PORT)
         found = parse_url(url, "http", "https", "ws", "wss")
         secure = found.scheme in ("https", "wss")
         return _takes_connections(found.hostname or "", found.port or (443 if secure else 80))
     if (path := getattr(keys, "path", None)) is not None:
         return _file(path)
     if hasattr(keys, "host") and hasattr(keys, "port"):
+        kind = _LISTENING.get(source.type)
         return (
-            _may_listen(keys.host, keys.port)
-            if source.type == "http_intake"
-            else _takes_connections(keys.host, keys.port)
+            _takes_connections(keys.host, keys.port)
+            if kind is None
+            else _may_listen(keys.host, keys.port, kind)
         )
+    if (command := getattr(keys, "command", None)) is not None:
+        return _program(command[0])
     return "nothing to look at from outside"
 
 
@@ -83,10 +94,18 @@ def _takes_connections(host: str, port: int) -> str:
     return f"{host}:{port} takes connections"
 
 
-def _may_listen(host: str, port: int) -> str:
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise LocalError(f"{name}: no program that this user may start: is the path right?")
+    return f"{found} can be started"
+
+
+def _may_listen(host: str, port: int, kind: socket.SocketKind) -> str:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(family, kind) as tried:
+        if kind is socket.SOCK_STREAM:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind((host, port))
         except OSError as error:

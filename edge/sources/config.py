@@ -49,6 +49,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "tcp_lines": "edgewake.edge.sources.lines.tcp_lines:TcpLinesConfig",
     "serial_lines": "edgewake.edge.sources.lines.serial_lines:SerialLinesConfig",
     "mqtt_subscribe": "edgewake.edge.sources.mqtt.mqtt_subscribe:MqttSubscribeConfig",
+    "sparkplug": "edgewake.edge.sources.mqtt.sparkplug:SparkplugConfig",
     "modbus_tcp": "edgewake.edge.sources.machines.modbus_tcp:ModbusTcpConfig",
     "modbus_rtu": "edgewake.edge.sources.machines.modbus_rtu:ModbusRtuConfig",
     "opcua": "edgewake.edge.sources.machines.opcua:OpcUaConfig",
@@ -199,6 +200,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "opcua": "edge-opcua",
     "ble": "edge-ble",
     "can": "edge-can",
+    "sparkplug": "formats",
 }
 """Built-in kinds whose library few devices need → the extra that installs it."""
 

@@ -79,7 +79,7 @@ def test_every_key_is_documented() -> None:
             Path("edge/config.py"),
             Path("edge/log/config.py"),
             Path("edge/uplink/config.py"),
-            *Path("edge/sources").glob("*.py"),
+            *Path("edge/sources").rglob("*.py"),
         )
     )
     for key in (

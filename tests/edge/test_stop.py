@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from edgewake.edge.log.work import FrameKey, OutFrame
-from edgewake.edge.sources.machines.modbus_tcp import ModbusTcp, ModbusTcpConfig
+from edgewake.edge.sources.machines.modbus_tcp import ModbusTcpConfig
 from edgewake.edge.sources.web.http_client import Request, answer, parse_url
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.edge.uplink.quarantine import Quarantine
@@ -92,7 +92,7 @@ async def ask_a_modbus_device() -> None:
         "host": "plc.example",
         "point": [{"name": "a", "address": 0}],
     }
-    await ModbusTcp(ModbusTcpConfig.checked(values), context()).run(intake_of(MemorySink()))
+    await ModbusTcpConfig.checked(values).source(context()).run(intake_of(MemorySink()))
 
 
 async def ask_a_web_server() -> None:

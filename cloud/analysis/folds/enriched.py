@@ -34,10 +34,10 @@ OF_ALL: Final = ""
 HISTORY: Final = "~"
 """Begins the key of a device's histories, where those of tables are JSON."""
 DEVICES_MAX: Final = 100_000
-"""Devices of a query whose histories are kept; beyond it the one without a reading for longest
-begins anew."""
+"""Devices of a query whose histories are kept; beyond it the device that was silent longest starts
+again."""
 _READ_TO: Final = "@"
-"""Of a query on `ew.windows`: how far its table was read."""
+"""How far the table of a query on `ew.windows` was read."""
 _FAULTS: Final = "!"
 """The same: what of it could not be read."""
 

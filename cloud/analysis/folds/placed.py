@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 PLACE: Final = ("partition", "offset", "number")
-"""Of a reading in its stream, in rows that the driver gets."""
+"""The place of a reading in its stream, in rows that the driver gets."""
 
 
 def item(text: str | None) -> frozenset[str]:

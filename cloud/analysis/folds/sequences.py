@@ -48,7 +48,7 @@ class Open:
     slots: list[AnySlot]
     readings: int = 0
     number: int = 0
-    """Of a window by count: which one of its key, from 0."""
+    """Number of a window by count among those of its key, from 0."""
     is_told: bool = False
     """Do readers have its row? HAVING may not have let it through."""
 
@@ -154,8 +154,9 @@ def close(state: KeyState, window: Window, closed: int | None) -> bool:
 
 
 def record(state: KeyState) -> tuple[bytes, int]:
-    """What is written down, and a time, ms, before which windows begin that were forgotten for it
-    (STATE_BYTES_MAX); 0: none was.
+    """Return what is written down, and the time, ms, before which windows were forgotten for it.
+
+    The time is 0 where none was (STATE_BYTES_MAX).
     """
     text, forgotten = orjson.dumps(dump(state)), 0
     while len(text) > STATE_BYTES_MAX and state.windows:
@@ -184,10 +185,7 @@ def dump(state: KeyState) -> list[Any]:
 
 
 def load(value: Iterable[Any], written: int = 0) -> KeyState:
-    """The reverse of `dump`; ValueError or TypeError where it is none.
-
-    It was `written` in so many bytes.
-    """
+    """Read what `dump` wrote, in `written` bytes; ValueError or TypeError for anything else."""
     count, windows, *rule = value
     made = [_opened(*one) for one in windows]
     state = KeyState(sorted(made, key=lambda one: (one.number, one.start)), count, *rule)

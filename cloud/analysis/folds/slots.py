@@ -28,9 +28,7 @@ values a set; these are empty where there is nothing."""
 
 @dataclass(slots=True)
 class Slot:
-    """Count, sum, least and greatest of one expression, and how far its values are from their
-    mean.
-    """
+    """Count, sum, least and greatest of an expression, and its values' spread about the mean."""
 
     count: int = 0
     sum: float = 0.0
@@ -41,11 +39,11 @@ class Slot:
 
     @property
     def variance(self) -> float | None:
-        """Of the population."""
+        """The population's variance."""
         return self.squares / self.count if self.count else None
 
     def add(self, value: Value) -> None:
-        """One more number; None is none."""
+        """Add one number; None is not counted."""
         if value is not None:
             assert not isinstance(value, tuple | frozenset)
             self.merge(Slot(1, value, value, value))
@@ -69,15 +67,16 @@ class Slot:
 
 @dataclass(slots=True)
 class Ends:
-    """The readings whose order is least and most; of equals those with the smallest and the largest
-    value.
+    """The readings whose order is least and most.
+
+    Of equals those with the smallest and the largest value count.
     """
 
     least: At | None = None
     most: At | None = None
 
     def add(self, value: Value) -> None:
-        """One more reading; an empty tuple is none."""
+        """Add one reading; an empty tuple is not counted."""
         if value:
             assert isinstance(value, tuple)
             self.merge(Ends(value, value))

@@ -26,8 +26,8 @@ import orjson
 from edgewake.cloud.queries.query import Within
 
 KEY_READINGS_MAX: Final = 1_000
-"""Readings of a key and side that are kept: so many rows one reading may become. Beyond it the
-earliest is let go."""
+"""Readings of a key and side that are kept, and so the rows that one reading may become. Beyond it
+the earliest is let go."""
 READINGS_MAX: Final = 200_000
 """Readings of a query that are kept, some 500 bytes each. Beyond it the one is let go that would be
 kept the shortest."""
@@ -42,7 +42,7 @@ Side: TypeAlias = Literal[0, 1]
 LEFT: Final[Side] = 0
 RIGHT: Final[Side] = 1
 Place: TypeAlias = tuple[int, int, int]
-"""Of a reading in its stream: partition, offset, number in the frame."""
+"""The place of a reading in its stream: partition, offset, number in the frame."""
 _time = attrgetter("t")
 
 
@@ -76,7 +76,7 @@ class Partners:
     """Left and right: key → its readings by time."""
     count: int = 0
     chars: int = 0
-    """Of the texts in them."""
+    """Bytes of the texts in them."""
     _until: list[tuple[int, Side, str]] = field(default_factory=list)
     """A heap: up to which event time a reading of a key is kept."""
     _new: list[tuple[Side, str, Kept]] = field(default_factory=list)

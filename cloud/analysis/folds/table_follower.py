@@ -20,7 +20,7 @@ from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol.errors import Unavailable
 
 PATIENCE_S: Final = 20.0
-"""How long a table may give nothing before its end is reached; then the lane begins anew."""
+"""How long a table may give nothing before its end is reached; then the lane starts again."""
 BATCH: Final = 500
 """Records that are taken at once."""
 _SETTINGS: Final[dict[str, Any]] = {

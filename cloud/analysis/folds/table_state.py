@@ -22,7 +22,7 @@ CHARS_MAX: Final = 64 << 20
 ROWS_MAX."""
 
 Place: TypeAlias = tuple[int, int, int]
-"""Of a reading in its stream: partition, offset, number in the frame."""
+"""The place of a reading in its stream: partition, offset, number in the frame."""
 LEFT: Final = "<"
 RIGHT: Final = ">"
 """Begin the names of the two tables' rows where they are written down."""
@@ -37,10 +37,10 @@ class Row:
     place: Place
     values: list[Any]
     refers: str | None = None
-    """Of a row of FROM: the key of the row that it is joined with; None where there can be none."""
+    """Key of the row that a row of FROM is joined with; None where it cannot have one."""
     told: str = ""
-    """Of a row of FROM: stands for the row of the result that was told of it; empty where none
-    is."""
+    """What stands for the row of the result that a row of FROM emitted; empty where it emitted
+    none."""
 
     @property
     def chars(self) -> int:
@@ -84,9 +84,7 @@ class Latest:
 
 @dataclass
 class Linked:
-    """The table of FROM, the one that it is joined with, and which rows of the result are to be
-    looked at again.
-    """
+    """The table of FROM, the one that it is joined with, and the rows to compute again."""
 
     left: Latest = field(default_factory=Latest)
     right: Latest = field(default_factory=Latest)
@@ -120,14 +118,12 @@ class Linked:
             self.remove_right(next(iter(self.right.of)))
 
     def remove_right(self, key: str) -> None:
-        """A row of the other table that is no more."""
+        """Remove a row of the other table."""
         if self.right.remove(key) is not None:
             self._due |= self._referring.get(key, {})
 
     def take(self) -> tuple[list[str], list[Row]]:
-        """Keys of FROM whose rows of the result may be others now, and rows of FROM that were
-        forgotten since the last time.
-        """
+        """Return keys of FROM whose results may have changed, and rows of FROM forgotten since."""
         found = list(self._due), self._gone
         self._due, self._gone, self.forgotten = {}, [], 0
         return found
@@ -149,8 +145,8 @@ class Linked:
             self._referring.setdefault(now, {})[key] = None
 
     def dump(self) -> Iterator[tuple[str, bytes | None]]:
-        """What is to be written down since the last time: name → row; None where it is none any
-        more.
+        """Return what changed since the last call, to be written down: name → row; None where it
+        was removed.
         """
         for side, table in ((LEFT, self.left), (RIGHT, self.right)):
             for key in sorted(table.changed):
@@ -164,9 +160,7 @@ class Linked:
             table.changed.clear()
 
     def load(self, name: str, value: bytes) -> None:
-        """The reverse of `dump`, of each row that stands, in the order in which they were
-        written.
-        """
+        """Read the rows that `dump` wrote, in the order in which they were written."""
         since, place, values, refers, told = orjson.loads(value)
         row, key = Row(since, tuple(place), values, refers, told), name[1:]
         table = self.left if name.startswith(LEFT) else self.right

@@ -58,7 +58,7 @@ class Versions:
     most: int = VERSIONS_MAX
     """Rows of a key that are kept."""
     chars: int = 0
-    """Of the texts in all rows."""
+    """Bytes of the texts in all rows."""
     forgotten: int = 0
     """Keys so far that were forgotten because there is more than is kept."""
 
@@ -112,8 +112,8 @@ class Versions:
         self.chars += sum(_chars(values) for _, values in self.of[key])
 
     def dump(self) -> dict[str, bytes | None]:
-        """Key → its rows as JSON, None where it is forgotten; of the keys that changed since the
-        last time.
+        """Return key → its rows as JSON, of keys that changed since the last call; None:
+        forgotten.
         """
         found = {
             key: orjson.dumps(self.of[key]) if key in self.of else None

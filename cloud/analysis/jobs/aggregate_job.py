@@ -25,13 +25,11 @@ from edgewake.cloud.analysis.results import emit, finish, shed_report
 from edgewake.protocol.field_type import FieldType
 
 _FORGOTTEN: Final = "$forgotten"
-"""Of a frame: the event time up to which Spark forgets windows."""
+"""Column of a frame: the event time up to which Spark forgets windows."""
 
 
 class QueryJob(Job):
-    """All queries of the same streams whose windows Spark keeps, of one of the kinds with
-    aggregates.
-    """
+    """All queries with aggregates of the same streams and kind, whose windows Spark keeps."""
 
     has_spark_state = True
 

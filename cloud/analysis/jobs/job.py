@@ -58,7 +58,7 @@ class Dials:
 
 
 NO_DIALS: Final = Dials({})
-"""Of a plan that runs once."""
+"""Dials of a plan that runs once."""
 
 
 class TooManyRows(ValueError):
@@ -88,8 +88,8 @@ class States(ABC):
         return ()
 
     def follower(self, kafka: KafkaConfig) -> TableFollower | None:
-        """Reads the tables that rows are completed with, from where each was read to; None where
-        there are none.
+        """Read the tables that complete rows, each from where it was read to; None: the kind has no
+        tables.
         """
         return None
 
@@ -124,7 +124,9 @@ class States(ABC):
 
 
 class Stateless(States):
-    """Of kinds whose windows Spark keeps, or that have none: records depend on the batch alone."""
+    """States of kinds whose windows Spark keeps, or that have none: records depend on the batch
+    alone.
+    """
 
     def __init__(self, outputs: Callable[[pa.Table, emit.Batch, emit.Broken], Records]) -> None:
         self._outputs = outputs
@@ -212,8 +214,9 @@ class Job(ABC):
         return late.late_windows(frames(), queries, dict(self.fields), closed)
 
     def near(self, records: DataFrame, first: int, stop: int) -> DataFrame:
-        """The records without those that surely have no reading of [first, stop), ms; where it is
-        not worth looking, all.
+        """Leave out records that surely have no reading of [first, stop), ms.
+
+        All are there where it is not worth looking.
         """
         return records
 

@@ -63,7 +63,7 @@ class Arrived(NamedTuple):
     """A reading as it comes, with what the catalogue calls fields."""
 
     number: int
-    """Of its partition (combined_topics.py)."""
+    """Number of its partition (combined_topics.py)."""
     place: Place
     columns: Mapping[str, Any]
 
@@ -148,8 +148,9 @@ class PairJob(Job):
         return found
 
     def frames(self, rows: pa.Table | None) -> Iterator[_Frame]:
-        """The oldest first, so that of a large batch, too, no more readings wait for a partner than
-        must.
+        """Order frames by age, the oldest first.
+
+        So of a large batch, too, no more readings wait for a partner than must.
         """
         if rows is None:
             return
@@ -166,7 +167,7 @@ class PairJob(Job):
 
 
 class PairStates(States):
-    """Of all queries of a lane, by label: open windows, and the readings that wait for a
+    """States of all queries of a lane, by label: open windows, and the readings that wait for a
     partner.
     """
 
@@ -251,7 +252,7 @@ class _Pairing:
         self._join, self._within = _join(query)
         self._names = names = (*READING, *(name for name, _ in fields))
         self.let_go = [_Gathered(query.stream), _Gathered(self._join.table)]
-        """Of both streams what was let go because too much was kept."""
+        """What was let go of both streams because too much was kept."""
         self._fields, self._columns = fields, self._join.columns
         self._where = (
             None

@@ -43,7 +43,7 @@ from edgewake.protocol import result, topics
 from edgewake.protocol.field_type import FieldType
 
 READ_TO: Final = "@"
-"""Of a query on `ew.windows`: how far its tables were read."""
+"""How far the tables of a query on `ew.windows` were read."""
 _DEVICE_ROW: Final = b"|status"
 """Ends the key of what a device says of itself."""
 
@@ -75,7 +75,7 @@ class TableJob(Job):
 
 
 class TableStates(States):
-    """Of all queries of a lane, by label: their tables."""
+    """States of all queries of a lane, by label: their tables."""
 
     def __init__(self, job: TableJob) -> None:
         self._job = job
@@ -148,7 +148,7 @@ class TableView:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Of its tables."""
+        """Topics of its tables."""
         return (self._from,) if self._table is None else (self._from, self._table)
 
     def put(self, one: TableRecord) -> None:

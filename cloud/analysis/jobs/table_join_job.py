@@ -75,7 +75,7 @@ class JoinJob(Job):
 
 
 class JoinStates(States):
-    """Of all queries of a lane, by label: open windows, tables and histories."""
+    """States of all queries of a lane, by label: open windows, tables and histories."""
 
     def __init__(self, job: JoinJob) -> None:
         self._job = job
@@ -89,8 +89,9 @@ class JoinStates(States):
         self._rows_max: int | None = None
 
     def has_forgotten(self, label: str) -> bool:
-        """Was any device or key of this query forgotten since this was asked last, because there
-        are more than are kept?
+        """Tell whether a device or key of this query was forgotten since the last call.
+
+        More of them came than are kept.
         """
         table = self.tables.get(label)
         now = self.histories[label].forgotten + (0 if table is None else table.versions.forgotten)

@@ -22,7 +22,7 @@ from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol import result, topics
 
 OpenWindows = dict[str, KeyState]
-"""Of one query: group (JSON) → what is open. The group touched longest ago is the first."""
+"""One query's groups (JSON) → what is open. The group touched longest ago is the first."""
 
 
 def dumped(windows: OpenWindows) -> dict[str, bytes]:

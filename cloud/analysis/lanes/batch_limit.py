@@ -34,7 +34,7 @@ and rounds."""
 
 
 class BatchLimit:
-    """Of one lane from its start on. Pure."""
+    """Limits the batches of one lane, from its start on. Pure."""
 
     def __init__(self, most: int, *, is_dear: bool) -> None:
         """`most`: records of a batch however fast it is.
@@ -48,7 +48,7 @@ class BatchLimit:
 
     @property
     def records(self) -> int:
-        """Of the next batch."""
+        """Records that the next batch may have."""
         return min(self._most, self._size.records)
 
     def learn(self, read: int, readings: int, took_s: float, *, left: int) -> bool:

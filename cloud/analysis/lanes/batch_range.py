@@ -56,8 +56,9 @@ def records(
 def ranges(
     start: Mapping[int, int], end: Mapping[int, int], count: int
 ) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
-    """Cut a range of offsets into ranges of about `count` records, each with its share of every
-    partition. Pure.
+    """Cut a range of offsets into ranges of about `count` records.
+
+    Each has its share of every partition. Pure.
     """
     total = sum(end[partition] - first for partition, first in start.items())
     steps = max(1, -(-total // count))

@@ -21,12 +21,12 @@ from edgewake.cloud.analysis.results import result_texts
 from edgewake.cloud.queries.query import Registered
 
 ROWS_MAX: Final = 10_000
-"""Of a record batch of Arrow; Spark's default."""
+"""Rows of a record batch of Arrow; Spark's default."""
 _ZONE: Final = "UTC"
 
 
 class BatchRows:
-    """Of a lane, whose batches have all the same columns."""
+    """Reads the batches of a lane, which all have the same columns."""
 
     def __init__(self, session: SparkSession, queries: Sequence[Registered] = ()) -> None:
         """`queries`: whose results are made of the rows; those that can have their texts with them

@@ -60,8 +60,9 @@ def failing(
     failure: Failure,
     beat: Callable[[], None],
 ) -> dict[str, str]:
-    """Query (label) → why it cannot compute the readings of a batch that failed; empty where none
-    is at fault, or where it cannot be found now.
+    """Return query (label) → why it cannot compute the readings of a batch that failed.
+
+    It is empty where no query is at fault, or where it cannot be found now.
 
     `beat` is called before each try, of which there are about two for each doubling of the queries.
     """

@@ -76,7 +76,7 @@ def unfinished(checkpoint: Path) -> int | None:
 
 
 def forget_plan(checkpoint: Path, batch: int) -> None:
-    """Of an unfinished batch: Spark plans it anew at the next start."""
+    """Forget the plan of an unfinished batch: Spark plans it again at the next start."""
     if batch == 0:
         _remove_state(checkpoint)
     _remove(
@@ -110,8 +110,9 @@ def check_workers(config: AnalysisConfig, checkpoint: Path, batch: int) -> None:
 
 
 def partition_without_state(checkpoint: Path, batch: int, partitions: int) -> Path | None:
-    """A partition whose state after the batch is not here, because a worker wrote it where only
-    that worker sees it. None: all are.
+    """Return a partition whose state after the batch is not here; None: all are.
+
+    A worker wrote it where only that worker sees it.
     """
     for operator in (checkpoint / "state").glob("[0-9]*"):
         for partition in range(partitions):
@@ -163,8 +164,9 @@ def mend(checkpoint: Path, emitted: Offsets) -> str | None:
 
 
 def _remove_state(checkpoint: Path) -> None:
-    """Of a checkpoint in which no batch is done: Spark refuses to plan the first one beside any
-    state, for ever.
+    """Remove the state of a checkpoint in which no batch is done.
+
+    Spark refuses for ever to plan the first one beside any state.
     """
     shutil.rmtree(checkpoint / "state", ignore_errors=True)
 

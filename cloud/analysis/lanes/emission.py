@@ -29,7 +29,7 @@ class Stopped(Exception):
 
 
 class Emission:
-    """Of one lane from its start on. Not for several threads at once (Lane)."""
+    """Emits the results of one lane, from its start on. Not for several threads at once (Lane)."""
 
     def __init__(
         self,

@@ -17,14 +17,15 @@ of offsets on the connection where its consumer's next fetch already waits, so e
 this much longer for each partition; Kafka's default is 500 ms. So does a task, after each of its
 fetches. Spark's consumer fetches only for a batch, so this asks for no more."""
 FETCH_TIMEOUT_MS: Final = 20_000
-"""How long a task waits for Kafka before the lane is started anew."""
+"""How long a task waits for Kafka before the lane is started again."""
 
 
 def source(
     session: SparkSession, config: AnalysisConfig, *names: str, records_max: int
 ) -> DataFrame:
-    """Committed records of these topics, from the earliest on; stops loudly when retention took
-    what was not read yet.
+    """Read committed records of these topics, from the earliest on.
+
+    It stops loudly when retention took what was not read yet.
 
     `records_max`: of a batch, until LanePlan.set_limit says another number.
     """

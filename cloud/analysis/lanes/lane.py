@@ -256,9 +256,7 @@ class Lane:
         return self._failure or ended(self._running.query)
 
     def stop(self) -> None:
-        """Wait for the transaction under way and for Spark's note of it, then end the Spark
-        query.
-        """
+        """Wait for the open transaction and for Spark's note of it, then end the Spark query."""
         self._stopped.set()  # who reads a long table gives it up
         if self._planning is not None:
             self._planning.exception()  # it uses clients that are closed now

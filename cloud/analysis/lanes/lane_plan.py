@@ -39,7 +39,7 @@ class LanePlan:
         self._session, self._config, self._job = session, config, job
         self.sources = job.source_topics
         self.partitions = 1
-        """Of its topics together."""
+        """Records of its topics together."""
         self.shedder: Shedder | None = None
         """Only of queries that may leave readings out."""
         self._ends: Ends | None = None
@@ -112,9 +112,7 @@ class LanePlan:
         return observed_in(json.loads(found.get(late.OBSERVED).get().json()), self.partitions)
 
     def suit(self, changed: DataFrame, rows: int, readings: int) -> None:
-        """Set Spark's options for the next batches, as they suit one of so many rows and
-        readings.
-        """
+        """Set Spark's options for next batches, as they suit one of so many rows and readings."""
         self._settings = next_plan.turned(changed, rows, readings, before=self._settings)
 
     def set_limit(self, records: int) -> None:
@@ -130,8 +128,9 @@ class LanePlan:
         getattr(self._execution, "uniqueSources_$eq")(sources)
 
     def forget_to(self, top: int | None) -> None:
-        """From the next batch on Spark may forget windows up to this event time, ms; a repeated
-        batch forgets what it forgot before.
+        """Let Spark forget windows up to this event time, ms, from the next batch on.
+
+        A repeated batch forgets what it forgot before.
         """
         if top is None or self._query is None:
             return

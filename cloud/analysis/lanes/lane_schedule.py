@@ -54,7 +54,7 @@ class LaneSchedule:
 
     @property
     def records(self) -> int:
-        """Of the next batch, at most."""
+        """Records that the next batch may have."""
         return self._limit.records
 
     def limit_to(self, most: int) -> bool:

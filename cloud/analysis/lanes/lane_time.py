@@ -68,9 +68,7 @@ class LaneTime:
         left: Mapping[int, int] | None,
         now_ms: int,
     ) -> int | None:
-        """Event time after a batch from where the record stands to `reached`, ms; see
-        EventTime.after.
-        """
+        """Return event time after a batch that goes to `reached`, ms; see EventTime.after."""
         top = self._event_time.after(
             record.top,
             tops=self.tops,

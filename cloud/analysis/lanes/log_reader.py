@@ -84,8 +84,9 @@ class LogReader:
 
 
 def log_range(kafka: KafkaConfig, topic: str, first_begin_ms: int) -> LogRange:
-    """Where the readings of windows that begin at `first_begin_ms` or later are, to the present
-    end; without partitions that have none.
+    """Return where the readings of windows that begin at `first_begin_ms` or later are.
+
+    The ranges go to the present end; partitions that have none are left out.
 
     Raises Overtaken where retention may have taken some, Unavailable.
     """
@@ -126,8 +127,9 @@ def _kept_from(consumer: Consumer, topic: str, partition: int, kept: tuple[int, 
 
 
 def kept_from(kafka: KafkaConfig, topic: str, *, now_ms: int) -> int | None:
-    """The event time, ms, from which on the log has windows whole; None where retention took
-    nothing. Raises Unavailable.
+    """Return the event time, ms, from which the log has windows whole; None: all of them.
+
+    Raises Unavailable.
     """
     with closing(clients.consumer(kafka, "analysis-repair", **_WITH_ENDS)) as consumer:
         found: list[int] = []
@@ -142,8 +144,10 @@ def kept_from(kafka: KafkaConfig, topic: str, *, now_ms: int) -> int | None:
 def starts(
     kafka: KafkaConfig, topic: str, first_begin_ms: int, end: Mapping[int, int]
 ) -> dict[int, int]:
-    """Partition → first offset that is kept and may have readings of windows that begin then or
-    later, before `end`. Raises Unavailable.
+    """Return partition → first offset kept that may have readings of windows that begin then or
+    later.
+
+    Offsets are before `end`. Raises Unavailable.
     """
     with closing(clients.consumer(kafka, "analysis-repair", **_WITH_ENDS)) as consumer:
         found = {}

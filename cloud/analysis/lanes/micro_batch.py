@@ -43,7 +43,7 @@ from edgewake.protocol.clock import Clock, thread_cpu_s
 
 
 class MicroBatches:
-    """Of one lane from its start on; `compute` is called with each, in a thread of Spark's."""
+    """Computes the batches of one lane; Spark calls `compute` with each, in a thread of its own."""
 
     def __init__(
         self,

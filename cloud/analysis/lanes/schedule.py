@@ -1,5 +1,4 @@
-"""When a lane looks for new readings again, so that a small stream costs little and its windows are
-told soon after their ends. Pure.
+"""Decides when a lane polls again: a small stream costs little, and windows are emitted soon. Pure.
 
 A micro-batch costs about the same however few readings are in it. A *calm* stream therefore gets
 its batches when they are worth most: one soon after each window's end, more while readings of
@@ -95,7 +94,7 @@ def last_end(windows: Collection[Window], at_ms: int) -> int | None:
 
 
 def has_second_looks(windows: Collection[Window], least_ms: int) -> bool:
-    """Do windows of a busy stream end so seldom that a second look is not as good as the next
+    """Do windows of a busy stream end so seldom that a second look is worth more than the next
     end's?
     """
     slides = [window.slide_ms for window in _ending(windows)]

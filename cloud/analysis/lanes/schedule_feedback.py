@@ -9,8 +9,10 @@ from edgewake.cloud.analysis.plan.observed import Observed
 
 
 class Looks:
-    """Of one lane, from its start on. Only a calm stream teaches: a busy one has a batch each
-    second in any case, and two after windows' ends.
+    """Decides when one lane polls, from its start on.
+
+    Only a calm stream teaches: a busy one has a batch each second in any case, and two after
+    windows' ends.
     """
 
     def __init__(self, config: AnalysisConfig, job: Job) -> None:

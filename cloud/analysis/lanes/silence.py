@@ -19,7 +19,10 @@ a stream is silent, for absences that are due, and for readings that found no pa
 
 
 class Silence:
-    """Of one lane from its start on; called between its batches, never beside one."""
+    """Emits what falls due while nothing comes to one lane.
+
+    It is called between its batches, never beside one.
+    """
 
     def __init__(
         self, job: Job, clock: Clock, plan: LanePlan, time: LaneTime, emission: Emission

@@ -39,11 +39,11 @@ class Cost:
     took: Mapping[str, float]
     """Query (label) → seconds of processor."""
     records: int
-    """Of the batch; 0: none is known."""
+    """Seconds of the batch; 0: not known."""
 
     def of(self, labels: Iterable[str], records: int) -> float:
-        """Seconds that some of the queries take for so many records of the same kind; 0 where no
-        batch is known.
+        """Return the seconds that some queries take for so many records of a kind; 0: no batch is
+        known.
         """
         return (
             sum(self.took.get(label, 0.0) for label in labels) * records / self.records

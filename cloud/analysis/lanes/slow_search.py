@@ -260,7 +260,7 @@ class SlowSearch:
         raise TooLittle
 
     def _seconds(self, frame: DataFrame) -> float:
-        """Of processor that its tasks take. Raises GivenUp."""
+        """Return the seconds of processor that its tasks take. Raises GivenUp."""
         if self._is_over.is_set():
             raise GivenUp
         context = self._session.sparkContext

@@ -61,7 +61,7 @@ class Parts:
         }
 
     def cut(self, key: bytes, value: bytes | None) -> Iterator[tuple[bytes, bytes | None]]:
-        """The records of a state; None: it is no more."""
+        """Cut the text of a state into records; None: the state was removed."""
         size = 0 if value is None else len(value)
         count = -(-size // PART_BYTES_MAX) if size > PART_BYTES_MAX else 0
         before = self._of.pop(key, 0)

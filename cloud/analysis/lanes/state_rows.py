@@ -63,9 +63,7 @@ def unowned(keys: Iterable[str], labels: Container[str]) -> list[str]:
 
 
 class StateRows:
-    """Removes the rows of queries that were removed; at the start those that a process before this
-    one left.
-    """
+    """Removes rows of removed queries; at the start also those that an earlier process left."""
 
     def __init__(self, config: KafkaConfig, producer: Producer, clock: Clock) -> None:
         self._config, self._producer, self._clock = config, producer, clock
@@ -73,8 +71,9 @@ class StateRows:
         self._not_before_s = 0.0
 
     def keep(self, labels: Iterable[str]) -> None:
-        """Remove what belongs to no query of these (name@registered_at); call it when no lane runs
-        any other.
+        """Remove what belongs to none of these queries (name@registered_at).
+
+        Call it when no lane runs any other.
         """
         now = frozenset(labels)
         is_due = self._labels is None or self._labels - now

@@ -210,7 +210,7 @@ class Lanes:
         self._starts.close()
 
     def _begins(self, key: LaneKey, job: Job) -> bool:
-        """Is a lane to be started, or to be started anew?"""
+        """Is a lane to be started, or to be started again?"""
         place, planned = self.places.get(key), self._starts.job(key)
         if planned is not None:
             return planned != job

@@ -65,9 +65,7 @@ class Sequenced:
         )
 
     def held_since(self, now_ms: int) -> int | None:
-        """The time, ms, since when something waits that holds event time; None where nothing is
-        held.
-        """
+        """Return the time, ms, since when something holds event time back; None: nothing does."""
         return min(
             (self._waiting[partition][0] for partition in self._stalled(now_ms)), default=None
         )

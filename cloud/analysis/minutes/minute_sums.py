@@ -57,7 +57,8 @@ open minutes."""
 _COUNT_MIN_EPS: Final = 2 / count_min.WIDTH
 _COUNT_MIN_CONFIDENCE: Final = 1 - 0.5**count_min.DEPTH
 _SEED: Final = 1
-"""Of factors in Spark's Count-Min that are used for numbers only; texts are hashed without."""
+"""Number of factors in Spark's Count-Min that are used for numbers only; texts are hashed
+without."""
 VALUES_LOG2: Final = 16
 """The size of the theta sketch of one batch, from which Bloom filters are made: 65,536 different
 values of a minute. Of more nobody can say later whether a value was among them; 1 MB of the heap
@@ -269,7 +270,9 @@ def _record(row: Mapping[str, Any], declared: Bloom | None) -> Record:
 
 
 def _texts(data: bytes, declared: Bloom | None) -> dict[SketchKind, bytes]:
-    """Of Spark's theta sketch one of the usual size, and a Bloom filter where one is needed."""
+    """Make a sketch of the usual size of Spark's theta sketch, and a Bloom filter where one is
+    needed.
+    """
     theta = sketches.read_theta(data)
     is_large = theta.num_retained > 1 << sketches.THETA_LOG2_ENTRIES
     found = {SketchKind.THETA: sketches.small_theta(theta) if is_large else data}

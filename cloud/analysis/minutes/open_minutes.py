@@ -22,7 +22,7 @@ field of many values in eleven minutes has 1 MB; what comes for them afterwards 
 
 
 class OpenMinutes:
-    """Of all streams."""
+    """The open minutes of all streams."""
 
     def __init__(self) -> None:
         self._minutes: dict[tuple[str, int], dict[Series, Record]] = {}
@@ -60,9 +60,7 @@ class OpenMinutes:
         return changed
 
     def close(self, stream: str, top: int | None) -> None:
-        """Forget the minutes of a stream that take nothing any more, as event time has come to
-        `top` ms.
-        """
+        """Forget a stream's minutes that take nothing any more at event time `top`, ms."""
         for name, start in list(self._minutes):
             if name == stream and is_closed(start + MINUTE_MS, top):
                 self._drop((name, start))
@@ -82,8 +80,8 @@ class OpenMinutes:
         ]
 
     def over_bound(self) -> dict[str, int]:
-        """Stream → event time in ms to which it must be taken to have come, so that no more is open
-        than OPEN_BYTES_MAX.
+        """Return streams whose event time must advance, so that OPEN_BYTES_MAX holds: stream →
+        ms.
         """
         left, forced = self._bytes, {}
         for stream, start in sorted(self._minutes, key=lambda minute: minute[1]):

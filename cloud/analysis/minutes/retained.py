@@ -1,5 +1,6 @@
-"""From where on a stream's minutes, hours and days are surely kept, as far as the analysis can know
-without reading them. Pure.
+"""From where on a stream's minutes, hours and days are surely kept. Pure.
+
+The analysis tells it as far as it can without reading them.
 
 They are kept for a time after they were written (topics.SUMMARIES_KEPT_MS), whatever time they are
 about, and event time says nothing about when that was: a stream may be a recording, or silent for

@@ -50,7 +50,7 @@ class SummaryRecord(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     revision: int = -1
-    """Of the last transaction with summaries; -1 before the first."""
+    """Batch number of the last transaction with summaries; -1 before the first."""
     streams: dict[str, StreamPlace] = {}
 
 
@@ -125,8 +125,9 @@ def again(place: StreamPlace, start: Mapping[int, int], kept: Range) -> dict[int
 def pieces(
     ranges: Mapping[str, Range], records_max: Callable[[], int]
 ) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
-    """Ranges of several streams in pieces of `records_max` records at most (and one of each
-    partition at least), asked for each.
+    """Cut ranges of several streams into pieces of at most `records_max` records each.
+
+    At least one record of each partition is in a piece; the bound is asked for each.
     """
     left = {name: dict(found) for name, found in ranges.items()}
     while any(left.values()):

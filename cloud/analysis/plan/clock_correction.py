@@ -18,8 +18,9 @@ from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 
 
 def correct(frames: DataFrame) -> DataFrame:
-    """Adds `top` (latest event time, not after reception) and `clock_flag` (null, shifted or
-    clamped).
+    """Add `top` (latest event time) and `clock_flag` (null, shifted or clamped).
+
+    `top` is not after reception.
 
     In: partition, device, shift, received_at, t, fields. Out: the same, with top and clock_flag.
     """

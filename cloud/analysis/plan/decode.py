@@ -16,10 +16,9 @@ from edgewake.protocol.topics import STREAM_PREFIX
 TOPIC_CHARS_MAX: Final = 249
 """Kafka's bound of a topic's name."""
 IN_FRAME: Final = "$number"
-"""Of a reading: its number in its frame, from 0. No field can have such a name, nor one of
-PLACE."""
+"""A reading's number in its frame, from 0. No field can have such a name, nor one of PLACE."""
 PLACE: Final = ("$partition", "$offset", IN_FRAME)
-"""Of a reading in its stream."""
+"""The place of a reading in its stream."""
 _ELEMENT: Final = {
     FieldType.NUMBER: "double",
     FieldType.STRING: "string",
@@ -30,8 +29,9 @@ _ELEMENT: Final = {
 def decode(
     records: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str] = ()
 ) -> DataFrame:
-    """Frames of `ew.s.<stream>`, with only the fields that somebody reads; gap records are left
-    out.
+    """Decode frames of `ew.s.<stream>` with only the fields that somebody reads.
+
+    Gap records are left out.
 
     In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at
     (by a clock that is right), sent_at (corrected), t array<bigint>, fields struct<name: array>,
@@ -52,8 +52,9 @@ def decode(
 
 
 def decode_any(records: DataFrame) -> DataFrame:
-    """Frames of several streams at once, with all of their fields as they stand in the JSON; gap
-    records are left out.
+    """Decode frames of several streams at once, with all of their fields as they stand in JSON.
+
+    Gap records are left out.
 
     In: topic, partition, value. Out: stream, partition, device, shift, received_at, sent_at, t,
     fields map<string, array<string>>.
@@ -95,8 +96,9 @@ def _frames(records: DataFrame, body: Column, *kept: str) -> DataFrame:
 
 
 def rows(fields: Mapping[str, FieldType], is_one_enough: Column | None = None) -> Column:
-    """A frame's readings as array<struct<t, field, …>>; a field that a frame lacks is null in all
-    of them.
+    """Return a frame's readings as array<struct<t, field, …>>.
+
+    A field that a frame lacks is null in all of them.
 
     `is_one_enough`: of which frames only the first one is needed.
     """

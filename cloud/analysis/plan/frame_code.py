@@ -17,8 +17,9 @@ _SUMS: Final = "struct<count: bigint, sum: double, least: double, most: double, 
 
 
 def read(session: SparkSession, value: Column, kind: str, names: list[str], letters: str) -> Column:
-    """A record's JSON (binary) as from_json gives it with the schema `kind`, which is that of
-    decode.decode; null where it is unusual.
+    """Read a record's JSON (binary) as from_json does with `kind`, the schema of decode.decode.
+
+    Null where it is unusual.
 
     `names`, `letters`: of the fields asked for, as Frames.read takes them.
     """
@@ -27,8 +28,9 @@ def read(session: SparkSession, value: Column, kind: str, names: list[str], lett
 
 
 def sums(session: SparkSession, values: Column) -> Column:
-    """Of a frame's field (array<double>), as struct<count, sum, least, most, is_full>. is_full: has
-    no place a null?
+    """Sum up a frame's field (array<double>) as struct<count, sum, least, most, is_full>.
+
+    is_full: every place holds a number.
     """
     return _called(session, "sums", _SUMS, values)
 
@@ -36,8 +38,9 @@ def sums(session: SparkSession, values: Column) -> Column:
 def different(
     session: SparkSession, values: Column, log2_buckets: int, *, are_texts: bool
 ) -> Column:
-    """A sketch (binary) of a frame's field (array<double> or array<string>), as hll_sketch_agg
-    makes it of the values' xxhash64.
+    """Make a sketch (binary) of a frame's field, an array<double> or array<string>.
+
+    It is the one that hll_sketch_agg makes of the values' xxhash64.
     """
     return _called(session, "different", "binary", values, F.lit(are_texts), F.lit(log2_buckets))
 

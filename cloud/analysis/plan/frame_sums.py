@@ -96,7 +96,7 @@ class Sums:
         return F.col(self._value(what, field))
 
     def sketch(self, item: tuple[str, FieldType]) -> Column:
-        """Of the different values of a frame's field, binary."""
+        """Make a sketch, binary, of the different values of a frame's field."""
         return F.col(f"$items_{self.items.index(item)}")
 
     def _whole(self, shape: Shape) -> str:

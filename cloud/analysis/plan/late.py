@@ -46,12 +46,10 @@ as one number for each query."""
 
 @dataclass(frozen=True, slots=True)
 class LateWindow:
-    """Readings of one batch that came too late for a window, or (without one) for all windows
-    beyond WINDOWS_MAX.
-    """
+    """A batch's readings that came too late for one window, or for all beyond WINDOWS_MAX."""
 
     place: int
-    """Of the query among its lane's."""
+    """Number of the query in its lane."""
     start: int | None
     end: int | None
     readings: int
@@ -163,7 +161,7 @@ class _Rule:
     window: Window
     closed: int
     at: int
-    """Of a reading's values, its time."""
+    """Which of a reading's values is its time."""
     wheres: tuple[Evaluated, ...]
     places: list[int]
 
@@ -209,8 +207,9 @@ def _rules(
 def _old_readings(
     values: Iterable[bytes | None], fields: Mapping[str, FieldType], latest: int
 ) -> Iterator[_Reading]:
-    """Of frames that have a reading of `latest` (ms) or before, by any of TIMES; what cannot be
-    read is left out.
+    """Select frames with a reading of `latest` (ms) or before, by any of TIMES.
+
+    What cannot be read is left out.
     """
     for value in values:
         try:

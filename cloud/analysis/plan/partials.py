@@ -109,7 +109,7 @@ def sketch_columns(item: str, quantity: str, top_item: str) -> list[Column]:
 
 
 def hll(item: str) -> Column:
-    """Of different values."""
+    """Return a sketch of different values."""
     return F.hll_sketch_agg(item, HLL_LOG2_BUCKETS).alias("hll")
 
 
@@ -119,12 +119,12 @@ def hll_of_frames(items: str) -> Column:
 
 
 def kll(quantity: str) -> Column:
-    """Of quantiles."""
+    """Return a sketch of quantiles."""
     return F.kll_sketch_agg_double(quantity, KLL_K).alias("kll")
 
 
 def top(top_item: str) -> Column:
-    """Of frequent items."""
+    """Return a sketch of frequent items."""
     return F.call_function("approx_top_k_accumulate", F.col(top_item), F.lit(TOP_ITEMS_MAX)).alias(
         "top"
     )

@@ -27,9 +27,7 @@ _NEVER: Final = 1 << 62
 
 
 class Dial:
-    """Zones in a plan that is running; `turn` changes them from the next batch that Spark plans
-    on.
-    """
+    """Zones in a plan that is running; `turn` changes them from the next batch that Spark plans."""
 
     def __init__(self, session: SparkSession, partitions: int) -> None:
         self._partitions = partitions
@@ -65,7 +63,7 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """Of one query's readings."""
+    """Says which of one query's readings are taken."""
 
     is_taken: Column
     weight: Column

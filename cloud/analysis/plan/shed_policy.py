@@ -44,9 +44,9 @@ FILL_MS: Final = 30_000
 """Who catches up with what was there before must have less lag at the end of each such stretch than
 at its beginning; else it lags."""
 CALM_SHARE: Final = 0.5
-"""Of the declared lag: below it the lag is small."""
+"""Share of the declared lag below which the lag is small."""
 LOOKS_APART_MS_MAX: Final = 60_000
-"""Of two looks further apart, as before and after an outage, no pace is computed."""
+"""Seconds between two looks beyond which no pace is computed, as before and after an outage."""
 ZONES_MAX: Final = 3
 """Zones that are remembered: a batch is computed again at most one or two changes later. Readings
 before them, computed again after a checkpoint was lost, are all taken, which is nearer to the

@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class Unreadable(ValueError):
-    """A record of a foreign topic that is no row; the text says why."""
+    """A record of a foreign topic that is not a row; the text says why."""
 
 
 def rows_of(topic: str, key: bytes | None, value: bytes | None) -> Iterator[Row]:

@@ -95,7 +95,7 @@ def joined(
 
 
 def _figures(sums: Sums) -> dict[str, Column]:
-    """Of each field the reading's own number, and what is made of the frame's."""
+    """Give each field the reading's own number, and what is made of the frame's."""
     made = {"$x": F.array(*[F.col(field).cast("double") for field in sums.fields])}
     return (
         made

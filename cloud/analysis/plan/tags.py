@@ -75,9 +75,7 @@ class Tag:
 
     @property
     def shape(self) -> Shape | None:
-        """What it takes of a frame that lies in one window; None where it looks at single
-        readings.
-        """
+        """What it takes of a frame that lies in one window; None: it looks at single readings."""
         window = self.query.window
         # Where a zone's clocks go back over midnight, what is between two readings of a day may be
         # of another day.
@@ -164,8 +162,9 @@ def tags_of(registered: Registered) -> Iterator[Tag]:
 
 
 def variants(query: Query) -> list[Mapping[str, Expression]]:
-    """What the two names of an UNPIVOT stand for, field by field; one empty mapping without
-    UNPIVOT.
+    """Return what the two names of an UNPIVOT stand for, field by field.
+
+    One empty mapping without UNPIVOT.
     """
     unpivot = query.unpivot
     if unpivot is None:
@@ -176,7 +175,7 @@ def variants(query: Query) -> list[Mapping[str, Expression]]:
 
 
 def where_of(query: Query, values: Mapping[str, Expression]) -> Expression | None:
-    """The condition of one variant: a reading without its field is none."""
+    """Return the condition of one variant: a reading without its field does not count."""
     where = None if query.where is None else substitute(query.where, values)
     if query.unpivot is None:
         return where
@@ -456,9 +455,7 @@ def _left_out(columns: Mapping[str, Column]) -> dict[str, Column]:
 
 
 def extreme_of(extreme: Extreme | None) -> Column:
-    """at, number and text of a reading; null where the order or the value is, so that such a
-    reading is none.
-    """
+    """Return at, number and text of a reading; null where its order or value is null."""
     if extreme is None:
         return F.lit(None).cast("struct<at: double, number: double, text: string>")
     at, value = _double(extreme.order), column(extreme.value, F.col)

@@ -20,8 +20,9 @@ _LENGTHS: Final = {
 
 
 def bounds(window: Window, hops: int) -> tuple[Column, Column]:
-    """Start and end (ms) of the window that began `hops` windows before the latest one of a reading
-    (columns t and received_at).
+    """Return start and end (ms) of the window `hops` windows before a reading's latest.
+
+    The reading has the columns t and received_at.
     """
     if window.is_all:
         return F.lit(0).cast("bigint"), F.lit(ALL_TIME_MS).cast("bigint")

@@ -113,8 +113,9 @@ def joined(
     fields: Mapping[str, FieldType],
     first_begin_ms: int,
 ) -> tuple[DataFrame, int]:
-    """Frames of lake and log with all readings of windows that begin then or later, and how many
-    partitions the topic has.
+    """Join frames of lake and log with all readings of windows that begin then or later.
+
+    With them comes the number of the topic's partitions.
 
     Raises Overtaken, Unavailable.
     """
@@ -172,8 +173,9 @@ def frames(
     below: Mapping[int, int],
     start_ms: int,
 ) -> DataFrame | None:
-    """The lake's readings before the seam as frames of one reading each (decode.decode); None where
-    it has no file.
+    """Return the lake's readings before the seam as frames of one reading each (decode.decode).
+
+    None where it has no file.
 
     `below`: partition → offset; `start_ms`: ms; readings that were made and received before it are
     not wanted.

@@ -100,8 +100,9 @@ def _states(kafka: KafkaConfig, job: Job) -> States:
 
 
 def recent(kafka: KafkaConfig, topic: str, since_ms: int) -> Range:
-    """What each partition received since then, at most RECORDS_MAX in all; without the partitions
-    that received nothing.
+    """Return what each partition received since then, at most RECORDS_MAX in all.
+
+    Partitions that received nothing are left out.
     """
     with closing(clients.consumer(kafka, "analysis-preview")) as consumer:
         partitions = range(partition_count(consumer, topic))

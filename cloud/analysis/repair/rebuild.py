@@ -75,7 +75,7 @@ class Plan:
 
     record: LaneRecord
     topics: tuple[str, ...]
-    """Of the streams that the lane reads, those of FROM first."""
+    """Topics of the streams that the lane reads, those of FROM first."""
     of_from: int
     """How many of them FROM has."""
     kept_from: int | None
@@ -88,8 +88,8 @@ class Plan:
         return {topic: self.record.offsets.get(topic, {}) for topic in self.topics[: self.of_from]}
 
     def complete_from(self, query: Query) -> int | None:
-        """Windows that begin then (event time, ms) or later have all that they need in the logs;
-        None: all that there ever were.
+        """Return the event time, ms, from which the logs hold all that windows need; None: they
+        always did.
         """
         return None if self.kept_from is None else self.kept_from - reads_from(query, 0)
 

@@ -71,7 +71,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The lane's state is replaced by one that is computed anew, while the lane stands still."""
+    """The lane stands still and its state is replaced by one computed from the log."""
 
 
 @dataclass(frozen=True, slots=True)

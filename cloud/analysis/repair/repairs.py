@@ -333,7 +333,7 @@ class Repairs:
         return *found, stop
 
     def _windowed(self, standing: Standing, start: int, stop: int) -> Made | None:
-        """Of windows whose state Spark has; None where they are too many."""
+        """Compute windows whose state Spark has; None where they are too many."""
         record = standing.record
         job = job_of(QueryJob, standing.registered, standing.types)
         rows = self._partials(job, start, stop).limit(ROWS_MAX + 1).toArrow()
@@ -347,8 +347,10 @@ class Repairs:
         return computed, _readings(rows)
 
     def _folded(self, standing: Standing, start: int, stop: int) -> Made | None:
-        """Of readings that the driver completes: with partners, with a table's rows, with those
-        before; None where they are too many.
+        """Compute readings that the driver completes with partners, a table's rows or earlier
+        readings.
+
+        None where they are too many.
         """
         query = standing.registered.query
         read = list(map(topics.stream_topic, streams_of(query)))

@@ -142,8 +142,9 @@ def late_readings(
 def late_outputs(
     windows: Iterable[LateWindow], queries: Sequence[Registered], batch: Batch
 ) -> Iterator[Output]:
-    """One reading of the stream `late_readings` for each query and window that readings came too
-    late for; its time is event time.
+    """Emit a record of `late_readings` for each query and window that readings came too late for.
+
+    Its time is event time.
     """
     now_ms = batch.top or 0
     for window in windows:

@@ -34,7 +34,7 @@ class Ranked:
 
 @dataclass
 class Told:
-    """Of one query."""
+    """The emitted rows of one query."""
 
     unknown_to: int | None = None
     """Windows that begin before it (ms) were perhaps told by a process before this one."""
@@ -42,7 +42,7 @@ class Told:
     """Window → group → what was said last of the row: its text, or "" where it was withdrawn, and
     the revision. A revision may be tried again, so what was said under it counts as not known."""
     windows: dict[tuple[int, int], dict[str, Ranked]] = field(default_factory=dict)
-    """Of LIMIT: all rows of each window that is not closed."""
+    """Rows that LIMIT chooses from: all of each window that is not closed."""
     said_rows: int = 0
     """In all windows of `said`: counted, for a week that comes at once has ten thousand windows,
     and each row asks."""

@@ -34,7 +34,10 @@ STEP_MS: Final = 250
 
 @dataclass(slots=True)
 class EventTime:
-    """Of one lane, from its start on. Times in ms, those called `now_ms` by one clock."""
+    """The event time of one lane, from its start on.
+
+    Times are in ms, those called `now_ms` by one clock.
+    """
 
     partitions: int
     """A partition that was added to a topic counts as another one."""

@@ -37,8 +37,8 @@ from edgewake.protocol.field_type import FieldType
 
 SLICE_ROWS: Final = 10_000
 NUMBER_DIGITS: Final = 15
-"""Digits of a sum or mean that is no whole number: partials are added in any order, which changes
-the 16th."""
+"""Digits of a sum or mean that is not a whole number: partials are added in any order, which
+changes the 16th."""
 WHOLE_MAX: Final = 2.0**53
 """Whole numbers below it are exact in a double, so their sums do not depend on the order of
 adding."""
@@ -246,8 +246,8 @@ class _Teller:
         return Outputs(self._topic, made_keys, made)
 
     def row(self, row: _Row) -> Iterator[Output]:
-        """The record of a row that changed; none where HAVING lets nothing through and nothing was
-        told.
+        """Return the record of a changed row; None where HAVING refuses it and it was not
+        emitted.
         """
         place = row.start, row.end, row.key
         if row.passes:
@@ -448,8 +448,9 @@ def _listed(values: pa.ChunkedArray) -> list[Any]:
 
 
 def rounded(number: float) -> str:
-    """A sum as text, without the digits that depend on the order of adding; a whole number keeps
-    all of its own.
+    """Write a sum as text without the digits that depend on the order of adding.
+
+    A whole number keeps all of its own.
     """
     size = abs(number)
     keeps_all = number.is_integer() if size < WHOLE_MAX else size > ROUNDED_MAX
@@ -457,8 +458,9 @@ def rounded(number: float) -> str:
 
 
 def top_items(items: Iterable[dict[str, Any]], k: int, kind: Kind) -> list[dict[str, Any]]:
-    """The k most frequent items, [{"item":…,"count":…}], most frequent first; equal ones by their
-    text.
+    """List the k most frequent items, [{"item":…,"count":…}], the most frequent first.
+
+    Equal ones are ordered by their text.
     """
     known = sorted(
         (item for item in items if item["item"] is not None),

@@ -28,7 +28,7 @@ class LaneRecord(BaseModel):
     stream: str
     lane: str
     revision: int = -1
-    """Of the last transaction with results; -1 before the first."""
+    """Batch number of the last transaction with results; -1 before the first."""
     top: int | None = None
     """How far event time has come, ms (event_progress): a window of a query is final up to `top -
     lateness`."""
@@ -108,9 +108,7 @@ def apart(record: LaneRecord, place: str, label: str, why: str) -> LaneRecord:
 
 
 def lacking(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:
-    """The record after windows were forgotten that begin before these times (ms), by query
-    (label).
-    """
+    """Return the record after windows before these times (ms) were forgotten, by query (label)."""
     if not lacks_before:
         return record
     complete_from = {

@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 
 class Meter:
-    """Counts for the thread of a lane's batches; of what counts for a query, nothing may count for
-    one within it.
+    """Counts for the thread of a lane's batches.
+
+    Of what counts for a query, nothing may count for one within it.
     """
 
     def __init__(self, cpu_s: Callable[[], float] = lambda: 0.0) -> None:
@@ -24,8 +25,9 @@ class Meter:
         self._took: defaultdict[str, float] = defaultdict(float)
 
     def of(self, label: str, made: Iterable[T]) -> Iterator[T]:
-        """The same, one after the other; what it takes to make them, and what is done with each,
-        counts for this query.
+        """Go through items one after the other, and count what they cost for this query.
+
+        What it takes to make them counts, and what is done with each.
         """
         began_s = self._cpu_s()
         yield from made

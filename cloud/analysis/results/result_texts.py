@@ -59,8 +59,8 @@ def columns(queries: Sequence[Registered], names: Sequence[str]) -> tuple[str, .
 
 
 def plan(queries: Sequence[Registered], names: Sequence[str]) -> str | None:
-    """For Results.java, of rows (partials.estimate) with columns of these names; None where no
-    query has texts.
+    """Tell Results.java what rows (partials.estimate) with these columns become; None: no query has
+    texts.
     """
     made = [(one, values) for one in queries if (values := _values(one.query, names)) is not None]
     if not made:

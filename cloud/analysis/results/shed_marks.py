@@ -1,11 +1,12 @@
-"""What a row says of itself when readings were left out of it, and how far its corrected values may
-be off. Pure.
+"""What a row says of itself when readings were left out of it. Pure.
 
-    "kept": 0.25                     the share of the readings that it is made of
-    "margins": {"times": 41.2}       corrected: counts and sums, each reading standing for several;
-                                     half of an interval of 95 %
-    "of_kept": ["fastest"]           of the readings that are kept alone: all but counts, sums and
-                                     means, and what is computed of such
+It also says how far its corrected values may be off:
+
+"kept": 0.25                     the share of the readings that it is made of
+"margins": {"times": 41.2}       corrected: counts and sums, each reading standing for several;
+                                 half of an interval of 95 %
+"of_kept": ["fastest"]           of the readings that are kept alone: all but counts, sums and
+                                 means, and what is computed of such
 
 A reading that was taken stands for `weight` of them. The variance of a sum of such readings is the
 sum of w (w - 1) x² over those that were taken. State has no sum of squares; that of values with
@@ -33,9 +34,7 @@ _CORRECTED: Final = ("count_all", "count", "sum", "avg")
 
 
 def marks(query: Query, parts: Sequence[pa.Table]) -> list[str]:
-    """For each row the text that goes into its JSON after the columns; empty where nothing was left
-    out of it.
-    """
+    """Return for each row the text after its columns in JSON; empty: nothing was left out."""
     first = parts[0]
     weights = first["weight"].to_pylist()
     if max(weights, default=1) <= 1:

@@ -1,6 +1,4 @@
-"""What was left out, told by query and window on the stream `shed_readings`, as late readings are
-on theirs. Pure.
-"""
+"""Emits what was left out, by query and window, on the stream `shed_readings`. Pure."""
 
 from __future__ import annotations
 
@@ -48,8 +46,9 @@ def by_query(
 
 
 def outputs(rows: pa.Table, queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
-    """One reading of the stream `shed_readings` for each query and window that changed; the latest
-    one of a window is the truth.
+    """Emit a record of `shed_readings` for each query and window that changed.
+
+    The latest one of a window is the truth.
     """
     now_ms = batch.top or 0
     for registered in queries:

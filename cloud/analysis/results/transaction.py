@@ -27,7 +27,7 @@ from edgewake.protocol.errors import LocalError, Unavailable
 log = logging.getLogger("edgewake.analysis")
 
 COMMIT_TIMEOUT_S: Final = 30.0
-"""How long a transaction's end is waited for before the lane starts anew and looks whether it
+"""How long a transaction's end is waited for before the lane starts again and looks whether it
 happened."""
 OPEN_MS: Final = 10_000
 """How long Kafka lets a transaction be open, so that readers wait no longer for a driver that died
@@ -71,8 +71,9 @@ class Transactions:
             raise clients.away(config, error.args[0]) from error
 
     def write(self, outputs: Iterable[Output | Outputs]) -> None:
-        """Write all or nothing, while they are made; raises KafkaException (Overlong), after which
-        this object is of no use any more.
+        """Write all records or none, while they are made.
+
+        Raises KafkaException (Overlong), after which this object is of no use any more.
         """
         began_s = last_s = time.monotonic()
         longest_s = 0.0

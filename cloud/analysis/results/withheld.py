@@ -30,7 +30,7 @@ _FINAL: Final = re.compile(rb',"revision":\d+,"final":true')
 
 
 class Withheld:
-    """Of the queries of one lane."""
+    """Withholds the results of the queries of one lane."""
 
     def __init__(
         self, queries: Sequence[Registered], rows: Mapping[str, bytes] | None = None
@@ -46,8 +46,9 @@ class Withheld:
     def through(
         self, outputs: Iterable[Output | Outputs], batch: Batch, broken: Broken
     ) -> Iterator[Output | Outputs]:
-        """What is told of a batch's outputs, with what becomes final by it before the watermark
-        that says so.
+        """Return what is emitted of a batch's outputs, and what becomes final by it, in order.
+
+        What is final comes before the watermark that says so.
         """
         waiting = dict(self._of)
         for output in outputs:
@@ -74,7 +75,7 @@ class Withheld:
 
 
 class _Rows:
-    """Of one query, by their windows' ends."""
+    """The withheld rows of one query, by their windows' ends."""
 
     def __init__(self, registered: Registered) -> None:
         self.registered = registered
@@ -142,7 +143,7 @@ def is_final_row(value: bytes) -> bool:
 
 
 def end_of(value: bytes) -> int:
-    """Where a result's window ends, ms. Raises ValueError where it is no result."""
+    """Return where a result's window ends, ms. Raises ValueError for what is not a result."""
     match = _END.match(value)
     if match is None:
         raise ValueError(f"no result: {value[:100]!r}")

@@ -145,7 +145,7 @@ class ClassArchive:
 
 
 def archive_of(data_dir: Path, jars_dir: Path) -> ClassArchive | None:
-    """Of an analysis with this folder and connector; None where there is no Java that could use
+    """Return the archive for an analysis with this folder and connector; None: no Java could use
     it.
     """
     java, spark = java_of(), Path(pyspark.__file__).parent / "jars"

@@ -150,8 +150,9 @@ def start_session(
 
 
 def jars_in(jars_dir: Path) -> list[str]:
-    """Spark's Kafka connector, without the compiler beside it; raises ConfigError where either is
-    missing.
+    """List Spark's Kafka connector without the compiler beside it.
+
+    Raises ConfigError where either is missing.
     """
     compilers = set(jars_dir.glob(java_classes.COMPILER))
     jars = sorted(str(path) for path in jars_dir.glob("*.jar") if path not in compilers)

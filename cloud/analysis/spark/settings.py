@@ -1,5 +1,6 @@
-"""The settings of Spark that the analysis depends on, with their reasons, and what a configuration
-may add. Pure: no Spark is started.
+"""The settings of Spark that the analysis depends on, each with its reason.
+
+And what a configuration may add. Pure: no Spark is started.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
 import mqtt5
 import orjson
@@ -291,6 +291,22 @@ def _text(payload: bytes) -> str | None:
     return None if text.strip().lower() in NO_NUMBERS else text
 
 
+class Session(Protocol):
+    """What a connection is made by."""
+
+    @property
+    def broker(self) -> BrokerConfig:
+        """Where."""
+
+    @property
+    def session_s(self) -> int:
+        """Seconds for which the broker keeps the session."""
+
+    @property
+    def retained(self) -> Literal["first", "skip", "all"]:
+        """What is asked for of retained messages."""
+
+
 class Link:
     """An MQTT 5 connection that acknowledges when it is told to."""
 
@@ -316,9 +332,10 @@ class Link:
     async def open(
         self,
         client_id: str,
-        config: MqttSubscribeConfig,
+        config: Session,
         filters: Sequence[str],
         former: Sequence[str] = (),
+        will: mqtt5.Will | None = None,
     ) -> None:
         """Say CONNECT and SUBSCRIBE, and UNSUBSCRIBE of `former`. Raises Unavailable."""
         broker, session_s = config.broker, config.session_s
@@ -328,6 +345,7 @@ class Link:
                 username=broker.username,
                 password=password_of(broker),
                 clean_start=session_s == 0,
+                will=will,
                 keep_alive=KEEPALIVE_S,
                 session_expiry_interval=session_s,
                 receive_max=PACKETS_MAX,

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ import pytest
 from cloudevents.core.bindings.http import to_binary_event, to_structured_event
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
+from hypothesis import given
+from hypothesis import strategies as st
 from influxdb_client import InfluxDBClient, Point
 from influxdb_client.client.write_api import SYNCHRONOUS
 from influxdb_client.rest import ApiException
@@ -26,7 +28,10 @@ from opentelemetry.sdk.resources import Resource
 
 from edgewake.edge.sources.web import http_intake
 from edgewake.edge.sources.web.http_intake import HttpIntakeConfig
+from edgewake.protocol.errors import Rejected
 from edgewake.protocol.maps import http_forms
+from edgewake.protocol.maps.applying import apply
+from edgewake.protocol.maps.compiling import compile_presets
 from edgewake.protocol.maps.http_forms import Form, Head, Outcome, form_of, messages, reply
 from tests.edge.sources.cage import Caged, caged
 from tests.services import PATIENCE_S, free_ports, port_is_open
@@ -350,3 +355,35 @@ def test_each_form_hears_its_own_words_of_a_refusal() -> None:
     assert reply(Form.OTLP, head, Outcome(503, detail="x" * 300)).status == 503
     assert reply(Form.INFLUX_2, head, Outcome(422, refused=1, detail="why")).status == 400
     assert http_forms.level("a/b+c#d") == "a.b_c_d"
+
+
+FORMS = st.sampled_from(
+    [
+        ("/write", ""), ("/api/v2/write?precision=s", ""), ("/v1/metrics", "application/json"),
+        ("/v1/metrics", "application/x-protobuf"), ("/", "application/cloudevents+json"),
+        ("/", "application/cloudevents-batch+json"), ("/", "application/senml+json"),
+        ("/", "application/senml+cbor"), ("/pub?u=a&d=b", "application/json"),
+        ("/api/v1/T/telemetry", "application/json"), ("/any/path", "text/plain"),
+    ]
+)  # fmt: skip
+
+
+@given(FORMS, st.binary(max_size=80) | st.text(max_size=80).map(str.encode))
+def test_no_body_of_any_form_raises_but_a_refusal(form: tuple[str, str], body: bytes) -> None:
+    """And what it gives, a map takes."""
+    target, kind = form
+    head = Head.of("POST", target, {"content-type": kind})
+    maps = compile_presets(http_forms.PRESETS)
+    try:
+        found = messages(form_of(head), head, body, T_MS)
+    except Rejected:
+        return
+    for one in found:
+        apply(maps, one.topic, one.payload, T_MS, document=one.document)
+
+
+@given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate", "br", ""]))
+def test_no_coding_of_a_body_raises_but_a_refusal(body: bytes, coding: str) -> None:
+    with suppress(Rejected):
+        assert len(http_forms.unpacked(body, coding, 100)) <= max(100, len(body))
+    assert http_forms.unpacked(gzip.compress(body), "gzip", 200) == body

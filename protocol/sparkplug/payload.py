@@ -1,0 +1,174 @@
+"""Payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4): protocol buffers, by Google's
+library, which the extra `formats` installs. Pure.
+
+Of the schema only what is read is described: data sets, templates, metadata and properties are
+passed over.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from edgewake.protocol.errors import Rejected, RejectReason
+
+_F = descriptor_pb2.FieldDescriptorProto
+_METRIC_FIELDS: Final = (
+    ("name", 1, _F.TYPE_STRING), ("alias", 2, _F.TYPE_UINT64), ("timestamp", 3, _F.TYPE_UINT64),
+    ("datatype", 4, _F.TYPE_UINT32), ("is_historical", 5, _F.TYPE_BOOL),
+    ("is_transient", 6, _F.TYPE_BOOL), ("is_null", 7, _F.TYPE_BOOL),
+)  # fmt: skip
+_VALUE_FIELDS: Final = (
+    ("int_value", 10, _F.TYPE_UINT32), ("long_value", 11, _F.TYPE_UINT64),
+    ("float_value", 12, _F.TYPE_FLOAT), ("double_value", 13, _F.TYPE_DOUBLE),
+    ("boolean_value", 14, _F.TYPE_BOOL), ("string_value", 15, _F.TYPE_STRING),
+    ("bytes_value", 16, _F.TYPE_BYTES),
+)  # fmt: skip
+BOOLEAN, DATE_TIME = 11, 13
+_SIGNED_BITS: Final = {1: 8, 2: 16, 3: 32, 4: 64}
+"""Int8 to Int64: sent as two's complement in an unsigned field."""
+_ARRAYS: Final = {
+    22: "b", 23: "h", 24: "i", 25: "q", 26: "B", 27: "H", 28: "I", 29: "Q", 30: "f", 31: "d",
+    34: "Q",
+}  # fmt: skip
+"""Data types of arrays → `struct` code, least byte first."""
+_BOOLEANS, _STRINGS = 32, 33
+
+
+def _messages() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(
+        name="edgewake_sparkplug_b.proto", package="edgewake.sparkplug", syntax="proto2"
+    )
+    metric = file.message_type.add(name="Metric")
+    metric.oneof_decl.add(name="value")
+    for name, number, kind in _METRIC_FIELDS:
+        metric.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
+    for name, number, kind in _VALUE_FIELDS:
+        metric.field.add(
+            name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL, oneof_index=0
+        )
+    payload = file.message_type.add(name="Payload")
+    payload.field.add(name="timestamp", number=1, type=_F.TYPE_UINT64, label=_F.LABEL_OPTIONAL)
+    payload.field.add(
+        name="metrics", number=2, type=_F.TYPE_MESSAGE, label=_F.LABEL_REPEATED,
+        type_name=".edgewake.sparkplug.Metric",
+    )  # fmt: skip
+    payload.field.add(name="seq", number=3, type=_F.TYPE_UINT64, label=_F.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("edgewake.sparkplug.Payload"))
+
+
+_Payload: Final = _messages()
+METRICS_MAX: Final = 10_000
+"""Metrics of one message; a birth has all of a node."""
+
+
+class Metric(NamedTuple):
+    """A value, as its node said it."""
+
+    name: str
+    """Empty: its alias is said."""
+    alias: int | None
+    t: int | None
+    """ms since 1970; None: the payload's."""
+    datatype: int
+    """0: that of the birth."""
+    value: Any
+    """Raw: see `value_of`."""
+    is_null: bool
+    is_historical: bool
+    is_transient: bool
+
+
+class Payload(NamedTuple):
+    """A message."""
+
+    t: int | None
+    seq: int | None
+    metrics: Sequence[Metric]
+
+
+def decoded(data: bytes) -> Payload:
+    """Raises Rejected."""
+    message = _Payload()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise Rejected(RejectReason.ENCODING, f"no payload of Sparkplug B: {error}") from error
+    if len(message.metrics) > METRICS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"expected at most {METRICS_MAX} metrics")
+    return Payload(
+        message.timestamp if message.HasField("timestamp") else None,
+        message.seq if message.HasField("seq") else None,
+        [_metric(one) for one in message.metrics],
+    )
+
+
+def _metric(one: Any) -> Metric:
+    kind = one.WhichOneof("value")
+    return Metric(
+        one.name,
+        one.alias if one.HasField("alias") else None,
+        one.timestamp if one.HasField("timestamp") else None,
+        one.datatype,
+        None if kind is None else getattr(one, kind),
+        one.is_null,
+        one.is_historical,
+        one.is_transient,
+    )
+
+
+def value_of(value: Any, datatype: int) -> Any:
+    """A value by its data type, as JSON would say it; None for what is none. Raises ValueError."""
+    if isinstance(value, bool | str) or value is None:
+        return value
+    if isinstance(value, bytes):
+        return _array(value, datatype)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if datatype == BOOLEAN:
+        return bool(value)
+    bits = _SIGNED_BITS.get(datatype)
+    if bits is None:
+        return value
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _array(data: bytes, datatype: int) -> Any:
+    code = _ARRAYS.get(datatype)
+    if code is not None:
+        count = len(data) // struct.calcsize(code)
+        try:
+            values = struct.unpack(f"<{count}{code}", data)
+        except struct.error as error:
+            raise ValueError(f"an array of {len(data)} bytes: {error}") from error
+        return [
+            None if isinstance(one, float) and not math.isfinite(one) else one for one in values
+        ]
+    if datatype == _STRINGS:
+        return data.decode("utf-8", "replace").removesuffix("\0").split("\0")
+    if datatype == _BOOLEANS:
+        if len(data) < 4:
+            raise ValueError("an array of true and false: expected its length")
+        (count,) = struct.unpack("<I", data[:4])
+        if count > 8 * (len(data) - 4):
+            raise ValueError(f"an array of {count} in {len(data)} bytes")
+        return [bool(data[4 + at // 8] >> (7 - at % 8) & 1) for at in range(count)]
+    return data.hex()
+
+
+def rebirth(now_ms: int) -> bytes:
+    """A command that asks an edge node for its births."""
+    message = _Payload(timestamp=now_ms)
+    message.metrics.add(
+        name="Node Control/Rebirth", timestamp=now_ms, datatype=BOOLEAN, boolean_value=True
+    )
+    data: bytes = message.SerializeToString()
+    return data

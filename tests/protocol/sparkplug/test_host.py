@@ -1,0 +1,319 @@
+"""The host application's side of Sparkplug B 3.0, assertion by assertion (its TCK's ids)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgewake.edge.sources.mqtt.sparkplug import is_death, state
+from edgewake.protocol.sparkplug import payload as payloads
+from edgewake.protocol.sparkplug.host import (
+    NODES_MAX,
+    REBIRTH_S,
+    Event,
+    Host,
+    Odd,
+    Presence,
+    Reading,
+    Rebirth,
+    address_of,
+)
+from edgewake.protocol.sparkplug.payload import decoded, value_of
+
+T: Final = 1_772_352_930_000
+NODE, DEVICE = "spBv1.0/g/{}/n", "spBv1.0/g/{}/n/d"
+BROKER = "tests/edge/sources/mqtt/test_sparkplug.py"
+
+CHECKLIST: Final = {
+    "tck-id-topic-structure-namespace-a": "test_topics",
+    "tck-id-payloads-sequence-num-incrementing": "test_messages_are_taken_in_order",
+    "tck-id-operational-behavior-host-reordering-param": "test_a_gap_ends_in_a_rebirth",
+    "tck-id-operational-behavior-host-reordering-start": "test_a_gap_ends_in_a_rebirth",
+    "tck-id-operational-behavior-host-reordering-rebirth": "test_a_gap_ends_in_a_rebirth",
+    "tck-id-operational-behavior-host-reordering-success": "test_messages_are_taken_in_order",
+    "tck-id-payloads-alias-birth-requirement": "test_an_alias_stands_for_its_name",
+    "tck-id-payloads-alias-data-cmd-requirement": "test_an_alias_stands_for_its_name",
+    "tck-id-payloads-alias-uniqueness": "test_an_alias_of_two_is_said",
+    "tck-id-payloads-nbirth-seq": "test_a_birth_without_its_number_is_asked_for_again",
+    "tck-id-payloads-nbirth-bdseq": "test_a_death_belongs_to_a_birth",
+    "tck-id-payloads-ndeath-bdseq": "test_a_death_belongs_to_a_birth",
+    "tck-id-operational-behavior-edge-node-termination-host-action-ndeath-node-offline":
+        "test_a_node_takes_its_devices_with_it",
+    "tck-id-operational-behavior-edge-node-termination-host-action-ndeath-devices-offline":
+        "test_a_node_takes_its_devices_with_it",
+    "tck-id-operational-behavior-edge-node-termination-host-action-ddeath-devices-offline":
+        "test_a_device_dies_alone",
+    "tck-id-topics-ncmd-topic": "test_a_gap_ends_in_a_rebirth",
+    "tck-id-topics-ncmd-timestamp": "test_a_request_says_what_is_wanted",
+    "tck-id-payloads-ncmd-timestamp": "test_a_request_says_what_is_wanted",
+    "tck-id-payloads-ncmd-seq": "test_a_request_says_what_is_wanted",
+    "tck-id-host-topic-phid-birth-payload": "test_what_is_said_of_the_host",
+    "tck-id-host-topic-phid-death-payload": "test_what_is_said_of_the_host",
+    "tck-id-host-topic-phid-birth-message": BROKER,
+    "tck-id-host-topic-phid-birth-qos": BROKER,
+    "tck-id-host-topic-phid-birth-retain": BROKER,
+    "tck-id-host-topic-phid-birth-topic": BROKER,
+    "tck-id-host-topic-phid-birth-required": BROKER,
+    "tck-id-host-topic-phid-birth-sub-required": BROKER,
+    "tck-id-host-topic-phid-birth-payload-timestamp": BROKER,
+    "tck-id-host-topic-phid-death-qos": BROKER,
+    "tck-id-host-topic-phid-death-retain": BROKER,
+    "tck-id-host-topic-phid-death-topic": BROKER,
+    "tck-id-host-topic-phid-death-required": BROKER,
+    "tck-id-operational-behavior-host-application-connect-will": BROKER,
+    "tck-id-operational-behavior-host-application-connect-birth": BROKER,
+    "tck-id-operational-behavior-host-application-termination": BROKER,
+    "tck-id-message-flow-phid-sparkplug-clean-session-50": BROKER,
+    "tck-id-message-flow-phid-sparkplug-subscription": BROKER,
+    "tck-id-message-flow-phid-sparkplug-state-publish": BROKER,
+}  # fmt: skip
+"""Assertion → the test here that shows it, or the file that shows it at a broker."""
+
+
+def test_each_assertion_has_its_test() -> None:
+    here = vars(sys.modules[__name__])
+    root = Path(__file__).parents[3]
+    missing = [
+        name for name in CHECKLIST.values() if name not in here and not (root / name).exists()
+    ]
+    assert missing == []
+    assert "def test_" in (root / BROKER).read_text()
+
+
+def message(seq: int | None, *metrics: dict[str, Any], t: int | None = T) -> bytes:
+    found = payloads._Payload()
+    if t is not None:
+        found.timestamp = t
+    if seq is not None:
+        found.seq = seq
+    for metric in metrics:
+        found.metrics.add(**metric)
+    data: bytes = found.SerializeToString()
+    return data
+
+
+def birth(seq: int = 0, bd_seq: int = 0, *metrics: dict[str, Any]) -> bytes:
+    own = {"name": "bdSeq", "datatype": 4, "long_value": bd_seq}
+    rebirth = {"name": "Node Control/Rebirth", "datatype": 11, "boolean_value": False}
+    return message(seq, own, rebirth, *metrics)
+
+
+X = {"name": "x", "alias": 1, "datatype": 10, "double_value": 0.5}
+
+
+class Heard:
+    def __init__(self, reorder_s: float = 2.0) -> None:
+        self.host = Host(reorder_s)
+        self.now_s = 100.0
+
+    def __call__(self, kind: str, data: bytes) -> list[Event]:
+        topic = (DEVICE if kind.startswith("D") else NODE).format(kind)
+        return self.host.message(topic, data, T + 999, self.now_s)
+
+    def born(self) -> Heard:
+        self("NBIRTH", birth(0, 0, X))
+        self("DBIRTH", message(1, X | {"name": "y", "alias": 2}))
+        return self
+
+
+def values(events: list[Event]) -> list[dict[str, Any]]:
+    return [one.values for one in events if isinstance(one, Reading)]
+
+
+def rebirths(events: list[Event]) -> list[str]:
+    return [one.topic for one in events if isinstance(one, Rebirth)]
+
+
+def presences(events: list[Event]) -> list[tuple[str, bool]]:
+    return [(one.thing, one.is_online) for one in events if isinstance(one, Presence)]
+
+
+def test_topics() -> None:
+    assert address_of("spBv1.0/g/NBIRTH/n") == ("g", "NBIRTH", "n", "")
+    assert address_of("spBv1.0/g/DDATA/n/d") == ("g", "DDATA", "n", "d")
+    for wrong in ("spAv1.0/g/NBIRTH/n", "spBv1.0/g/NBIRTH/n/d", "spBv1.0/g/DDATA/n",
+                  "spBv1.0/STATE/host", "spBv1.0/g/OTHER/n", "spBv1.0//NBIRTH/n"):  # fmt: skip
+        assert address_of(wrong) is None
+        (one,) = Host(1).message(wrong, b"", T, 0.0)
+        assert isinstance(one, Odd)
+
+
+def test_a_real_edge_node_and_its_device() -> None:
+    recorded = json.loads((Path(__file__).parent / "recorded.json").read_text())["messages"]
+    host = Host(2.0)
+    events = [
+        event
+        for one in recorded
+        for event in host.message(one["topic"], bytes.fromhex(one["payload"]), T, 0.0)
+    ]
+    assert [(one.thing, one.t, one.values) for one in events if isinstance(one, Reading)] == [
+        ("plant/gw-1", T, {"Properties/Version": "1.2", "Speed": -5, "Load": 0.5}),
+        ("plant/gw-1/boiler", T, {"Temperature": 21.5, "Running": True, "Total": 2**60,
+                                  "Offset": -7}),
+        ("plant/gw-1", T + 1000, {"Speed": -6}),
+        ("plant/gw-1/boiler", T + 2000, {"Temperature": 22.5, "Running": False}),
+    ]  # fmt: skip
+    assert presences(events) == [
+        ("plant/gw-1", True), ("plant/gw-1/boiler", True), ("plant/gw-1/boiler", False),
+        ("plant/gw-1", False),
+    ]  # fmt: skip
+    assert not [one for one in events if isinstance(one, Odd)]
+
+
+def test_messages_are_taken_in_order() -> None:
+    one = Heard().born()
+    assert one("NDATA", message(3, {"alias": 1, "double_value": 3.0})) == []
+    assert one("NDATA", message(4, {"alias": 1, "double_value": 4.0})) == []
+    found = one("NDATA", message(2, {"alias": 1, "double_value": 2.0}))
+    assert values(found) == [{"x": 2.0}, {"x": 3.0}, {"x": 4.0}]
+    one.now_s += 60
+    assert one.host.due(one.now_s) == [], "the timer is off"
+    (again,) = one("NDATA", message(4, {"alias": 1, "double_value": 4.0}))
+    assert isinstance(again, Odd)
+    for seq in range(5, 300):
+        found = one("NDATA", message(seq % 256, {"alias": 1, "double_value": float(seq)}))
+        assert values(found) == [{"x": float(seq)}], "over 255 as well"
+
+
+def test_a_gap_ends_in_a_rebirth() -> None:
+    one = Heard(reorder_s=2.0).born()
+    assert one("NDATA", message(3, {"alias": 1, "double_value": 3.0})) == []
+    assert one.host.due(one.now_s + 1.9) == []
+    found = one.host.due(one.now_s + 2.0)
+    assert rebirths(found) == ["spBv1.0/g/NCMD/n"]
+    assert [event.is_lost for event in found if isinstance(event, Odd)] == [True]
+    assert one.host.due(one.now_s + 9) == [], "once"
+    assert values(one("NBIRTH", birth(7, 0, X))) == [{"x": 0.5}]
+    assert values(one("NDATA", message(8, {"alias": 1, "double_value": 8.0}))) == [{"x": 8.0}]
+
+
+def test_an_alias_stands_for_its_name() -> None:
+    one = Heard().born()
+    found = one("DDATA", message(2, {"alias": 2, "double_value": 1.5, "timestamp": T + 5}))
+    assert found == [Reading("g/n/d", T + 5, {"y": 1.5}, False)]
+    found = one("DDATA", message(3, {"alias": 1, "double_value": 1.5}))
+    assert (values(found), rebirths(found)) == ([], ["spBv1.0/g/NCMD/n"]), "the node's, not its"
+    one.now_s += REBIRTH_S
+    found = one("NDATA", message(4, {"alias": 99, "double_value": 1.5}))
+    assert rebirths(found) == ["spBv1.0/g/NCMD/n"]
+
+
+def test_an_alias_of_two_is_said() -> None:
+    found = Heard()("NBIRTH", birth(0, 0, X, X | {"name": "z"}))
+    assert Odd("an alias that two metrics have") in found
+
+
+def test_a_birth_without_its_number_is_asked_for_again() -> None:
+    one = Heard()
+    found = one("NBIRTH", message(None, X))
+    assert (values(found), rebirths(found)) == ([], ["spBv1.0/g/NCMD/n"])
+    assert rebirths(one("NBIRTH", message(256, X))) == [], "not so soon again"
+
+
+def test_what_comes_before_a_birth_is_lost_and_asked_for_once() -> None:
+    one = Heard()
+    found = one("NDATA", message(5, {"alias": 1, "double_value": 1.0}))
+    assert rebirths(found) == ["spBv1.0/g/NCMD/n"]
+    assert rebirths(one("NDATA", message(6, {"alias": 1, "double_value": 1.0}))) == []
+    one.now_s += REBIRTH_S
+    assert rebirths(one("DDATA", message(7, X))) == ["spBv1.0/g/NCMD/n"]
+    born = Heard()
+    born("NBIRTH", birth(0, 0, X))
+    found = born("DDATA", message(1, X))
+    assert rebirths(found) == ["spBv1.0/g/NCMD/n"], "a device that was never born"
+
+
+def test_a_death_belongs_to_a_birth() -> None:
+    one = Heard()
+    one("NBIRTH", birth(0, 254, X))
+    one("NBIRTH", birth(0, 255, X))
+    late = {"name": "bdSeq", "datatype": 4, "long_value": 254}
+    (odd,) = one("NDEATH", message(None, late))
+    assert isinstance(odd, Odd), "the will of the connection before"
+    assert values(one("NDATA", message(1, {"alias": 1, "double_value": 1.0}))) == [{"x": 1.0}]
+    own = {"name": "bdSeq", "datatype": 4, "long_value": 255}
+    assert presences(one("NDEATH", message(None, own))) == [("g/n", False)]
+    assert one("NDEATH", message(None, own)) == []
+
+
+def test_a_node_takes_its_devices_with_it() -> None:
+    one = Heard().born()
+    own = {"name": "bdSeq", "datatype": 4, "long_value": 0}
+    found = one("NDEATH", message(None, own, t=5))
+    assert presences(found) == [("g/n/d", False), ("g/n", False)]
+    assert {event.t for event in found if isinstance(event, Presence)} == {T + 999}, "our time"
+    assert rebirths(one("NDATA", message(2, {"alias": 1, "double_value": 1.0})))
+
+
+def test_a_device_dies_alone() -> None:
+    one = Heard().born()
+    assert presences(one("DDEATH", message(2, t=T + 7))) == [("g/n/d", False)]
+    assert values(one("NDATA", message(3, {"alias": 1, "double_value": 1.0}))) == [{"x": 1.0}]
+    assert rebirths(one("DDATA", message(4, {"alias": 2, "double_value": 1.0})))
+
+
+def test_a_request_says_what_is_wanted() -> None:
+    found = decoded(payloads.rebirth(T))
+    assert (found.t, found.seq) == (T, None)
+    (metric,) = found.metrics
+    assert (metric.name, metric.datatype, metric.value) == ("Node Control/Rebirth", 11, True)
+
+
+def test_what_is_said_of_the_host() -> None:
+    assert json.loads(state(True, T)) == {"online": True, "timestamp": T}
+    assert json.loads(state(False, T)) == {"online": False, "timestamp": T}
+    assert is_death(state(False, T))
+    assert is_death(b"OFFLINE")
+    assert not is_death(state(True, T))
+
+
+def test_moments_and_history_are_kept_apart() -> None:
+    one = Heard().born()
+    old = {"alias": 1, "double_value": 1.0, "timestamp": T - 5000, "is_historical": True}
+    found = one("NDATA", message(2, old, {"alias": 1, "double_value": 2.0, "timestamp": T + 1}))
+    assert found == [
+        Reading("g/n", T - 5000, {"x": 1.0}, True),
+        Reading("g/n", T + 1, {"x": 2.0}, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "datatype", "value"),
+    [
+        (0xFF, 1, -1), (0xFFFFFFFF, 1, -1), (0xFFFB, 2, -5), (0xFFFFFFFF, 3, -1),
+        (2**64 - 7, 4, -7), (2**64 - 7, 8, 2**64 - 7), (1, 11, True), (float("nan"), 10, None),
+        (b"\x01\x00\xff\xff", 23, [1, -1]), (b"\x00\x00\x80\x3f", 30, [1.0]),
+        (b"ab\0c\0", 33, ["ab", "c"]), (b"\x03\0\0\0\xa0", 32, [True, False, True]),
+        (b"\x01\x02", 17, "0102"),
+    ],
+)  # fmt: skip
+def test_values_by_their_types(raw: Any, datatype: int, value: Any) -> None:
+    assert value_of(raw, datatype) == value
+
+
+@given(st.lists(st.tuples(st.sampled_from(["NBIRTH", "NDATA", "NDEATH", "DBIRTH", "DDATA",
+    "DDEATH"]), st.integers(0, 3), st.binary(max_size=20)), max_size=30))  # fmt: skip
+def test_no_order_of_messages_and_no_bytes_raise(
+    sent: list[tuple[str, int, bytes]],
+) -> None:
+    one = Heard()
+    for kind, seq, tail in sent:
+        one(kind, message(seq, X, {"alias": 7, "datatype": 33, "bytes_value": tail}))
+        one(kind, tail)
+        one.now_s += 1
+        one.host.due(one.now_s)
+
+
+def test_more_nodes_than_the_bound_are_refused() -> None:
+    host = Host(1.0)
+    for number in range(NODES_MAX):
+        host.message(f"spBv1.0/g/NBIRTH/n{number}", birth(0, 0, X), T, 0.0)
+    (one,) = host.message("spBv1.0/g/NBIRTH/more", birth(0, 0, X), T, 0.0)
+    assert isinstance(one, Odd)
+    assert one.is_lost
