@@ -13,7 +13,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -229,9 +229,25 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    """A listening socket for each host, all on one port; 0 takes one that is free at the first of
+    them. Raises ConfigError.
+    """
+    listeners: list[socket.socket] = []
+    try:
+        for host in hosts:
+            listeners.append(bind(host, port))
+            port = listeners[0].getsockname()[1]
+    except ConfigError:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
 async def serve(
     app: ASGIApp,
-    listener: socket.socket,
+    listener: socket.socket | Sequence[socket.socket],
     *,
     stop: asyncio.Event,
     on_ready: Callable[[], None],
@@ -242,7 +258,8 @@ async def serve(
     sockets: type[asyncio.Protocol] | None = None,
 ) -> None:
     """Serve until `stop`; then await `before_close` while connections are still served, and let
-    open requests end within `grace_s`. `sockets`: serves the WebSockets that `protocol` lets
+    open requests end within `grace_s`. `listener`: one, or several, of different addresses.
+    `sockets`: serves the WebSockets that `protocol` lets
     through; None: they are refused.
     """
     config = uvicorn.Config(
@@ -262,7 +279,8 @@ async def serve(
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     web_log.bound_warnings()
     server = _Server(config, on_ready)
-    serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    listeners = [listener] if isinstance(listener, socket.socket) else list(listener)
+    serving = asyncio.create_task(server.serve(sockets=listeners), name="http")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -24,6 +24,7 @@ _LIBRARIES: Final = (
     "psutil",
     "pyspark",
     "rich",
+    "segno",
     "sqlite_utils",
     "tomli_w",
     "uvicorn",

@@ -124,6 +124,11 @@ class Child:
                 self.kill()
         return await self.ended()
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """To the process alone; one that has ended gets none."""
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+
     def kill(self) -> None:
         """SIGKILL for the process and its descendants, at once."""
         try:

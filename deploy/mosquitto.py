@@ -1,5 +1,5 @@
-"""Finds or installs Mosquitto and writes the configuration of one for the demo: loopback only,
-anyone may connect.
+"""Finds or installs Mosquitto and writes the configuration of one for the demo: on the loopback
+anyone may connect, and on an address of the network who has a password.
 
 Production has its own file, `deploy/mosquitto/production.conf`, with certificates and access rules.
 Raises LocalError.
@@ -26,6 +26,8 @@ QUEUED_BYTES_MAX: Final = 128 << 20
 """Bytes kept for a bridge that is away. Over it Mosquitto drops what it already confirmed by PUBACK
 and counts it on $SYS; nothing in `ack` mode is lost by that, because a device keeps its frame until
 the end-to-end acknowledgement."""
+NETWORK_CONNECTIONS_MAX: Final = 1_000
+"""Devices of the network that are connected at the same time; one more is refused."""
 AUTOSAVE_S: Final = 10
 """Seconds between snapshots of sessions and queues (the default is 30 minutes). No PUBACK depends
 on it."""
@@ -40,6 +42,12 @@ class Broker:
     directory: Path
     port: int
     host: str = "127.0.0.1"
+    network: str = ""
+    """Address of the local network to listen on, too; empty: none."""
+    password_file: Path = Path("passwords")
+    """Who may come in there: written by the operations API."""
+    mapped: tuple[str, ...] = ()
+    """Topics of maps, which every device of the network may write to."""
 
 
 def find(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -75,10 +83,8 @@ def version(program: Path) -> tuple[int, ...]:
 def configuration(broker: Broker, *, is_root: bool) -> str:
     """The text of mosquitto.conf."""
     lines = [
-        "# Written by `edgewake up`; loopback only. deploy/mosquitto/production.conf is the one "
-        "for a network.",
-        f"listener {broker.port} {broker.host}",
-        "allow_anonymous true",
+        "# Written by `edgewake up`. deploy/mosquitto/production.conf is the one for many users.",
+        "per_listener_settings true",
         f"max_packet_size {PACKET_BYTES_MAX}",
         # No limit of the broker's own: each client's receive maximum bounds what is in flight to
         # it.
@@ -94,7 +100,19 @@ def configuration(broker: Broker, *, is_root: bool) -> str:
         "log_type error",
         "log_type warning",
         "log_type notice",
+        f"listener {broker.port} {broker.host}",
+        "allow_anonymous true",
     ]
+    if broker.network:
+        lines += [
+            f"listener {broker.port} {broker.network}",
+            "allow_anonymous false",
+            # The name is the client id, too: nobody ends another's session, nor a bridge's.
+            "use_username_as_clientid true",
+            f"max_connections {NETWORK_CONNECTIONS_MAX}",
+            f"password_file {broker.password_file}",
+            f"acl_file {_rules(broker)}",
+        ]
     # Started by root it would become the user mosquitto, who may not write into the data folder.
     return "\n".join([*lines, *(["user root"] if is_root else [])]) + "\n"
 
@@ -103,6 +121,11 @@ def prepare(broker: Broker) -> None:
     """Write the configuration. Raises LocalError."""
     try:
         broker.directory.mkdir(parents=True, exist_ok=True)
+        if broker.network:
+            _rules(broker).write_text(rules(broker), "utf-8")
+            broker.password_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Mosquitto does not start without it, and nobody may have a password yet.
+            broker.password_file.touch(0o600)
         _file(broker).write_text(configuration(broker, is_root=os.geteuid() == 0), "utf-8")
     except OSError as error:
         raise LocalError(f"{broker.directory}: {error.strerror}") from error
@@ -111,6 +134,16 @@ def prepare(broker: Broker) -> None:
 def command(broker: Broker) -> list[str]:
     """The arguments that run it in the foreground; it ends cleanly on SIGTERM."""
     return [str(broker.program), "-c", str(_file(broker))]
+
+
+def _rules(broker: Broker) -> Path:
+    return broker.directory / "devices.acl"
+
+
+def rules(broker: Broker) -> str:
+    """What a device of the network may touch: as in production, and topics of maps."""
+    own = (Path(__file__).parent / "mosquitto" / "devices.acl").read_text("utf-8")
+    return own + "".join(f"pattern write {topic}\n" for topic in broker.mapped)
 
 
 def _file(broker: Broker) -> Path:

@@ -31,6 +31,8 @@ SERVICES: Final = (
 )
 """What --only may name; a numbered part, e.g. access-2, may be named as well."""
 ACCESS_SERVERS_MAX: Final = 8
+PREFIX: Final = "home-"
+"""How names of devices begin that maps make: no device with a password is called so."""
 VEHICLES: Final = 20
 _THRIFTY: Final = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
 """glibc gives each thread an arena of its own; two are enough here and save 10 to 30 MiB in each
@@ -82,6 +84,11 @@ class Plan:
     simulators: bool = True
     only: frozenset[str] = frozenset()
     device: str = "this-machine"
+    presets: tuple[str, ...] = ()
+    """Maps that the bridge reads devices' own topics with."""
+    listen: str = ""
+    """Address of this machine in the local network, where broker, page, push and the operations API
+    are open to who has a password or a key; empty: loopback only."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,6 +144,26 @@ class Plan:
         """The key of the operations API."""
         return self.data / "secrets" / "ops.key"
 
+    @property
+    def reader_key_file(self) -> Path:
+        """The key that reads over the network."""
+        return self.data / "secrets" / "reader.key"
+
+    @property
+    def readers_file(self) -> Path:
+        """The same, as the access servers and the push proxy read it."""
+        return self.data / "secrets" / "readers.keys"
+
+    @property
+    def password_file(self) -> Path:
+        """Passwords of devices, as the broker reads them."""
+        return self.data / "credentials" / "passwords"
+
+    @property
+    def first_device_file(self) -> Path:
+        """The password of the device that is made at the first start with --listen."""
+        return self.data / "secrets" / "first-device.password"
+
     def has(self, service: str) -> bool:
         """Does a part of this service run?"""
         return any(_service_of(name) == service for name in self.names)
@@ -180,6 +207,14 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
     return {port: name for name in plan.names for port in fixed.get(name, [])}
 
 
+def network_ports(plan: Plan) -> Mapping[int, str]:
+    """The same, of the ports that the local network reaches."""
+    open_parts = ("mosquitto", "access", "push", "ops")
+    return {
+        port: name for port, name in ports_wanted(plan).items() if _service_of(name) in open_parts
+    }
+
+
 def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, Any]]:
     """The configuration of each of our parts by part name."""
     ports = plan.ports
@@ -193,6 +228,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "mqtt": {**mqtt, "share_key_file": str(plan.share_key_file)},
             "kafka": kafka,
             "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
+            **({"maps": {"presets": list(plan.presets), "prefix": PREFIX}} if plan.presets else {}),
         },
         "sequencer-1": {
             "name": "sequencer-1",
@@ -249,7 +285,23 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "ops_url": f"http://127.0.0.1:{ports.ops}",
             "kafka": kafka,
         }
+    if plan.listen:
+        _open_to_the_network(plan, all_of_them)
     return {name: all_of_them[name] for name in plan.names if name in all_of_them}
+
+
+def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> None:
+    """Say where else to listen, and what others must show there."""
+    rights = {"local": "everything", "key_file": str(plan.readers_file)}
+    for name, values in configs.items():
+        if _service_of(name) in ("access", "push"):
+            configs[name] = {**values, "also_hosts": [plan.listen], "rights": rights}
+    configs["ops"] = {
+        **configs["ops"],
+        "also_hosts": [plan.listen],
+        "password_file": str(plan.password_file),
+        "broker": f"{plan.listen}:{plan.ports.mqtt}",
+    }
 
 
 def config_file(plan: Plan, name: str) -> Path:

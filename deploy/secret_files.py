@@ -56,6 +56,11 @@ def share_key() -> str:
     return f"{secrets.token_hex(32)}\n"
 
 
+def reader_key() -> str:
+    """A key that reads streams; short, since it stands in a QR code."""
+    return f"{secrets.token_hex(16)}\n"
+
+
 def ops_key() -> str:
     """An API key that survives a copy by double click."""
     return f"ew_{secrets.token_hex(20)}\n"

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,18 +27,28 @@ from edgewake.deploy import (
     kafka_node,
     login_link,
     mosquitto,
+    network,
     part_status,
     secret_files,
 )
 from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Part
-from edgewake.deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
+from edgewake.deploy.plan import (
+    Plan,
+    check,
+    config_file,
+    configs,
+    network_ports,
+    parts,
+    ports_wanted,
+)
 from edgewake.deploy.progress import Step, Steps
 from edgewake.deploy.supervisor import Keeper, Supervisor, failure, restart_line
 from edgewake.protocol import installation
-from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.clock import Clock, SystemClock
+from edgewake.protocol.errors import ConfigError, LocalError
 from edgewake.protocol.installation import Installation
+from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.names import is_device
 
 EXAMPLE_QUERY: Final = Path(__file__).parent / "examples" / "fast_vehicles.sql"
@@ -59,6 +69,8 @@ def main(plan: Plan, *, for_s: float | None) -> None:
     check(plan)
     with data_folder.opened(plan.data), Steps(SystemClock()) as steps:
         checks.ports(ports_wanted(plan))
+        if plan.listen:
+            checks.ports(network_ports(plan), host=plan.listen)
         if plan.has("mosquitto") and (others := checks.other_users()):
             steps.print_line(checks.one_user_line(others, f"127.0.0.1:{plan.ports.mqtt}"))
         plan = replace(plan, device=_device(plan))
@@ -108,6 +120,8 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
     secret_files.ensure(plan.seal_key_file, secret_files.lease_key())
     secret_files.ensure(plan.share_key_file, secret_files.share_key())
     secret_files.ensure(plan.ops_key_file, secret_files.ops_key())
+    if plan.listen:
+        network.prepare(plan)
     kafka, broker = _kafka_node(plan, tools), _broker(plan, tools)
     try:
         plan.config_dir.mkdir(exist_ok=True)
@@ -148,8 +162,23 @@ def _broker(plan: Plan, tools: Tools) -> mosquitto.Broker | None:
     if not tools.mosquitto:
         return None
     return mosquitto.Broker(
-        program=tools.mosquitto, directory=plan.data / "mosquitto", port=plan.ports.mqtt
+        program=tools.mosquitto,
+        directory=plan.data / "mosquitto",
+        port=plan.ports.mqtt,
+        network=plan.listen,
+        password_file=plan.password_file,
+        mapped=_mapped(plan),
     )
+
+
+def _mapped(plan: Plan) -> tuple[str, ...]:
+    """Topics of the maps that the bridge reads with. Raises ConfigError."""
+    if not plan.presets:
+        return ()
+    try:
+        return tuple(MapFile(None, plan.presets).maps.filters)
+    except ValueError as error:
+        raise ConfigError(f"--preset: {error}") from error
 
 
 def _device(plan: Plan) -> str:
@@ -191,6 +220,9 @@ async def supervise(
             if plan.has("ops")
             else ""
         )
+        if plan.listen:
+            await asyncio.to_thread(network.ensure_first_device, plan, ops_url(plan))
+            reload_broker(supervisor)  # what is printed is right when it is read
         steps.print_line(addresses(plan, link))
 
     def when_ready() -> None:
@@ -198,23 +230,48 @@ async def supervise(
         if for_s is not None:
             loop.call_later(for_s, stop.set)
 
-    async def publish() -> None:
-        await part_status.publish(
-            supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock
-        )
-
     printing: list[asyncio.Task[None]] = []
     installation.write(plan.data, run_file(plan))
     watcher = asyncio.create_task(_announce_stop(stop, steps), name="stopping")
     try:
         await supervisor.run(
-            stop, when_ready=when_ready, alongside=[publish] if plan.has("kafka") else []
+            stop,
+            when_ready=when_ready,
+            alongside=_alongside(plan, supervisor, clock),
         )
     finally:
         watcher.cancel()
     steps.print_line("✓ all parts have stopped")
     if failed := supervisor.failed():
         raise LocalError("; ".join(map(failure, failed)))
+
+
+def reload_broker(supervisor: Supervisor) -> None:
+    """Have Mosquitto read its passwords again."""
+    keeper = supervisor.keepers.get("mosquitto")
+    if keeper is not None and keeper.child is not None:
+        keeper.child.send_signal(signal.SIGHUP)
+
+
+def _alongside(
+    plan: Plan, supervisor: Supervisor, clock: Clock
+) -> list[Callable[[], Awaitable[None]]]:
+    """What runs beside the parts: their status for Kafka; the broker's passwords."""
+
+    async def publish() -> None:
+        await part_status.publish(
+            supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock
+        )
+
+    async def follow_passwords() -> None:
+        await network.reload_at_change(plan, lambda: reload_broker(supervisor), clock)
+
+    found: list[Callable[[], Awaitable[None]]] = []
+    if plan.has("kafka"):
+        found.append(publish)
+    if plan.listen and plan.has("mosquitto"):
+        found.append(follow_passwords)
+    return found
 
 
 async def _announce_stop(stop: asyncio.Event, steps: Steps) -> None:
@@ -291,6 +348,8 @@ def addresses(plan: Plan, link: str) -> str:
             f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>"
         )
     lines.append(f"  data and logs     {plan.data}")
+    if plan.listen:
+        lines += network.lines(plan)
     return "\n".join([*lines, *commands(plan), "", "Ctrl-C stops everything."])
 
 

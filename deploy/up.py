@@ -47,6 +47,21 @@ from edgewake.deploy.plan import ACCESS_SERVERS_MAX, SERVICES
     show_default=True,
     help="Number of access servers.",
 )
+@click.option(
+    "--listen",
+    default="",
+    metavar="ADDRESS",
+    help="Open broker, page and push to the local network on this address of this machine, with "
+    "passwords; auto: the one by which it reaches others.",
+)
+@click.option(
+    "--preset",
+    "presets",
+    multiple=True,
+    metavar="PRESET",
+    help="Read devices that speak in their own words by this preset (`edgewake map presets`); may "
+    "be repeated.",
+)
 def up(
     data: Path,
     port_base: int,
@@ -54,6 +69,8 @@ def up(
     no_simulators: bool,
     only: tuple[str, ...],
     access_servers: int,
+    listen: str,
+    presets: tuple[str, ...],
 ) -> None:
     """Start the whole system on this machine, and restart what fails.
 
@@ -65,11 +82,18 @@ def up(
     from edgewake.deploy.plan import Plan, Ports
     from edgewake.deploy.start import main
 
+    address = ""
+    if listen:
+        from edgewake.deploy import network
+
+        address = network.address(listen)
     plan = Plan(
         data=data.absolute(),
         ports=Ports(port_base),
         access_servers=access_servers,
         simulators=not no_simulators,
         only=frozenset(only),
+        listen=address,
+        presets=presets,
     )
     main(plan, for_s=for_s)

@@ -18,7 +18,7 @@ from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
 BY_MAX: Final = 4
 """Fields of a key: more makes an alert of nearly each reading."""
 SECONDS_MAX: Final = 30 * 86_400
-"""Of any time in a rule: a month."""
+"""Bound of any time in a rule: a month."""
 TELL_MAX: Final = 10
 """Destinations of one rule."""
 HISTORY_MAX: Final = 50
@@ -186,7 +186,7 @@ class Alert(BaseModel):
     last_at: int
     """When something was last heard for its key."""
     place: int = 0
-    """Of a query's rows: `window_start` of the newest one that was judged."""
+    """`window_start` of the newest row of a query that was judged."""
     value: str = ""
     by: str = ""
     """Who acknowledged it."""
@@ -243,7 +243,7 @@ class Note(BaseModel):
     """Not tried before, ms."""
     done_at: int = 0
     error: str = ""
-    """Of the last attempt."""
+    """Why the last attempt failed."""
 
 
 class Word(BaseModel):
@@ -257,7 +257,7 @@ class Word(BaseModel):
     """None: all of the rule."""
     what: Literal["acknowledge", "snooze"]
     until: int = 0
-    """Of snooze, ms; 0: no longer."""
+    """When a snooze ends, ms; 0: no longer."""
     why: str = ""
     who: str
     at: int

@@ -26,7 +26,7 @@ class Card(BaseModel):
     kind: Literal["value", "chart", "table", "map", "text"]
     source: Name | None = None
     field: Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")] | None = None
-    """Of a value or a chart."""
+    """The field that a value or a chart shows."""
     device: Annotated[str, StringConstraints(pattern=f"^{DEVICE_PATTERN.pattern}$")] | None = None
     """Only this one; without it all."""
     title: Annotated[str, StringConstraints(max_length=100)] = ""

@@ -31,7 +31,7 @@ Whole = Annotated[int, Check(_whole)]
 
 class DeviceStatus(Plain):
     """Published by an agent on `ew/v1/<device>/status` at birth and every 10 s; retained never; the
-    last will is offline.
+    last will is offline. A plain device may say `online` and have `offline` as its last will.
 
     Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added: at once
     where it says something new, else up to a minute after the last one in a large fleet.
@@ -55,6 +55,8 @@ class DeviceStatus(Plain):
     """Readings given up since the log was made; each is also a gap."""
     version: str = ""
     """The agent's version."""
+    plain: bool = False
+    """A plain device said it: its state, and nothing else."""
     settings_version: Whole | None = None
     """The version of the settings from the cloud that it uses; 0: none."""
 

@@ -280,6 +280,19 @@ def from_plain_with_kinds(
     return Frame((epoch or 0) if seq is not None else None, seq, seq, [t], fields), kinds
 
 
+def renamed(payload: bytes) -> dict[str, str]:
+    """Our name → the path it came by, of the fields of a plain object that have another one.
+
+    Raises Rejected.
+    """
+    body = _object(payload, parse)
+    for name in ("device", "seq", "epoch", "t"):
+        body.pop(name, None)
+    names = Names.of_object(body)
+    _flat_columns(body, names)
+    return {name: path for path, name in names.known().items() if name != path.replace(".", "_")}
+
+
 def reading_of(
     body: Mapping[str, Any], *, now_ms: int, names: Names | None = None
 ) -> tuple[int, dict[str, Scalar]]:

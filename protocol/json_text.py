@@ -1,5 +1,5 @@
 """JSON as devices write it: NaN and Infinity, which many programs write and the standard does not
-know (RFC 8259, section 6), are null.
+know (RFC 8259, section 6), are null, and a byte order mark before it is passed over.
 
 Text that other parsers take for JSON and the standard does not is refused, never guessed at. Pure.
 """
@@ -21,9 +21,13 @@ def parse(text: bytes | str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         found = text.encode("utf-8", "replace") if isinstance(text, str) else text
-        if not any(word in found for word in _ODD):
+        is_marked = found.startswith(BOM_UTF8)
+        if not is_marked and not any(word in found for word in _ODD):
             raise
-        return _parse_odd(found)
+    found = found.removeprefix(BOM_UTF8)
+    if is_marked and not any(word in found for word in _ODD):
+        return orjson.loads(found)
+    return _parse_odd(found)
 
 
 def is_meant_as_json(text: bytes) -> bool:

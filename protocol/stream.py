@@ -38,6 +38,9 @@ class FieldInfo(BaseModel):
     revision: int = Field(default=0, ge=0)
     """Counts the times that an operator decided its type; 0: it has the type of the first reading,
     and may still be changed."""
+    path: str = ""
+    """What the first plain device called it, where that is no legal name: its path, joined by
+    dots."""
     first_device: str = ""
     """The device whose reading it was learnt from; counts for that device's share of fields."""
     changed_at: int | None = None

@@ -3,6 +3,8 @@
 MQTT (`<device>` is the client id):
 
     ew/v1/<device>/up/<stream>   frames and plain readings, device to cloud
+    ew/v1/<device>/up/<stream>/ack   the same as up/<stream>, of a device without MQTT 5's response
+                                 topics that wants an answer: on acks, as "<stream>|<seq>"
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
     ew/v1/<device>/acks          the same, several in a message: what agents ask for
     ew/v1/<device>/down/<kind>   commands, settings and replies, cloud to device
@@ -71,6 +73,9 @@ and said, and does not vanish. Beside these MQTT has no filter for wrong topics 
 goes down to devices."""
 JOINED_SUFFIX: Final = "/acks"
 """A device that asks for its answers on such a topic gets several in one message."""
+ASKING_SUFFIX: Final = "/ack"
+"""`ew/v1/<device>/up/<stream>/ack`: a device that cannot name a response topic asks for an answer,
+which comes on its `…/acks`."""
 _FEED_END: Final = "/req/feed"
 BRIDGE_PREFIX: Final = "ew/bridges/"
 

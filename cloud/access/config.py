@@ -25,6 +25,8 @@ class AccessConfig(Config):
     """In logs and metrics, and in the client id that Kafka sees."""
     host: str = "127.0.0.1"
     """By default only this machine may read. Where others reach it, `rights` must say who may."""
+    also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
+    """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
     port: int = Field(default=8700, ge=0, le=65535)
     """TCP port; 0 takes any that is free."""
     public_names: tuple[str, ...] = ()

@@ -73,8 +73,9 @@ async def run(settings: AccessConfig) -> None:
     """Serve until told to stop. Raises ConfigError."""
     stop, is_listening = asyncio.Event(), asyncio.Event()
     web.stop_on_signals(stop)
-    listener = web.bind(settings.host, settings.port)
-    tune(listener, stall_s=settings.stall_s)
+    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
+    for listener in listeners:
+        tune(listener, stall_s=settings.stall_s)
     _raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
     clock, metrics = SystemClock(), Metrics()
@@ -96,7 +97,7 @@ async def run(settings: AccessConfig) -> None:
     rights = Rights(
         checked(
             settings.rights,
-            host=settings.host,
+            hosts=(settings.host, *settings.also_hosts),
             public_names=settings.public_names,
             trusted_proxies=settings.trusted_proxies,
         ),
@@ -123,7 +124,7 @@ async def run(settings: AccessConfig) -> None:
             "leases": leases.run(),
             "rights": rights.run(),
             "cursor-keys": keys.run(clock),
-            "ready": _report_ready(hub, is_listening, listener),
+            "ready": _report_ready(hub, is_listening, listeners[0]),
         }
         background = [
             tasks.create_task(web.named(name, coroutine), name=name)
@@ -131,7 +132,7 @@ async def run(settings: AccessConfig) -> None:
         ]
         await web.serve(
             HostCheck(app, settings.public_names),
-            listener,
+            listeners,
             stop=stop,
             on_ready=is_listening.set,
             before_close=lambda: _drain(streams),

@@ -25,7 +25,7 @@ from edgewake.protocol import compact, packed, record, topics
 from edgewake.protocol import frame as frames
 from edgewake.protocol.ack import is_joinable
 from edgewake.protocol.compact import COMPACT_TYPE
-from edgewake.protocol.device import DeviceStatus
+from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import (
     COUNTER_MAX,
@@ -43,6 +43,9 @@ CORRELATION_BYTES_MAX: Final = 1024
 message holds its own."""
 STATUS_BYTES_MAX: Final = 4096
 """Bytes of a device's status."""
+WORD_BYTES_MAX: Final = 64
+"""Bytes of a status that is one word."""
+_STATES: Final = {state.value: state for state in DeviceState}
 _OUR_TYPES: Final = "application/vnd.edgewake"
 
 parse_up = lru_cache(maxsize=65_536)(topics.parse_up)
@@ -150,7 +153,7 @@ def _admit_plain(
     )
     if frame.frame is not None:
         placement = placement._replace(content=record.content_of(payload))
-    catalogue.check(device, stream, kinds)
+    catalogue.check(device, stream, kinds, lambda: frames.renamed(payload))
     return frames.encode(frame), placement
 
 
@@ -259,10 +262,15 @@ def admit_status(message: Envelope, *, received_at: int) -> DeviceStatus:
             RejectReason.OVERSIZE,
             f"status of {len(message.payload)} bytes: expected at most {STATUS_BYTES_MAX}",
         )
+    plain = _plain_state(message.payload)
+    if plain is not None:
+        return DeviceStatus(device=device, state=plain, plain=True, received_at=received_at)
     try:
         body = orjson.loads(message.payload)
     except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.JSON, f"status: not JSON: {error}") from error
+        raise Rejected(
+            RejectReason.JSON, f"status: not JSON, and neither online nor offline: {error}"
+        ) from error
     try:
         status = DeviceStatus.checked(body)
     except ValidationError as error:
@@ -276,6 +284,19 @@ def admit_status(message: Envelope, *, received_at: int) -> DeviceStatus:
             f"status of {status.device[:100]!r} on a topic of {device!r}",
         )
     return replace(status, received_at=received_at)
+
+
+def _plain_state(payload: bytes) -> DeviceState | None:
+    """What a plain device says by one word, or by an object with nothing but its state."""
+    if len(payload) > WORD_BYTES_MAX:
+        return None
+    word: object = payload.decode("utf-8", "replace")
+    try:
+        found = orjson.loads(payload)
+        word = found["state"] if isinstance(found, dict) and found.keys() == {"state"} else found
+    except orjson.JSONDecodeError:
+        pass
+    return _STATES.get(word.strip().lower()) if isinstance(word, str) else None
 
 
 def check_answer(message: Envelope, device: str) -> None:

@@ -279,6 +279,10 @@ class Bridge:
         whole = Delivery(packet.packet_id, None, None, 0, now_s, fingerprint)
         if whole.packet_id is not None:
             ledger.add(whole)
+        if mapper.is_repeat(packet):
+            self.metrics.mapped["ignored"] += 1
+            whole.parts = []
+            return
         account = self._allowance.account(mapper.device_of(packet.topic), now_s)
         size = _size(packet)
         if account.device and (wait_s := account.wait_s(now_s)) > 0:
@@ -362,7 +366,7 @@ class Bridge:
     def set_maps(self, maps: Maps, subscriptions: Subscriptions) -> None:
         """Map by these from now on."""
         if self._mapper is not None:
-            self._mapper.maps = maps
+            self._mapper.follow(maps)
         if subscriptions != self._subscriptions:
             self._subscriptions = subscriptions
             self.source.resubscribe(subscriptions)

@@ -19,6 +19,7 @@ from typing import Final
 from edgewake.protocol.ack import Later, LaterReason
 from edgewake.protocol.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
+from edgewake.protocol.field_names import PATH_CHARS_MAX
 from edgewake.protocol.field_type import FieldType, types_of_kinds
 from edgewake.protocol.frame import Kinds
 from edgewake.protocol.names import is_reserved
@@ -83,8 +84,15 @@ class Catalogue:
         self._tokens = float(NEW_STREAMS_BURST)
         self._tokens_s = monotonic_s()
 
-    def check(self, device: str, stream: str, kinds: Kinds) -> None:
-        """Are these columns of this stream's types?
+    def check(
+        self,
+        device: str,
+        stream: str,
+        kinds: Kinds,
+        renamed: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Are these columns of this stream's types? `renamed`: field → what it was called when it
+        came, asked for where something is new.
 
         Raises AwaitsCatalogueError, Rejected(field_type | name) or NotNow(field_type | quota).
         """
@@ -99,7 +107,7 @@ class Catalogue:
             row = self._confirmed.get(stream)
             self._check_name(stream, row)
             self._check_types(stream, row, types)
-            self._propose(device, stream, types)
+            self._propose(device, stream, types, renamed)
             raise AwaitsCatalogueError(stream)
         self._last[stream] = kinds
 
@@ -134,7 +142,13 @@ class Catalogue:
                 RejectReason.FIELD_TYPE,
             )
 
-    def _propose(self, device: str, stream: str, types: Mapping[str, FieldType]) -> None:
+    def _propose(
+        self,
+        device: str,
+        stream: str,
+        types: Mapping[str, FieldType],
+        renamed: Callable[[], Mapping[str, str]],
+    ) -> None:
         """Put what is new into a row for the topic.
 
         What other devices of this bridge proposed before stays in it.
@@ -147,7 +161,13 @@ class Catalogue:
         if row is None:
             self._take_token(stream)
             row = Stream(name=stream, first_device=device)
-        learnt = {name: FieldInfo(type=kind, first_device=device) for name, kind in new.items()}
+        paths = renamed()
+        learnt = {
+            name: FieldInfo(
+                type=kind, first_device=device, path=paths.get(name, "")[:PATH_CHARS_MAX]
+            )
+            for name, kind in new.items()
+        }
         self._proposed[stream] = self._unpublished[stream] = row.model_copy(
             update={"fields": {**row.fields, **learnt}}
         )

@@ -13,9 +13,11 @@ import mqtt5
 import orjson
 
 from edgewake.protocol import topics
+from edgewake.protocol.device import DeviceState
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import Mapped, Refusal, apply, device_of
 from edgewake.protocol.maps.rule import Maps
+from edgewake.protocol.maps.topic import Crossing
 from edgewake.protocol.mqtt import Unreadable
 
 OWN: Final = (f"{topics.ROOT}/", f"/{topics.ROOT}/")
@@ -38,8 +40,19 @@ class Mapper:
     """By the maps that there are now."""
 
     def __init__(self, maps: Maps, prefix: str) -> None:
-        self.maps = maps
         self._prefix = prefix
+        self.follow(maps)
+
+    def follow(self, maps: Maps) -> None:
+        """Map by these from now on."""
+        self.maps = maps
+        self._crossing = Crossing(maps.filters)
+
+    def is_repeat(self, packet: mqtt5.PublishPacket | Unreadable) -> bool:
+        """Comes the message once more, by another filter of the maps?"""
+        return isinstance(packet, mqtt5.PublishPacket) and self._crossing.is_repeat(
+            packet.topic, packet.subscription_ids
+        )
 
     def device_of(self, topic: str) -> str:
         """The device that a topic names; empty where it does not."""
@@ -51,6 +64,7 @@ class Mapper:
             return [Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))]
         outcome = apply(self.maps, packet.topic, packet.payload, received_at, prefix=self._prefix)
         parts = [_part(packet, one) for one in outcome.readings]
+        parts += [_status(one) for one in outcome.readings if one.is_there is not None]
         return parts + [_refused(packet, one) for one in outcome.refused]
 
 
@@ -60,6 +74,12 @@ def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
     except TypeError as error:
         return Part(packet, Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}"))
     return Part(mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload))
+
+
+def _status(reading: Mapped) -> Part:
+    """The device's own word for its presence, as a plain device says it."""
+    state = DeviceState.ONLINE if reading.is_there else DeviceState.OFFLINE
+    return Part(mqtt5.PublishPacket(topics.status(reading.device), state.value.encode()))
 
 
 def _refused(packet: mqtt5.PublishPacket, refusal: Refusal) -> Part:

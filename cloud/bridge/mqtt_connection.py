@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
 import mqtt5
@@ -77,6 +78,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._needed = 0
         self._others: Sequence[str] = ()
+        self._numbered: list[tuple[str, int]] = []
+        """What is still to be subscribed to, with the number of its subscription."""
+        self._is_refused = False
+        """Was a filter refused?"""
 
     # asyncio.Protocol
 
@@ -118,7 +123,7 @@ class Connection(asyncio.Protocol):
                 if refused := [str(code) for code in needed if int(code) >= _REFUSED]:
                     raise RemoteError(f"the broker refuses our subscriptions: {refused}")
                 self._say_refused(packet.reason_codes[self._needed :])
-                self.subscribed.set_result(None)
+                self._subscribe_next()
             case mqtt5.UnsubAckPacket():
                 self.unsubscribed.set_result(None)
             case mqtt5.PubAckPacket():
@@ -130,9 +135,23 @@ class Connection(asyncio.Protocol):
                     f"the broker disconnects: {packet.reason_code!s} {packet.reason_str or ''}"
                 )
 
+    def _subscribe_next(self) -> None:
+        if not self._numbered:
+            self.subscribed.set_result(None)
+            return
+        pattern, number = self._numbered.pop(0)
+        self._needed, self._others = 0, (pattern,)
+        wanted = [mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]
+        self.write(
+            mqtt5.SubscribePacket(
+                _SUBSCRIBE_ID, wanted, subscription_id=None if self._is_refused else number
+            ).write()
+        )
+
     def _say_refused(self, codes: Sequence[mqtt5.SubAckReasonCode]) -> None:
         for pattern, code in zip(self._others, codes, strict=False):
             if int(code) >= _REFUSED:
+                self._is_refused = True
                 log.error(
                     "the broker refuses %s (%s): its devices are not heard; its rules must let "
                     "bridges read the topics of the maps",
@@ -149,12 +168,20 @@ class Connection(asyncio.Protocol):
             )
             return await self.connected
 
-    def subscribe(self, filters: Sequence[str], others: Sequence[str] = ()) -> None:
+    def subscribe(
+        self,
+        filters: Sequence[str],
+        others: Sequence[str] = (),
+        numbered: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Ask for these; `subscribed` is done when the broker agreed.
 
-        `others`: which it may refuse, and that is said.
+        `others`: which it may refuse, and that is said. `numbered`: more of them, each with the
+        number of its subscription, and one after the other; after a refusal those that follow have
+        none, since their numbers say that it was granted.
         """
         self._needed, self._others = len(filters), others
+        self._numbered = list(numbered.items())
         wanted = [
             mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)
             for pattern in (*filters, *others)

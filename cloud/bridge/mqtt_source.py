@@ -119,7 +119,11 @@ class MqttSource:
         keepalive_s = connack.server_keep_alive or KEEPALIVE_S
         if connack.session_present:
             connection.unsubscribe(self._subscriptions.given_up)
-        connection.subscribe(self._subscriptions.wanted, self._subscriptions.mapped)
+        numbered = self._subscriptions.numbered if connack.subscription_id_available else {}
+        plain = [] if numbered else self._subscriptions.numbered
+        connection.subscribe(
+            self._subscriptions.wanted, (*self._subscriptions.mapped, *plain), numbered
+        )
         # From here on we may stop reading ourselves: the SUBACK then comes late, behind what the
         # broker sends again, and that is no failure of the connection. A broker that is silent
         # while we do read is noticed by the pings.

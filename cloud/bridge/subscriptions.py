@@ -16,14 +16,15 @@ first, else each message would come to the session twice.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from edgewake.protocol import topics
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.maps.topic import Crossing
 
 KEY_BYTES_MIN: Final = 16
 """Bytes of a key at least: fewer could be guessed by trying."""
@@ -44,11 +45,14 @@ class Subscriptions:
     """What a session of before may still have."""
     mapped: Sequence[str] = ()
     """Topics of the maps, which a broker may refuse without harm to the others."""
+    numbered: Mapping[str, int] = field(default_factory=dict)
+    """Those of the maps that cross others: each with the number of its subscription, one after the
+    other when all the others are granted."""
 
     @property
     def all(self) -> Sequence[str]:
         """Whatever a session may have."""
-        return (*self.wanted, *self.mapped, *self.given_up)
+        return (*self.wanted, *self.mapped, *self.numbered, *self.given_up)
 
 
 def read_keys(path: Path) -> tuple[bytes, ...]:
@@ -107,11 +111,13 @@ def subscriptions(
     before = [name for name in (*known, group(installation, None)) if name != present]
     given_up = [f"$share/{name}/{pattern}" for name in before for pattern in topics.BRIDGE_FILTERS]
     given_up += [f"$share/{group(installation, None)}/{pattern}" for pattern in _FORMER_FILTERS]
+    numbered = Crossing(mapped).numbered
     shared = [f"$share/{present}/{pattern}" for pattern in topics.BRIDGE_FILTERS]
     given_up += [f"$share/{present}/{pattern}" for pattern in former if pattern not in mapped]
     given_up += [f"$share/{name}/{pattern}" for name in before for pattern in mapped]
     return Subscriptions(
         (*shared, topics.bridge(installation, "+")),
         tuple(given_up),
-        tuple(f"$share/{present}/{pattern}" for pattern in mapped),
+        tuple(f"$share/{present}/{one}" for one in mapped if one not in numbered),
+        {f"$share/{present}/{one}": number for one, number in numbered.items()},
     )

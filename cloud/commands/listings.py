@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion, erasures
+from edgewake.cloud.commands import completion, credentials, erasures
 from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
 from edgewake.cloud.commands.output import print_item, print_items
 
@@ -25,6 +25,7 @@ DEVICE_COLUMNS: Final = (
 )
 STREAM_COLUMNS: Final = ("name", "records_per_s", "fields", "description")
 GAP_COLUMNS: Final = ("at", "device", "reason", "count", "epoch", "seq")
+FIELD_COLUMNS: Final = ("name", "came_as", "type", "unit", "values", "odd", "sample")
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")
 LETTER_COLUMNS: Final = ("offset", "received_at", "device", "reason", "detail")
 REPLAY_COLUMNS: Final = ("letter", "device", "stream", "partition", "offset", "was_replayed")
@@ -52,7 +53,7 @@ def _name(_context: click.Context, argument: click.Parameter, value: str) -> str
 @api_options
 @click.pass_context
 def devices(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
-    """Look at devices, and forget them."""
+    """Look at devices, give them passwords, forget them."""
     context.obj = make_api
 
 
@@ -124,6 +125,10 @@ def erase_device(api: OpsApi, device: str, is_sure: bool, wait_s: int) -> None:
     erasures.ask(api, f"/v1/devices/{device}/readings", wait_s)
 
 
+for _command in (credentials.add, credentials.revoke, credentials.claim):
+    devices.add_command(_command)
+
+
 @click.group()
 @api_options
 @click.pass_context
@@ -142,17 +147,43 @@ def list_streams(api: OpsApi, limit: int) -> None:
 
 @streams.command("show")
 @click.argument("stream", callback=_name, shell_complete=completion.streams)
+@click.option(
+    "--minutes",
+    type=click.IntRange(1, 60),
+    default=15,
+    show_default=True,
+    help="Look at readings of the last N minutes.",
+)
 @shows
-def show_stream(api: OpsApi, stream: str) -> None:
-    """Show one stream and the types and units of its fields."""
+def show_stream(api: OpsApi, stream: str, minutes: int) -> None:
+    """Show one stream: its fields with type, unit and the name that they came by, how their times
+    were found, and how many values were odd, with one to look at.
+    """
     found = api.ask("GET", f"/v1/streams/{stream}").json()
-    if not api.as_json:
-        found["fields"] = [
-            f"{name} ({' '.join(filter(None, [info['type'], info.get('unit')]))})"
-            for name, info in found["fields"].items()
-        ]
-        found["partitions"] = len(found["partitions"])
-    print_item(found, as_json=api.as_json)
+    look = api.ask("GET", f"/v1/streams/{stream}/look", params={"minutes": minutes}).json()
+    if api.as_json:
+        print_item({**found, "look": look}, as_json=True)
+        return
+    found["partitions"] = len(found["partitions"])
+    found["fields"] = len(found["fields"])
+    print_item(
+        {
+            **found,
+            f"last {minutes} min": f"{look['readings']} readings of {look['devices']} devices"
+            + (", and more that were not looked at" if look["is_cut"] else ""),
+            "times": _times(look),
+            "refused": look["refused"],
+        },
+        as_json=False,
+    )
+    fields = [{**one, "came_as": one["path"] or one["name"]} for one in look["fields"]]
+    print_items(fields, FIELD_COLUMNS, as_json=False)
+
+
+def _times(look: dict[str, Any]) -> str:
+    """How they were found, in words."""
+    words = ((look["own_times"], "said by devices"), (look["arrival_times"], "of arrival"))
+    return ", ".join(f"{count} {text}" for count, text in words if count) or "none"
 
 
 @streams.command("gaps")

@@ -38,6 +38,8 @@ class Followed:
     closed: str | None = None
     """Why it can be read no further; None while it can."""
     views: set[View[Any]] = field(default_factory=set)
+    unindexed: set[View[Any]] = field(default_factory=set)
+    """Those of them that look at every record themselves."""
     bytes: int = 0
     """The bytes of its tails."""
 
@@ -109,10 +111,10 @@ class FollowedStreams:
         return size
 
     def tick(self) -> set[View[Any]]:
-        """Move the horizon past all that came; the views that have something to read."""
+        """Move the horizon past all that came; the views that look themselves at what came."""
         self.horizon = max(self.horizon, self._newest)
         changed, self._changed = self._changed, set()
-        return {view for entry in changed for view in entry.views}
+        return {view for entry in changed for view in entry.unindexed}
 
     def _add_one(
         self, entry: Followed, partition: int, found: Record | ReachedEnd | RangeLost

@@ -31,6 +31,7 @@ from edgewake.cloud.log.catalogue import Catalogue, Topic
 from edgewake.cloud.log.chunks import Chunks
 from edgewake.cloud.log.cohort import Lost
 from edgewake.cloud.log.decode import Decoder
+from edgewake.cloud.log.fan_out import FanOut
 from edgewake.cloud.log.followed import Followed, FollowedStreams
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
@@ -116,6 +117,7 @@ class Hub:
         self.block_slots = BlockSlots(config.blocks_max)
         self.chunks = Chunks(config.chunks_bytes)
         self.turns = Turns(clock, budget_s=config.slice_ms / 1000, on_error=self._fail)
+        self.fan_out = FanOut(self.decoder, self.turns, horizon=lambda: self.streams.horizon)
         self.cohorts_reading = 0
         """Different places at which chunks are being made: what catching up costs."""
         self.views: dict[tuple[Sight, str], View[Any]] = {}
@@ -316,6 +318,7 @@ class Hub:
         self._tick_bytes = 0
         for view in self.streams.tick():
             view.on_records()
+        self.fan_out.on_tick()
         if self._on_tick is not None:
             self._on_tick(self.turns.longest_s)
         self.turns.longest_s = 0.0
@@ -472,8 +475,10 @@ class Hub:
         def on_empty() -> None:
             if self.views.get(key) is view:
                 self._forget_view(key)
+            self.fan_out.remove(view)
             for entry in entries:
                 entry.views.discard(view)
+                entry.unindexed.discard(view)
 
         view = View(
             opened, [entry.tails for entry in entries], encoding, self._shared, on_empty=on_empty
@@ -482,8 +487,11 @@ class Hub:
             self._forget_view(key)
         self.views[key] = view
         self.own_views += not opened.sight.is_common
+        view.lookout = self.fan_out.add(view, entries)
         for entry in entries:
             entry.views.add(view)
+            if view.lookout is None:
+                entry.unindexed.add(view)
         return view
 
     def _forget_view(self, key: tuple[Sight, str]) -> None:

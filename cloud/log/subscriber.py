@@ -45,6 +45,12 @@ class Subscribed(Protocol[C]):
     def join(self, subscriber: Subscriber[C], key: Key, positions: Positions) -> Cohort:
         """Have the chunk made that begins at `key`."""
 
+    def positions_of(self, cohort: Cohort) -> Positions:
+        """Where one of its cohorts stands."""
+
+    def left(self, cohort: Cohort) -> None:
+        """A subscriber of the cohort left it."""
+
     def leave(self, subscriber: Subscriber[C]) -> None:
         """One subscriber less."""
 
@@ -66,7 +72,9 @@ class Subscriber(Generic[C]):
     @property
     def positions(self) -> Positions:
         """Where it stands: a cohort that is shown nothing moves on with all its subscribers."""
-        return self._positions if self._cohort is None else self._cohort.positions
+        if self._cohort is None:
+            return self._positions
+        return self.view.positions_of(self._cohort)
 
     @property
     def place(self) -> tuple[int, Key]:
@@ -117,7 +125,8 @@ class Subscriber(Generic[C]):
     def deliver(self, item: Chunk[Any] | Lost | None) -> None:
         """The cohort is over; with None the view is. The view wakes its subscribers."""
         if self._cohort is not None:
-            self._positions, self._key = self._cohort.positions, self._cohort.key
+            self._positions = self.view.positions_of(self._cohort)
+            self._key = self._cohort.key
             self._cohort = None
         self._delivered = item
 
@@ -137,6 +146,8 @@ class Subscriber(Generic[C]):
     def _leave_cohort(self) -> None:
         self._delivered = None
         if self._cohort is not None:
-            self._positions, self._key = self._cohort.positions, self._cohort.key
+            self._positions = self.view.positions_of(self._cohort)
+            self._key = self._cohort.key
             self._cohort.subscribers.discard(self)
+            self.view.left(self._cohort)
             self._cohort = None

@@ -20,6 +20,7 @@ from edgewake.cloud.log.decode import DATA, GAP, Event, project
 from edgewake.cloud.log.filter import Select, Where, compile_select, compile_where
 from edgewake.cloud.log.filter_check import FilterWarning, Kinds, warnings_of
 from edgewake.cloud.log.filter_cost import events_per_look
+from edgewake.cloud.log.filter_keys import KNOWN_OF_A_GAP, Keys, keys_of
 from edgewake.cloud.log.filter_partial import rules_out
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.rights.scope import Scope, Scopes
@@ -40,8 +41,6 @@ from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 Positions: TypeAlias = tuple[tuple[Position, ...], ...]
 """Per stream in sorted order, per partition."""
 
-KNOWN_OF_A_GAP: Final = ("stream", "query", "device")
-"""What a gap's own fields say of the events that were lost; its numbers and times are the gap's."""
 HEARTBEAT_S_MIN: Final = 5
 HEARTBEAT_S_MAX: Final = 300
 """What a client may ask for: a radio that is woken more often never sleeps; proxies close what is
@@ -195,6 +194,19 @@ class Plan:
             known = {name: event.fields[name] for name in KNOWN_OF_A_GAP if name in event.fields}
             return None if rules_out(self.where.tree, known) else event
         return event
+
+    @property
+    def keys(self) -> tuple[Keys, ...] | None:
+        """Of each source what an event must hold to be shown; None where that is not known of one
+        of them.
+        """
+        where = None if self.where is None else self.where.tree
+        found = [
+            keys_of(where, self.scopes[i] if self.scopes else None)
+            for i in range(len(self.sources))
+        ]
+        known = tuple(keys for keys in found if keys is not None)
+        return known if len(known) == len(found) else None
 
     def warnings(self, fields_of: Callable[[str], Kinds | None]) -> list[FilterWarning]:
         """What in the filters can hardly be meant; nothing where the fields of one of the streams

@@ -85,6 +85,10 @@ class Tail:
         at = self._index(offset)
         return (self._offsets[at - 1] + 1, 0) if at > self._head else (self.start, 0)
 
+    def has_passed(self, position: Position, other: Position) -> bool:
+        """Does `position` have everything before it that `other` has?"""
+        return position >= other or self.canonical(position) >= self.canonical(other)
+
     def end_of(self, position: Position) -> Position:
         """The end, where no record is left after `position`, so that retention of markers is not a
         gap; else the position itself.

@@ -2,7 +2,8 @@
 
 A filter is evaluated once per event for all who stand at the same place, and what is shown is
 encoded once. A view with nothing to do costs nothing: it is touched when records of its streams
-come, and only if somebody waits for them.
+come, and only if somebody waits for them; an indexed one only when the index
+(`edgewake.cloud.log.fan_out`) finds something for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.chunks import CHUNK_OVERHEAD_BYTES, Chunk, Chunks, Key
 from edgewake.cloud.log.cohort import Cohort, Lost, Member
 from edgewake.cloud.log.decode import Decoder
-from edgewake.cloud.log.reader import Batch, Reader
+from edgewake.cloud.log.fan_out import Candidate, Lookout
+from edgewake.cloud.log.reader import CHUNK_BYTES, Batch, Reader, Step
 from edgewake.cloud.log.replay import Replay
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded, ViewFailed
 from edgewake.cloud.log.subscription import Plan, Positions
@@ -95,8 +97,12 @@ class View(Generic[C]):
         self._on_empty = on_empty
         self._cohorts: dict[Key, Cohort] = {}
         self._parked: set[Cohort] = set()
+        self._covered: set[Cohort] = set()
+        """Parked ones that are woken only for what the index finds."""
+        self.lookout: Lookout | None = None
+        """Who looks for an indexed view; set before its first subscriber."""
         self.end_key: Key | None = None
-        """Where nothing is left to read until records come."""
+        """Where nothing is left to read until records come that show something."""
         self._live_key: Key | None = None
         """Where the latest chunk of new records ended."""
 
@@ -126,11 +132,26 @@ class View(Generic[C]):
             cohort = self._cohorts[key] = Cohort(self, key, positions)
             if key == self.end_key:
                 cohort.is_parked = True
-                self._parked.add(cohort)
+                if self.lookout is not None:  # nothing was shown since
+                    cohort.positions = self.lookout.moved(positions)
+                self._rest(cohort)
             else:
                 self._start(cohort, live=key == self._live_key)
         cohort.subscribers.add(subscriber)
         return cohort
+
+    def positions_of(self, cohort: Cohort) -> Positions:
+        """Where a cohort stands: a covered one is wherever the index has come to."""
+        if self.lookout is not None and cohort in self._covered:
+            cohort.positions = self.lookout.moved(cohort.positions)
+        return cohort.positions
+
+    def left(self, cohort: Cohort) -> None:
+        """A subscriber of the cohort left it: one that waits for nobody is no more."""
+        if cohort.is_parked and not cohort.subscribers and self.has(cohort):
+            del self._cohorts[cohort.key]
+            self._parked.discard(cohort)
+            self._covered.discard(cohort)
 
     def leave(self, subscriber: Subscriber[C]) -> None:
         """One subscriber less; the last one takes the view with it."""
@@ -149,17 +170,38 @@ class View(Generic[C]):
             else:
                 self._cohorts.pop(cohort.key, None)
 
+    def on_found(self, found: Sequence[Candidate], end: Positions, end_key: Key) -> None:
+        """What the index found: all that those who are covered may be shown before `end`."""
+        self.end_key = None
+        covered = list(filter(self._has_come_along, list(self._covered)))
+        try:
+            for cohort in covered:
+                self._hand_out(cohort, found, end, end_key)
+        except Exception as error:
+            # A filter that fails on some value, or an encoding: it must not reach other views.
+            self.fail(error)
+
+    def uncover(self) -> None:
+        """Who was covered reads on by itself."""
+        self.end_key = None
+        for cohort in list(filter(self._has_come_along, list(self._covered))):
+            self._covered.discard(cohort)
+            cohort.is_parked = False
+            self._start(cohort, live=True)
+
     def end(self, error: ViewEnded) -> None:
         """No more comes."""
         if self.ended is None:
             self.ended = error
-            self._shared.on_cohorts(len(self._parked) - len(self._cohorts))
+            at_rest = len(self._parked) + len(self._covered)
+            self._shared.on_cohorts(at_rest - len(self._cohorts))
+            for subscriber in self.subscribers:
+                subscriber.deliver(None)
             for cohort in self._cohorts.values():
                 cohort.release()
             self._cohorts.clear()
             self._parked.clear()
-            for subscriber in self.subscribers:
-                subscriber.deliver(None)
+            self._covered.clear()
             self._wake(list(self.subscribers), live=True)
 
     # For its cohorts.
@@ -178,8 +220,12 @@ class View(Generic[C]):
         """Is the cohort one of this view's still?"""
         return self._cohorts.get(cohort.key) is cohort
 
-    def finish(self, cohort: Cohort, batch: Batch, *, is_at_end: bool) -> None:
-        """A cohort's chunk is ready; with `is_at_end` nothing is left after it."""
+    def finish(
+        self, cohort: Cohort, batch: Batch, *, is_at_end: bool, end_key: Key | None = None
+    ) -> None:
+        """A cohort's chunk is ready; with `is_at_end` nothing is left after it. `end_key`: the
+        canonical form of its end, where that is known.
+        """
         content, size = self.encoding.encode(batch) if batch.steps else (None, 0)
         size += CHUNK_OVERHEAD_BYTES
         now = self._shared.clock.monotonic_s()
@@ -187,7 +233,7 @@ class View(Generic[C]):
             cohort.key,
             batch.start,
             batch.end,
-            self.key(batch.end),
+            end_key or self.key(batch.end),
             content,
             len(batch.steps),
             size,
@@ -223,15 +269,17 @@ class View(Generic[C]):
     def park(self, cohort: Cohort) -> None:
         """A cohort has read everything."""
         self._shared.on_cohorts(-1)
-        self._parked.add(cohort)
+        self._rest(cohort)
         self.end_key = cohort.key
         # Who was behind is live now, and may want to know.
         self._wake(list(cohort.subscribers), live=False)
 
     def unpark(self, cohort: Cohort) -> None:
         """A parked cohort may have something to read."""
-        if cohort in self._parked:
+        if cohort in self._parked or cohort in self._covered:
+            cohort.positions = self.positions_of(cohort)
             self._parked.discard(cohort)
+            self._covered.discard(cohort)
             self._start(cohort, live=False)
 
     def continue_(self, cohort: Cohort) -> None:
@@ -245,6 +293,65 @@ class View(Generic[C]):
             cohort.release()
             self._shared.on_cohorts(-1)
 
+    def _rest(self, cohort: Cohort) -> None:
+        """A cohort waits for records; for those that show it something, if the index has not come
+        further.
+        """
+        if self.lookout is None:
+            self._parked.add(cohort)
+        elif self.lookout.covers(cohort.positions):
+            self._covered.add(cohort)
+        else:
+            self._parked.add(cohort)
+            self.lookout.call()
+
+    def _has_come_along(self, cohort: Cohort) -> bool:
+        """Move a covered cohort to where the index has come to; False where it is no more, or met
+        another one there.
+        """
+        positions = self.positions_of(cohort)
+        if not cohort.subscribers:
+            self.left(cohort)
+            return False
+        key = self.key(positions)
+        if key == cohort.key:
+            return True
+        there = self._cohorts.setdefault(key, cohort)
+        del self._cohorts[cohort.key]
+        if there is not cohort:
+            self._covered.discard(cohort)
+            self._merge(cohort, there)
+            return False
+        cohort.key = key
+        return True
+
+    def _hand_out(
+        self, cohort: Cohort, found: Sequence[Candidate], end: Positions, end_key: Key
+    ) -> None:
+        """The chunk of what was found for a covered cohort; with too much for one it reads on by
+        itself.
+        """
+        steps: list[Step] = []
+        room = CHUNK_BYTES
+        for one in found:
+            if room > 0 and one.before >= cohort.positions[one.stream][one.partition]:
+                shown = self.plan.show(one.event, one.stream)
+                if shown is not None:
+                    steps.append(Step(shown, one.stream, one.partition, one.after))
+                    room -= len(shown.data) + self.encoding.event_bytes
+        if not steps:
+            return
+        self._covered.discard(cohort)
+        cohort.is_parked = False
+        if room <= 0:
+            self._start(cohort, live=True)
+            return
+        cohort.is_live = True
+        self._shared.on_cohorts(1)
+        ahead = tuple(tuple(map(max, *rows)) for rows in zip(cohort.positions, end, strict=True))
+        batch = Batch(cohort.positions, ahead, steps)
+        self.finish(cohort, batch, is_at_end=True, end_key=end_key if ahead == end else None)
+
     def _start(self, cohort: Cohort, *, live: bool) -> None:
         cohort.is_live = live
         self._shared.on_cohorts(1)
@@ -256,11 +363,7 @@ class View(Generic[C]):
         cohort.move_on(chunk.next_key, chunk.end)
         there = self._cohorts.setdefault(cohort.key, cohort)
         if there is not cohort:
-            for subscriber in cohort.subscribers:
-                subscriber.move_to(there)
-            there.subscribers |= cohort.subscribers
-            cohort.subscribers.clear()
-            cohort.release()
+            self._merge(cohort, there)
             self._shared.on_cohorts(-1)
             return
         was_live = cohort.is_live
@@ -268,11 +371,20 @@ class View(Generic[C]):
             cohort.is_parked = True
             cohort.release()
             self._shared.on_cohorts(-1)
-            self._parked.add(cohort)
+            self._rest(cohort)
             if not was_live:
                 self._wake(list(cohort.subscribers), live=False)
         else:
             self._shared.turns.add(cohort.work, live=was_live)
+
+    @staticmethod
+    def _merge(cohort: Cohort, there: Cohort) -> None:
+        """All who waited in a cohort wait in another one at the same place."""
+        for subscriber in cohort.subscribers:
+            subscriber.move_to(there)
+        there.subscribers |= cohort.subscribers
+        cohort.subscribers.clear()
+        cohort.release()
 
     def _deliver(self, cohort: Cohort, item: Chunk[C] | Lost) -> None:
         self.forget(cohort)

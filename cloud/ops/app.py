@@ -16,6 +16,7 @@ from edgewake.cloud.ops.routes import (
     acks,
     alerts,
     boards,
+    credentials,
     dead_letters,
     destinations,
     device_commands,
@@ -57,6 +58,7 @@ def make_app(services: Services) -> FastAPI:
         alerts,
         boards,
         destinations,
+        credentials,
         devices,
         device_commands,
         device_notes,
@@ -72,6 +74,7 @@ def make_app(services: Services) -> FastAPI:
         system,
     ):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
+    app.include_router(credentials.enrolment(services))
     return app
 
 

@@ -24,6 +24,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake import manifest
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.app import make_app
+from edgewake.cloud.ops.credentials.desk import CredentialDesk
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
@@ -72,6 +73,8 @@ class OpsConfig(config.Config):
 
     host: str = "127.0.0.1"
     """Address to listen on."""
+    also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
+    """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
     port: int = Field(default=8702, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
@@ -94,6 +97,11 @@ class OpsConfig(config.Config):
     alert_hosts: tuple[str, ...] = ()
     """Hosts of our own network that alerts may be told to, e.g. a mail server; all others must have
     public addresses."""
+    password_file: Path | None = None
+    """File of the passwords of devices, which the MQTT broker reads; without it none are given
+    here. For one operations server alone; claim codes are beside it."""
+    broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
+    """host:port of the MQTT broker as devices reach it: told to those that are given a password."""
     lake_dir: Folder = Path("lake")
     """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
     there, SQL is answered from Kafka alone."""
@@ -119,7 +127,7 @@ async def run(settings: OpsConfig) -> None:
     stop = asyncio.Event()
     web.stop_on_signals(stop)
     keys = Keys(settings.key_file)
-    listener = web.bind(settings.host, settings.port)
+    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
     past = Past(clock.now_ms)
     tables, ring = (
@@ -229,6 +237,10 @@ async def run(settings: OpsConfig) -> None:
         health=reader.health,
         summaries=summaries,
         asking=Asking(settings.lake_dir, settings.kafka),
+        credentials=None
+        if settings.password_file is None
+        else CredentialDesk(settings.password_file, clock, os.urandom),
+        broker=settings.broker,
     )
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -249,7 +261,7 @@ async def run(settings: OpsConfig) -> None:
             ]
             await web.serve(
                 HostCheck(make_app(services), settings.public_names),
-                listener,
+                listeners,
                 stop=stop,
                 on_ready=lambda: _log_ready(settings),
             )

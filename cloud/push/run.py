@@ -52,6 +52,8 @@ class PushConfig(config.Config):
     `port`."""
     host: str = "127.0.0.1"
     """Address to listen on."""
+    also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
+    """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
     port: int = Field(default=8703, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
@@ -106,7 +108,7 @@ async def run(settings: PushConfig) -> None:
     stop = asyncio.Event()
     web.stop_on_signals(stop)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
-    listener = web.bind(settings.host, settings.port)
+    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     own_url = settings.url or f"http://{settings.host}:{settings.port}"
     clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
     sealer = sealing.load(settings.lease_key_file, os.urandom)
@@ -131,7 +133,7 @@ async def run(settings: PushConfig) -> None:
     rights = Rights(
         checked(
             settings.rights,
-            host=settings.host,
+            hosts=(settings.host, *settings.also_hosts),
             public_names=settings.public_names,
             trusted_proxies=settings.trusted_proxies,
         ),
@@ -186,7 +188,7 @@ async def run(settings: PushConfig) -> None:
             ]
             await web.serve(
                 HostCheck(app, settings.public_names),
-                listener,
+                listeners,
                 stop=stop,
                 on_ready=lambda: _log_ready(settings),
                 connections=connections,

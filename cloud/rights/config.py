@@ -112,6 +112,9 @@ class RightsConfig(Config):
 
     anonymous: str | None = None
     """The role of who proves nothing; where it is left out nobody reads without a key or token."""
+    local: str | None = None
+    """The same, of who comes from this machine to one of its own addresses (127.0.0.1, ::1) alone;
+    not together with `anonymous`, nor behind a proxy."""
     roles: dict[str, RoleConfig] = Field(default={})
     """Roles by their names; the role `everything` is always there."""
     key_file: Path | None = None
@@ -125,7 +128,9 @@ class RightsConfig(Config):
     @model_validator(mode="after")
     def _knows_its_roles(self) -> RightsConfig:
         known = {EVERYTHING, *self.roles}
-        named = [("anonymous", self.anonymous)]
+        if self.anonymous is not None and self.local is not None:
+            raise ValueError("expected one of anonymous and local")
+        named = [("anonymous", self.anonymous), ("local", self.local)]
         for issuer in self.issuers:
             named += [("role", issuer.role), *(("roles", role) for role in issuer.roles)]
         for where, role in named:
@@ -133,12 +138,11 @@ class RightsConfig(Config):
                 raise ValueError(f"{where} = {role!r}: expected one of {', '.join(sorted(known))}")
         if EVERYTHING in self.roles:
             raise ValueError(f"roles.{EVERYTHING}: this role is always there, choose another name")
-        if self.anonymous in self.roles:
-            needed = [claim for one in self.roles[self.anonymous].grants for claim in one.claims()]
+        for key, role in named[:2]:
+            grants = () if role not in self.roles else self.roles[role].grants
+            needed = [claim for one in grants for claim in one.claims()]
             if needed:
-                raise ValueError(
-                    f"anonymous = {self.anonymous!r}: who proves nothing has no claim {needed[0]!r}"
-                )
+                raise ValueError(f"{key} = {role!r}: who proves nothing has no claim {needed[0]!r}")
         issuers = [issuer.issuer for issuer in self.issuers]
         if len(set(issuers)) < len(issuers):
             raise ValueError("issuers: one of them is there twice")
@@ -146,13 +150,13 @@ class RightsConfig(Config):
 
 
 ANYBODY_CONFIG: Final = RightsConfig(anonymous=EVERYTHING)
-"""Of a server that only this machine reaches."""
+"""The rights of a server that only this machine reaches."""
 
 
 def checked(
     found: RightsConfig | None,
     *,
-    host: str,
+    hosts: tuple[str, ...],
     public_names: tuple[str, ...],
     trusted_proxies: tuple[str, ...],
 ) -> RightsConfig:
@@ -160,8 +164,13 @@ def checked(
     said who may read.
     """
     if found is not None:
+        if found.local is not None and trusted_proxies:
+            raise ConfigError(
+                "rights.local: a proxy on this machine asks for others, too: expected no "
+                "trusted_proxies beside it"
+            )
         return found
-    by = None if _is_loopback(host) else f"host = {host!r}"
+    by = next((f"host = {host!r}" for host in hosts if not is_loopback(host)), None)
     for key, value in (("public_names", public_names), ("trusted_proxies", trusted_proxies)):
         if value:
             by = by or f"{key} = {list(value)}"
@@ -174,7 +183,8 @@ def checked(
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Does only this machine reach it?"""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

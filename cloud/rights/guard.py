@@ -23,6 +23,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from edgewake.cloud.rights.config import is_loopback
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.tickets import Tickets
@@ -100,7 +101,7 @@ class Guard:
                     403, "foreign_page", "a cookie changes things only from pages of this server"
                 )
         if given is None:
-            if self._rights.anonymous is None:
+            if self._rights.anonymous is None or (self._rights.is_local and not _is_local(scope)):
                 raise unknown("key_missing", EXPECTED)
             return self._rights.anonymous
         try:
@@ -118,6 +119,12 @@ class Guard:
         if why is not None:
             raise ended(why)
         return found
+
+
+def _is_local(scope: Scope) -> bool:
+    """Did the request come from this machine, to an address that no other machine reaches?"""
+    ends = (scope.get("client"), scope.get("server"))
+    return all(end is not None and is_loopback(end[0]) for end in ends)
 
 
 def _take_ticket(scope: Scope) -> str | None:

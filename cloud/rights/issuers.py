@@ -75,7 +75,7 @@ class KeySet:
             else WatchedFile("jwks_file", config.jwks_file, jwks.parse)
         )
         self.thumbprints: frozenset[str] = frozenset()
-        """Of the keys that it has."""
+        """Thumbprints of the keys that it has."""
         if self._file is not None:
             self._take(self._file.value)
         else:

@@ -22,7 +22,7 @@ class Names:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Names:
-        """Of names and patterns."""
+        """Read a list of names and patterns."""
         found = set(texts)
         patterns = tuple(sorted(text for text in found if "*" in text))
         parts = "|".join(re.escape(text).replace(r"\*", ".*") for text in patterns)
@@ -30,7 +30,7 @@ class Names:
         return cls(frozenset(found.difference(patterns)), patterns, compiled)
 
     def __contains__(self, name: object) -> bool:
-        """Is it one of them? What is no text is none."""
+        """Is it one of them? What is not a text is not."""
         if not isinstance(name, str):
             return False
         return name in self.exact or self._matches.fullmatch(name) is not None

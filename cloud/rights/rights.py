@@ -65,17 +65,20 @@ class Rights:
         """`ask`: gets what lies at an issuer's address."""
         self._clock = clock
         self._roles = roles = Roles(config)
+        role = config.anonymous or config.local
         self.anonymous = (
             None
-            if config.anonymous is None
+            if role is None
             else Principal(
                 "anonymous",
-                roles.grants(config.anonymous, {}),
+                roles.grants(role, {}),
                 Proof(Kind.ANONYMOUS),
-                roles.limits(config.anonymous),
+                roles.limits(role),
             )
         )
         """Who proves nothing; None: nobody may."""
+        self.is_local = config.local is not None
+        """Is that only who comes from this machine?"""
         self._keys = (
             None
             if config.key_file is None
@@ -91,7 +94,7 @@ class Rights:
         self._issuers = {one.issuer: KeySet(one, clock, ask) for one in config.issuers}
         self._thumbprints = self._known_keys()
         self._known: OrderedDict[bytes, Principal] = OrderedDict()
-        """Of tokens that were checked already, by their SHA-256; the oldest go first."""
+        """Principals of tokens that were checked, by their SHA-256; the oldest go first."""
         self._open: dict[Proof, dict[Watch, None]] = {}
         self._expiring: list[tuple[int, int, Proof]] = []
         self._queued: set[Proof] = set()

@@ -19,7 +19,7 @@ class NoRights(Exception):
 
 
 class Roles:
-    """Of one configuration."""
+    """The roles of one configuration."""
 
     def __init__(self, config: RightsConfig) -> None:
         self._roles = config.roles
@@ -34,12 +34,12 @@ class Roles:
         return frozenset().union(*(grant.claims() for grant in self._roles[name].grants))
 
     def limits(self, name: str) -> Limits:
-        """Of a role."""
+        """Return a role's limits."""
         role = self._roles.get(name)
         return Limits() if role is None else Limits(role.streams_max, role.leases_max, role.lease_s)
 
     def grants(self, name: str, claims: Mapping[str, object]) -> tuple[Grant, ...]:
-        """Of a role, for who has these claims. Raises NoRights."""
+        """Return a role's grants, for who has these claims. Raises NoRights."""
         if name == EVERYTHING:
             return (ALL,)
         return tuple(granted(grant, claims) for grant in self._roles[name].grants)
@@ -59,7 +59,7 @@ def granted(config: GrantConfig, claims: Mapping[str, object]) -> Grant:
 
 
 def _devices(claim: str, value: object) -> set[str]:
-    """The devices that a claim names: one, or a list. A pattern is none."""
+    """Return the devices that a claim names: one, or a list. A pattern is not a device."""
     values: Sequence[object] = [value] if isinstance(value, str) else ()
     if isinstance(value, list | tuple):
         values = value

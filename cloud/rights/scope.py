@@ -20,7 +20,7 @@ RESULT_ENVELOPE: Final = RESERVED_FIELDS | {"complete", "withdrawn", "window_num
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Of a scope; None: all there are."""
+    """Part of a scope; None: all there are."""
 
     devices: Names | None
     fields: Names | None

@@ -17,7 +17,7 @@ TICKET_LIFE_S: Final = 30
 OUTSTANDING_MAX: Final = 20_000
 """Tickets that are not used yet, of all; the oldest ends."""
 OWN_MAX: Final = 100
-"""Of one holder; one more is refused."""
+"""Tickets of one holder; one more is refused."""
 
 
 class TooManyTickets(Exception):
@@ -47,7 +47,7 @@ class Tickets:
         return ticket
 
     def use_up(self, ticket: str) -> Principal | None:
-        """Whom it stands for, for the first and last time."""
+        """Return whom it stands for, for the first and last time."""
         self._drop_old()
         return self._take(ticket)
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from edgewake.edge.commands.config_file import CONFIG, exits, given, load_config
+from edgewake.edge.commands.discover import discover
 from edgewake.edge.commands.log import log_group
 from edgewake.edge.commands.maps import map_group
 from edgewake.edge.commands.requests import requests
@@ -29,6 +31,7 @@ def agent(context: click.Context, config_file: Path | None, verbose: bool) -> No
 
 agent.add_command(log_group)
 agent.add_command(map_group)
+agent.add_command(discover)
 agent.add_command(requests)
 
 
@@ -54,13 +57,7 @@ def _live(config_file: Path | None, verbose: bool) -> None:
 @click.option(
     "--device", prompt="Name of this device (its MQTT client id)", help="The device's identity."
 )
-@click.option(
-    "--broker",
-    prompt="MQTT broker, host:port",
-    default="127.0.0.1:1883",
-    show_default=True,
-    help="Where readings go.",
-)
+@click.option("--broker", help="Where readings go, host:port.")
 @click.option(
     "--data-dir", default="/var/lib/edgewake", show_default=True, help="Where the log is kept."
 )
@@ -70,20 +67,41 @@ def _live(config_file: Path | None, verbose: bool) -> None:
     multiple=True,
     help="A kind of source to begin with; may be repeated. Default: host_metrics.",
 )
+@click.option(
+    "--preset",
+    "presets",
+    multiple=True,
+    help="What your devices speak (`edgewake-agent map presets`); may be repeated.",
+)
+@click.option("--topic", default="", help="Another topic, such as home/{device}/{kind}: a map.")
+@click.option(
+    "--maps",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A map file, such as `discover --write` makes.",
+)
+@click.option(
+    "--devices-broker",
+    help="Where the devices of presets, topic and maps publish, host:port. Default: "
+    "127.0.0.1:1883.",
+)
+@click.option("--zone", default="UTC", show_default=True, help="Of times without one.")
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The device's password at the MQTT broker is in it.",
+)
+@click.option("--claim", default="", help="A claim code (`edgewake devices claim`): asks for one.")
+@click.option(
+    "--server", default="", help="With --claim: the operations API, such as http://192.168.1.5:8702"
+)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @exits
-def init(
-    device: str, broker: str, data_dir: str, sources: tuple[str, ...], force: bool, file: Path
-) -> None:
+def init(file: Path, **said: Any) -> None:
     """Write a commented configuration to FILE; asks for what no flag says."""
-    from edgewake.edge.commands.first_config import configuration_text, write_new
+    from edgewake.edge.commands.setting_up import Said, set_up
 
-    write_new(
-        file,
-        configuration_text(device, broker, data_dir, sources or ("host_metrics",)),
-        replace=force,
-    )
+    set_up(file, Said(**said), ask=click.prompt, say=click.echo, may_ask=sys.stdin.isatty())
     click.echo(
         f"{file} is written. Next: edgewake-agent doctor --config {file}; edgewake-agent run "
         f"--config {file}"

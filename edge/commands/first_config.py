@@ -54,8 +54,20 @@ PORT_DIGITS_MAX: Final = 9
 """The most digits of a port. More are not a port."""
 
 
-def configuration_text(device: str, broker: str, data_dir: str, sources: Sequence[str]) -> str:
-    """A commented configuration. Raises LocalError for a wrong address or an unknown kind."""
+def configuration_text(
+    device: str,
+    broker: str,
+    data_dir: str,
+    sources: Sequence[str],
+    *,
+    tables: str | None = None,
+    password_file: str = "",
+) -> str:
+    """A commented configuration. `tables`: its sources as text, in place of `sources` by their
+    kinds. `password_file`: of the user that is called as the device.
+
+    Raises LocalError for a wrong address or an unknown kind.
+    """
     host, _, port = broker.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdecimal() and len(port) <= PORT_DIGITS_MAX):
@@ -68,7 +80,11 @@ def configuration_text(device: str, broker: str, data_dir: str, sources: Sequenc
     unknown = [kind for kind in sources if kind not in SOURCES]
     if unknown:
         raise LocalError(f"source {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
-    tables = "\n\n".join(f'[[source]]\ntype = "{kind}"\n{SOURCES[kind]}' for kind in sources)
+    if tables is None:
+        tables = "\n\n".join(f'[[source]]\ntype = "{kind}"\n{SOURCES[kind]}' for kind in sources)
+    login = ""
+    if password_file:
+        login = f"username = {_quoted(device)}\npassword_file = {_quoted(password_file)}\n"
     return f"""# Configuration of an Edgewake agent.
 # Every key with its meaning: docs/agent.md; sources: docs/sources.md.
 
@@ -78,7 +94,7 @@ data_dir = {_quoted(data_dir)}  # the log; for this agent alone
 [mqtt]
 host = {_quoted(host)}
 port = {int(port)}
-# With TLS and a certificate of its own:
+{login}# With TLS and a certificate of its own:
 # ca_file = "/etc/edgewake/ca.pem"
 # cert_file = "/etc/edgewake/device.pem"
 # key_file = "/etc/edgewake/device.key"

@@ -4,6 +4,7 @@ for us.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from edgewake.edge.sources.mqtt.mqtt_subscribe import Link, MqttSubscribeConfig
 from edgewake.protocol.broker import BrokerConfig, tls_of
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.maps import looking
+from edgewake.protocol.maps.discovering import Survey
 from edgewake.protocol.maps.rule import Maps
 
 
@@ -54,3 +56,29 @@ def _shown(maps: Maps, packet: mqtt5.PublishPacket, now_ms: int, as_json: bool) 
     if as_json:
         return orjson.dumps(looking.as_object(packet.topic, seen)).decode()
     return "\n".join(looking.lines(maps, packet.topic, seen, now_ms))
+
+
+async def survey(broker: BrokerConfig, *, seconds: float) -> Survey:
+    """What comes within so many seconds, with what the broker keeps for who comes later.
+
+    Raises Unavailable, ConfigError.
+    """
+    config = MqttSubscribeConfig(
+        type="mqtt_subscribe", stream="watch", topic="#", broker=broker, session_s=0, retained="all"
+    )
+    found = Survey()
+    async with connected(broker.host, broker.port, tls=tls_of(broker)) as (reader, writer):
+        link = Link(reader, writer)
+        await link.open(f"edgewake-discover-{os.urandom(6).hex()}", config, ["#"])
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    for packet in await link.publishes():
+                        if not isinstance(packet, mqtt5.PublishPacket):
+                            continue
+                        if packet.packet_id is not None:
+                            link.send(mqtt5.PubAckPacket(packet.packet_id))
+                        found.add(packet.topic, bytes(packet.payload))
+                    await link.drained()
+        except TimeoutError:
+            return found

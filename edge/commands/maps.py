@@ -35,14 +35,10 @@ def presets_command() -> None:
 @click.option("--zone", default="UTC", show_default=True, help="Of times without one.")
 def check_command(file: str, zone: str) -> None:
     """Check FILE; print its topics, and the rules that a broker with an access list needs."""
-    from edgewake.protocol.maps.topic import crossing
-
     maps = _maps(file, zone)
     click.echo(f"{file}: good; version {maps.version}, {len(maps.maps)} maps")
     for each in maps.maps:
         click.echo(f"  {each.name:<24} {each.topic.filter}")
-    for one, other in crossing(maps.filters):
-        click.echo(f"  note: a topic of both {one} and {other} may come twice to bridges")
     click.echo("For an access list of Mosquitto (bridges read; give each device its own topics):")
     for pattern in maps.filters:
         click.echo(f"  pattern read {pattern}")

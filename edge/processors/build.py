@@ -17,6 +17,7 @@ from edgewake.edge.processors.config import (
 from edgewake.edge.processors.count_window import CountWindow
 from edgewake.edge.processors.deadband import Deadband
 from edgewake.edge.processors.derive import Derive
+from edgewake.edge.processors.explode import Explode
 from edgewake.edge.processors.filter import Filter
 from edgewake.edge.processors.keyed import Keyed
 from edgewake.edge.processors.lttb import Lttb
@@ -83,6 +84,7 @@ def _window(config: WindowConfig) -> Step:
 _STEPS: Final[Mapping[str, Callable[[Any], Step]]] = {
     "filter": Filter,
     "select": Select,
+    "explode": Explode,
     "units": _units,
     "derive": Derive,
     "deadband": Deadband,

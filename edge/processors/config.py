@@ -54,6 +54,8 @@ def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+EXPLODED_MAX: Final = 256
+"""Readings that one list becomes; the items after them are left out, and that is counted."""
 FieldName = Annotated[str, Check(_field)]
 StreamName = Annotated[str, Check(_stream)]
 ExpressionText = Annotated[str, Check(_expression)]
@@ -108,6 +110,22 @@ class SelectConfig(ProcessorConfig):
             raise ValueError("expected either keep or drop")
         if len(set(self.rename.values())) < len(self.rename):
             raise ValueError("rename: two fields get one name")
+
+
+class ExplodeConfig(ProcessorConfig):
+    """A list becomes a reading for each of its items."""
+
+    type: Literal["explode"]
+    field: FieldName
+    """The list."""
+    into: FieldName | None = None
+    """Field of an item, and how fields of an item that is an object begin; none: as the list."""
+    position: FieldName | None = None
+    """Field with the place of the item in its list, from 0; none: it is not kept."""
+
+    def __post_init__(self) -> None:
+        if self.position is not None and self.position == (self.into or self.field):
+            raise ValueError("position: expected another name than that of the item")
 
 
 class UnitChange(ConfigTable):
@@ -355,9 +373,9 @@ class PatternConfig(StatefulConfig):
 
 
 AnyProcessor = Annotated[
-    FilterConfig | SelectConfig | UnitsConfig | DeriveConfig | DeadbandConfig | RateConfig
-    | SmoothConfig | DownsampleConfig | LttbConfig | WindowConfig | RuleConfig | PatternConfig
-    | SeenConfig,
+    FilterConfig | SelectConfig | ExplodeConfig | UnitsConfig | DeriveConfig | DeadbandConfig
+    | RateConfig | SmoothConfig | DownsampleConfig | LttbConfig | WindowConfig | RuleConfig
+    | PatternConfig | SeenConfig,
     TaggedBy("type"),
 ]  # fmt: skip
 

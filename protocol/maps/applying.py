@@ -51,6 +51,8 @@ class Mapped(NamedTuple):
     stream: str
     """Empty: the map gives none."""
     body: dict[str, Any]
+    is_there: bool | None = None
+    """What it says of its device's presence; None: nothing."""
 
 
 class Refusal(NamedTuple):
@@ -176,7 +178,7 @@ def _same(value: Any, other: Scalar) -> bool:
 
 
 class _Mapping:
-    """Of one message."""
+    """Maps one message."""
 
     def __init__(self, maps: Maps, route: Route, prefix: str) -> None:
         self._maps = maps
@@ -262,7 +264,9 @@ class _Mapping:
             body.update(fields if fields.keys().isdisjoint(_MEANT) else _renamed(fields))
         if type(seq) is int:
             body["seq"] = seq
-        return Mapped(device, stream, body)
+        presence = of.presence
+        is_there = None if presence is None else presence.of(body.get(presence.field))
+        return Mapped(device, stream, body, is_there)
 
     def _names(self, parts: Mapping[str, str], own: Any) -> tuple[str, str]:
         """Device and stream, remembered where the topic alone says them. Raises Rejected."""

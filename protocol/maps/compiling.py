@@ -59,7 +59,7 @@ def compile_presets(
 
 
 class _Reader:
-    """Of one file and what it includes."""
+    """Reads one file and what it includes."""
 
     def __init__(self, zone: str, load_preset: Callable[[str], str]) -> None:
         self._zone = zone

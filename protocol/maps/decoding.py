@@ -119,7 +119,7 @@ def _number(payload: bytes, _of: Map, _now_ms: int) -> Any:
 
 
 def _lines(payload: bytes, _of: Map, _now_ms: int) -> Sequence[Any]:
-    """A reading a line. A line that is none is refused by itself, as bytes."""
+    """Read a line as a reading. A line that is not one is refused by itself, as bytes."""
     lines = [line for line in payload.removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     return [_line(line) for line in lines[: READINGS_MAX + 1]]
 

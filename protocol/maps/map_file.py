@@ -30,16 +30,20 @@ class MapFile:
         *,
         zone: str = "UTC",
         needs_names: bool = False,
+        text: str | None = None,
     ) -> None:
-        """Raises ConfigError."""
-        if (path is None) == (not presets):
-            raise ConfigError("maps: expected either a file or presets")
+        """`text`: of a map file itself, in place of its path. Raises ConfigError."""
+        if [path is not None, bool(presets), text is not None].count(True) != 1:
+            raise ConfigError("maps: expected either a file, or presets, or a text")
         self._path = path
         self._zone = zone
         self._needs_names = needs_names
         self._seen = self._mark()
-        if path is None:
-            self.maps: Maps = compile_presets(presets, zone=zone, needs_names=needs_names)
+        self.maps: Maps
+        if text is not None:
+            self.maps = compile_maps(text, "maps_text", zone=zone, needs_names=needs_names)
+        elif path is None:
+            self.maps = compile_presets(presets, zone=zone, needs_names=needs_names)
         else:
             self.maps = self._read(path)
         self._say("serve")

@@ -19,11 +19,13 @@ from edgewake.protocol.maps.rule import (
     Condition,
     FieldRule,
     Map,
+    Presence,
     TimeAt,
 )
 from edgewake.protocol.maps.tables import Table, Wrong
 from edgewake.protocol.maps.text import Text
 from edgewake.protocol.maps.topic import TopicTemplate
+from edgewake.protocol.names import is_field
 
 T = TypeVar("T")
 BASE: Final = "~/"
@@ -64,6 +66,7 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
         each=each,
         device=_name(table, "device", parts, device_name),
         stream=_name(table, "stream", parts, stream_name),
+        presence=_presence(table),
         seq=_optional_path(table, "seq"),
         time=_time(table, zone),
         fields=_fields(table, parts),
@@ -74,6 +77,33 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
     )
     table.done()
     return found
+
+
+def _presence(table: Table) -> Presence | None:
+    found = table.get("presence", str, dict)
+    if found is None:
+        return None
+    if isinstance(found, str):
+        field, words = found, dict[str, bool]()
+    else:
+        row = Table(found, (*table.where, "presence"))
+        field = row.get("field", str, default="")
+        words = {
+            word: is_there
+            for name, is_there in (("online", True), ("offline", False))
+            for word in row.get(name, list, default=[])
+            if _is_word(row, name, word)
+        }
+        row.done()
+    if not is_field(field):
+        raise table.wrong("presence", f"{field!r} is no name of a field")
+    return Presence(field, words)
+
+
+def _is_word(row: Table, name: str, word: object) -> bool:
+    if not isinstance(word, str):
+        raise row.wrong(name, f"expected a list of texts, found {str(word)[:40]!r}")
+    return True
 
 
 def _topic(table: Table, base: str | None) -> TopicTemplate:

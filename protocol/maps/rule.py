@@ -75,6 +75,22 @@ class FieldRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Presence:
+    """What says whether a device is there."""
+
+    field: str
+    """Of its readings; true and false speak for themselves."""
+    words: Mapping[str, bool]
+    """Text → is it there?"""
+
+    def of(self, value: object) -> bool | None:
+        """What a value says; None: nothing."""
+        if isinstance(value, bool):
+            return value
+        return self.words.get(value) if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
 class Map:
     """One `[[map]]`."""
 
@@ -89,6 +105,8 @@ class Map:
     each: Path | None = None
     device: Text | None = None
     stream: Text | None = None
+    presence: Presence | None = None
+    """What says whether the device is there; None: nothing does."""
     seq: Path | None = None
     time: TimeAt | None = None
     fields: tuple[FieldRule, ...] = ()

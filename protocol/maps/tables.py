@@ -26,7 +26,7 @@ class Wrong(ValueError):
 
 
 class Table:
-    """Of one TOML table. A key is read at most once."""
+    """One TOML table. A key is read at most once."""
 
     def __init__(self, values: Mapping[str, Any], where: Sequence[str] = ()) -> None:
         self.where = tuple(where)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,8 @@ from edgewake.protocol.names import is_field
 
 TEMPLATE_BYTES_MAX: Final = 512
 """Bytes of a template; brokers take topics of 64 KiB, people write short ones."""
+SUBSCRIPTION_MAX: Final = 268_435_455
+"""The largest number of a subscription (MQTT 5, section 3.8.2.1.2)."""
 _NAMED: Final = re.compile(r"\{(\w+)(\.\.\.|…)?\}")
 """A field, and whether it has all levels that follow."""
 
@@ -66,7 +69,7 @@ class TopicTemplate:
         }
 
     def match(self, topic: str) -> Mapping[str, str] | None:
-        """The fields that a topic gives; None where it is none of this template."""
+        """Return the fields that a topic gives; None where it does not fit this template."""
         return self.fields(topic) if matches(self.filter, topic) else None
 
 
@@ -129,11 +132,37 @@ def reduced(filters: Sequence[str]) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def crossing(filters: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of filters that both take some topic: what comes there may come twice."""
-    return [
-        (one, other)
-        for number, one in enumerate(filters)
-        for other in filters[number + 1 :]
-        if overlap(one, other)
-    ]
+class Crossing:
+    """Filters of which some take the same topics: a broker sends what comes there once for each.
+
+    Each copy says by which subscription it came (MQTT 5, section 3.8.2.1.2), and one of them is
+    taken: that of the filter which is the first as text. The number of a subscription stands for
+    its filter and the earlier ones that cross it, and is subscribed with when these were granted:
+    so a copy that has it is a proof that the earlier filter has got its own, whatever was
+    subscribed to before and after. A copy with any other number is taken.
+    """
+
+    def __init__(self, filters: Sequence[str]) -> None:
+        earlier = {
+            one: tuple(sorted(other for other in filters if other < one and overlap(one, other)))
+            for one in filters
+        }
+        self.numbered: Mapping[str, int] = {
+            one: _number(one, before) for one, before in sorted(earlier.items()) if before
+        }
+        """Filter → number to subscribe with, in this order, when all others are granted."""
+        self._earlier = {self.numbered[one]: earlier[one] for one in self.numbered}
+
+    def is_repeat(self, topic: str, numbers: Sequence[int] | None) -> bool:
+        """Comes the message by another subscription, too, and is taken there?"""
+        if not numbers or not self._earlier:
+            return False
+        for number in numbers:
+            earlier = self._earlier.get(number)
+            if earlier is None or not any(matches(one, topic) for one in earlier):
+                return False
+        return True
+
+
+def _number(one: str, earlier: Sequence[str]) -> int:
+    return zlib.crc32("\n".join((one, *earlier)).encode()) % SUBSCRIPTION_MAX + 1

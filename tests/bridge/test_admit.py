@@ -353,6 +353,15 @@ def status(payload: bytes) -> DeviceStatus:
     return admit_status(publish(payload, topic=topics.status("car")), received_at=NOW)
 
 
+@pytest.mark.parametrize(
+    "payload", [b"offline", b" Offline\n", b'"offline"', b'{"state": "OFFLINE"}']
+)
+def test_a_plain_device_says_its_state_by_one_word(payload: bytes) -> None:
+    assert status(payload) == DeviceStatus(
+        device="car", state=DeviceState.OFFLINE, plain=True, received_at=NOW
+    )
+
+
 def test_a_status_is_stamped_with_its_arrival() -> None:
     assert status(b'{"device":"car","state":"online","backlog_readings":5}') == DeviceStatus(
         device="car", state=DeviceState.ONLINE, backlog_readings=5, received_at=NOW

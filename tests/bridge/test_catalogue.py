@@ -365,3 +365,24 @@ def test_fields_of_answers_and_requests_are_given_so_no_device_decides_their_typ
         bridge.check(
             "car", ANSWERS, {"id": frozenset({str}), "exit_code": frozenset({int, type(None)})}
         )
+
+
+def test_what_a_field_was_called_is_kept_with_it_and_asked_for_once() -> None:
+    catalogue = Catalogue(lambda: 0.0)
+    asked: list[int] = []
+
+    def renamed() -> dict[str, str]:
+        asked.append(1)
+        return {"DS18B20_1": "DS18B20-1"}
+
+    kinds = {"DS18B20_1": frozenset({float}), "x": frozenset({float})}
+    with pytest.raises(AwaitsCatalogueError):
+        catalogue.check("d", "s", kinds, renamed)
+    (row,) = catalogue.unpublished()
+    assert {name: info.path for name, info in row.fields.items()} == {
+        "DS18B20_1": "DS18B20-1",
+        "x": "",
+    }
+    catalogue.follow("s", row.model_dump_json().encode())
+    catalogue.check("d", "s", kinds, renamed)
+    assert len(asked) == 1

@@ -5,6 +5,7 @@ Kafka: by a map, without code.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,45 @@ def test_where_the_broker_knows_devices_mapped_ones_need_a_prefix(
         return
     with pytest.raises(ConfigError, match=r"maps.prefix is missing"):
         parse(BridgeConfig, values, "bridge.toml")
+
+
+async def test_what_comes_on_a_topic_of_two_maps_is_taken_once_also_across_a_dead_bridge(
+    here: World,
+) -> None:
+    maps = """
+[[map]]
+topic = "x1/{device}"
+device = "{device}"
+stream = "mapped_crossing"
+value = "x"
+[[map]]
+topic = "+/crossed"
+device = "other"
+stream = "mapped_crossing"
+value = "x"
+"""
+    bridge(here, "b-cross-1", maps, inflight_messages_max=8)
+    bridge(here, "b-cross-2", maps, inflight_messages_max=8)
+    await send(here, "x1/crossed", *(str(n) for n in range(40)))
+    await send(here, "x1/plain", "1")
+    await send(here, "x2/crossed", "2")
+    await read_some(here.config, topics.UP, "crossed", 40)
+    await read_some(here.config, topics.UP, "plain")
+    await read_some(here.config, topics.UP, "other")
+    for name in ("b-cross-1", "b-cross-2"):  # what was not acknowledged comes again, rightly
+        wait_until(
+            lambda name=name: here.metric(name, "edgewake_bridge_inflight_messages") == 0,
+            "all is acknowledged",
+        )
+    first, second = here.parts[-2:]
+    for part in (first, second):  # what comes now waits for them in their sessions
+        part.signal(signal.SIGKILL)
+        wait_until(lambda part=part: not part.is_running(), "it is dead")
+    await send(here, "x1/crossed", *(str(n) for n in range(40, 80)))
+    start(first)
+    start(second)
+    await send(here, "x1/crossed", "80")
+    found = await read_some(here.config, topics.UP, "crossed", 81)
+    assert sorted(record.decode(one.value() or b"").frame.fields["x"][0] for one in found) == [
+        *range(81)
+    ]

@@ -169,9 +169,21 @@ def tun(name: str) -> int:
     return fd
 
 
+@dataclass(frozen=True)
+class FarNetwork:
+    """A network of its own, with one machine in it."""
+
+    namespace: str
+    near: str
+    """Our address on the wire to it."""
+    far: str
+    """Its."""
+    wire: Wire
+
+
 @contextmanager
-def far_broker(directory: Path) -> Iterator[FarBroker]:
-    """A Mosquitto in a network of its own, and the wire to it."""
+def far_network() -> Iterator[FarNetwork]:
+    """A network of its own, and the wire to it."""
     name = f"ew{os.getpid()}"
     # RFC 2544: for tests of networks.
     near, far = (f"198.18.{os.getpid() % 250}.1", f"198.18.{os.getpid() % 250}.2")
@@ -191,14 +203,23 @@ def far_broker(directory: Path) -> Iterator[FarBroker]:
         carrier = Carrier(wire, (ends[0], ends[1]))
         carrier.start()
         try:
-            with _mosquitto(directory, name, far) as port:
-                yield FarBroker(far, port, name, wire)
+            yield FarNetwork(name, near, far, wire)
         finally:
             carrier.stop()
     finally:
         for end in ends:
             os.close(end)
         ip("netns", "delete", name)
+
+
+@contextmanager
+def far_broker(directory: Path) -> Iterator[FarBroker]:
+    """A Mosquitto in a network of its own, and the wire to it."""
+    with (
+        far_network() as network,
+        _mosquitto(directory, network.namespace, network.far) as port,
+    ):
+        yield FarBroker(network.far, port, network.namespace, network.wire)
 
 
 @contextmanager

@@ -45,6 +45,8 @@ def test_nan_and_infinity_are_null_and_all_else_is_as_it_was(value: Any) -> None
     [
         (b'{"temp":NaN,"hum":48}', {"temp": None, "hum": 48}),
         (b'[Infinity, -Infinity, "NaN"]', [None, None, "NaN"]),
+        (b'\xef\xbb\xbf{"temp":NaN}', {"temp": None}),
+        ('\ufeff{"temp":1}', {"temp": 1}),
         (
             b'{"n": NaN, "large": 18446744073709551616, "long": %s}' % (b"9" * 5000),
             {"n": None, "large": 2.0**64, "long": math.inf},
@@ -65,6 +67,7 @@ def test_what_devices_write(text: bytes, found: object) -> None:
         b'{"a":NaN}\xff',
         b'{"a":"\xff","b":NaN}',
         b"[" * 100_000 + b"NaN",
+        b"\xef\xbb\xbf" * 5000,
         b"",
         b"NaN NaN",
     ],

@@ -374,15 +374,15 @@ def test_tickets(clock: ManualClock) -> None:
 def test_who_may_leave_the_rights_out() -> None:
     near = {"public_names": (), "trusted_proxies": ()}
     for host in ("127.0.0.1", "::1", "localhost", "127.8.0.1"):
-        assert checked(None, host=host, **near) is ANYBODY_CONFIG
+        assert checked(None, hosts=(host,), **near) is ANYBODY_CONFIG
     for host in ("0.0.0.0", "::", "10.0.0.1", "access-1", ""):
         with pytest.raises(ConfigError, match="anonymous"):
-            checked(None, host=host, **near)
+            checked(None, hosts=(host,), **near)
     for key in near:
         with pytest.raises(ConfigError, match=key):
-            checked(None, host="127.0.0.1", **near | {key: ("x",)})
+            checked(None, hosts=("127.0.0.1",), **near | {key: ("x",)})
     chosen = RightsConfig(anonymous="everything")
-    assert checked(chosen, host="0.0.0.0", **near) is chosen
+    assert checked(chosen, hosts=("0.0.0.0",), **near) is chosen
 
 
 ISSUER_TOML = f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "x"\n'

@@ -27,7 +27,11 @@ from edgewake.cloud.web_origin import is_from_own_page
 log = logging.getLogger("edgewake.ops")
 
 LOGIN_PATH: Final = "/in"
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH})
+ENROL_PATH: Final = "/v1/enrol"
+"""Of devices that have a claim code and no key."""
+OPEN_PATHS: Final = frozenset(
+    {"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH, ENROL_PATH}
+)
 FILES: Final = "/page/"
 """Scripts and styles of the pages: the same for everybody, and nothing of the system is in them."""
 PAGES: Final = frozenset({"/", "/docs"})

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
+from edgewake.cloud.ops.credentials.desk import CredentialDesk
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
@@ -93,6 +94,10 @@ class Services:
     health: Health
     summaries: SummaryReads
     asking: Asking
+    credentials: CredentialDesk | None = None
+    """None: this server gives devices no passwords."""
+    broker: str = ""
+    """host:port of the MQTT broker, as devices reach it."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:

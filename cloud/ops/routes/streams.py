@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Final
 
+from confluent_kafka import Message
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
@@ -17,15 +19,22 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
+from edgewake.cloud.ops.services import dead_letters, recent
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
+from edgewake.cloud.ops.services.dead_letters import Filter
 from edgewake.cloud.ops.services.gaps import Gaps, find
+from edgewake.cloud.ops.services.kafka_lookup import KafkaSession
+from edgewake.cloud.ops.streams.look import StreamLook, look_at
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
-from edgewake.protocol import topics
+from edgewake.protocol import record, topics
 from edgewake.protocol.names import DEVICE_PATTERN
+from edgewake.protocol.record import Record
 from edgewake.protocol.stream import FieldInfo, Stream
 
+LETTERS_LOOKED_AT: Final = 500
+"""Dead letters of all streams, the newest, among which those of one are counted."""
 DeviceQuery = Annotated[str | None, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 
 
@@ -71,6 +80,33 @@ def _view(tables: OpsTables, stream: Stream) -> StreamView:
     )
 
 
+def _look(
+    services: Services, session: KafkaSession, stream: Stream, *, begin: int, minutes: int
+) -> StreamLook:
+    topic = topics.stream_topic(stream.name)
+    found, _, is_cut = recent.read(session, {topic: stream.name}, {}, begin=begin)
+    page = dead_letters.page(
+        session, services.letters, before=None, limit=LETTERS_LOOKED_AT, wanted=Filter()
+    )
+    return look_at(
+        stream,
+        _records(message for _, message in found),
+        (letter for letter in page.items if letter.received_at >= begin),
+        minutes=minutes,
+        is_cut=is_cut,
+    )
+
+
+def _records(found: Iterable[Message]) -> Iterator[Record]:
+    """What else lies on the topic is none of ours, and passed over."""
+    for message in found:
+        try:
+            decoded = record.decode(message.value() or b"{}")
+        except (KeyError, TypeError, ValueError):
+            continue
+        yield decoded
+
+
 def router(services: Services) -> APIRouter:
     """List, show and change streams."""
     routes = APIRouter(tags=["streams"])
@@ -105,6 +141,17 @@ def router(services: Services) -> APIRouter:
         if name not in tables.streams:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
         return await services.lookup.run(lambda session: find(session, name, device, limit))
+
+    @routes.get("/v1/streams/{name}/look", responses=problems(404))
+    async def look(name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15) -> StreamLook:
+        """What became of its fields in the last minutes: names as they came, times, odd values."""
+        found = tables.streams.get(name)
+        if found is None:
+            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        begin = services.clock.now_ms() - minutes * 60_000
+        return await services.lookup.run(
+            lambda session: _look(services, session, found, begin=begin, minutes=minutes)
+        )
 
     @routes.patch("/v1/streams/{name}", responses=problems(404, 409))
     async def change(name: QueryName, body: StreamChange) -> StreamView:

@@ -16,9 +16,11 @@ from pydantic import BaseModel, ValidationError
 from edgewake.cloud.ops.services.kafka_lookup import DeadlinePassed, KafkaSession
 from edgewake.cloud.ops.services.letter_replay import FirstKept
 from edgewake.cloud.ops.services.letter_replayer import Letter
-from edgewake.protocol import topics
+from edgewake.protocol import frame, packed, topics
 from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.errors import RejectReason, RemoteError, Unavailable
+from edgewake.protocol.errors import Rejected, RejectReason, RemoteError, Unavailable
+from edgewake.protocol.frame import FRAME_ZSTD_TYPE
+from edgewake.protocol.packed import PACKED_TYPE
 
 SCANNED_MAX: Final = 5000
 """Letters looked at for one page; where a filter finds fewer than asked for, `next` goes on from
@@ -44,7 +46,8 @@ class DeadLetterView(BaseModel):
     content_type: str
     bytes: int
     preview: str
-    """The first 200 characters of the payload, what is not UTF-8 replaced."""
+    """The first 200 characters of the payload, of an agent's frame as JSON; what is not UTF-8 is
+    replaced."""
 
 
 class DeadLetterPage(BaseModel):
@@ -177,9 +180,22 @@ def view(message: Message) -> DeadLetterView:
         offset=message.offset(),
         device=(message.key() or b"").decode("utf-8", "replace"),
         bytes=len(value),
-        preview=value[: PREVIEW_CHARS * 4].decode("utf-8", "replace")[:PREVIEW_CHARS],
+        preview=preview_of(value, str(why["content_type"] or "")),
         **why,
     )
+
+
+def preview_of(value: bytes, content_type: str) -> str:
+    """Its first characters, of an agent's frame as JSON; of a damaged one its bytes."""
+    text = value
+    try:
+        if content_type == PACKED_TYPE:
+            text = frame.encode(packed.unpack(value)[0])
+        elif content_type == FRAME_ZSTD_TYPE:
+            text = frame.inflate(value)
+    except Rejected:
+        text = value
+    return text[: PREVIEW_CHARS * 4].decode("utf-8", "replace")[:PREVIEW_CHARS]
 
 
 def payload(session: KafkaSession, offset: int) -> tuple[bytes, DeadLetterView]:

@@ -17,8 +17,11 @@ AGENT_OFFLINE_AFTER_MS: Final = 150_000
 after two that are missing it is offline, whatever it said last. One whose connection ends is
 offline at once, by its last will."""
 PLAIN_SILENT_AFTER_MS: Final = 60_000
-"""A plain device never says that it goes; when it has sent nothing so long it is called silent, not
-offline."""
+"""When a plain device that never said what it is has sent nothing for so long it is called silent,
+not offline."""
+PLAIN_ONLINE_MS: Final = 86_400_000
+"""A plain device that said it is online has a last will that says when it goes; after a day without
+a word it is called silent all the same."""
 
 
 REPORTED: Final = frozenset(
@@ -77,6 +80,8 @@ def presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) 
     seen_at = seen.last_seen if seen else 0
     if status is None:
         return Presence.SILENT if now - seen_at > PLAIN_SILENT_AFTER_MS else Presence.ONLINE
+    if status.plain:
+        return _plain_presence(status.state, reported_at, seen_at, now=now)
     if status.state is DeviceState.OFFLINE and seen_at <= reported_at:
         return Presence.OFFLINE
     return (
@@ -86,12 +91,27 @@ def presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) 
     )
 
 
+def _plain_presence(state: DeviceState, reported_at: int, seen_at: int, *, now: int) -> Presence:
+    """What it said holds, until it sends after it said that it goes."""
+    if state is DeviceState.OFFLINE and seen_at <= reported_at:
+        return Presence.OFFLINE
+    return Presence.SILENT if now > _plain_until(state, reported_at, seen_at) else Presence.ONLINE
+
+
+def _plain_until(state: DeviceState, reported_at: int, seen_at: int) -> int:
+    if state is DeviceState.OFFLINE:
+        return seen_at + PLAIN_SILENT_AFTER_MS
+    return max(reported_at, seen_at) + PLAIN_ONLINE_MS
+
+
 def quiet_at(status: DeviceStatus | None, seen: DeviceSeen | None) -> int:
     """The last moment, ms since 1970 UTC, at which a device that is online now is still online if
     nothing more is heard of it.
     """
     reported_at = (status.received_at or 0) if status else 0
     seen_at = seen.last_seen if seen else 0
+    if status is not None and status.plain:
+        return _plain_until(status.state, reported_at, seen_at)
     return (
         seen_at + PLAIN_SILENT_AFTER_MS
         if status is None
@@ -122,7 +142,7 @@ def view(
             "device": device,
             "state": state,
             "streams": sorted(streams),
-            "agent": status is not None,
+            "agent": status is not None and not status.plain,
             "last_seen": max(times, default=None),
             **known,
         }

@@ -5,6 +5,7 @@ import { html, render } from "../vendor/htm/standalone.module.js";
 import { byId, decode, say, setUpTheme } from "../dom.js";
 import { Feed } from "../feed.js";
 import { sentence } from "../gaps.js";
+import { logInByLink } from "../login.js";
 import { STREAMS_MAX, StreamList } from "../streams.js";
 import { age } from "./format.js";
 import { Invitation, QueryCard, StreamCard } from "./cards.js";
@@ -17,6 +18,7 @@ const FEEDS_MAX = 4;
 /* Written by the system about itself: the town and the operations pages show them. */
 const SYSTEM = new Set(["part_status"]);
 
+await logInByLink();
 const live = new Live();
 const pinned = new Set(read("pinned"));
 let listed = [];

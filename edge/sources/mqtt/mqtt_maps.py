@@ -11,10 +11,11 @@ from typing import Any, Final
 from edgewake.edge.intake import Intake
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
-from edgewake.protocol.maps.compiling import compile_presets
+from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
+from edgewake.protocol.maps.topic import Crossing
 
 THING: Final = "thing"
 """Field with the device that a map gives: one behind this agent."""
@@ -31,10 +32,14 @@ class SourceMaps:
         stream: str,
         zone: str,
         takes_all: bool = False,
+        text: str | None = None,
     ) -> None:
-        """`takes_all`: are readings of other streams taken too? Raises ConfigError."""
-        self._file = MapFile(path, presets, zone=zone)
+        """`takes_all`: are readings of other streams taken too? `text`: of a map file, in place of
+        its path. Raises ConfigError.
+        """
+        self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream
+        self._crossing = Crossing(self._file.maps.filters)
         if not takes_all:
             _check_stream(self._file.maps, stream)
 
@@ -45,7 +50,12 @@ class SourceMaps:
 
     def look(self) -> None:
         """Read the file again where it changed. Blocking."""
-        self._file.look()
+        if self._file.look():
+            self._crossing = Crossing(self._file.maps.filters)
+
+    def is_repeat(self, topic: str, numbers: Sequence[int] | None) -> bool:
+        """Comes a message once more, by another filter? `numbers`: of its subscriptions."""
+        return self._crossing.is_repeat(topic, numbers)
 
     def outcome(self, topic: str, payload: bytes, now_ms: int, document: Any = MISSING) -> Outcome:
         """What becomes of a message; `document`: what it says, where it was read already."""
@@ -83,6 +93,14 @@ def check_presets(presets: Sequence[str], stream: str) -> None:
     """Are there such presets, and do they give this stream? Raises ValueError."""
     try:
         _check_stream(compile_presets(presets), stream)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def check_text(text: str, stream: str) -> None:
+    """Is it a map file, and does it give this stream? Raises ValueError."""
+    try:
+        _check_stream(compile_maps(text, "maps_text"), stream)
     except ConfigError as error:
         raise ValueError(str(error)) from error
 

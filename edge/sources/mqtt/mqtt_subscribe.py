@@ -28,7 +28,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
 from edgewake.protocol.json_text import is_meant_as_json, parse
-from edgewake.protocol.maps.topic import TopicTemplate
+from edgewake.protocol.maps.topic import Crossing, TopicTemplate
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, Length, key
@@ -59,6 +59,9 @@ def _field(name: str) -> str:
     return name
 
 
+FIRST_NUMBERED_ID: Final = 3
+"""Packet id of the first subscription that has a number; before it are the others and what is given
+up."""
 LOOK_S: Final = 2.0
 """Seconds between two looks at a map file."""
 RETAINED: Final = "retained"
@@ -87,6 +90,9 @@ class MqttSubscribeConfig(SourceConfig):
     the device that it gives is the field `thing`."""
     presets: tuple[str, ...] = ()
     """Maps that come with Edgewake, by name, where there is no file."""
+    maps_text: str | None = None
+    """What a map file says, in place of its path: settings that the cloud sets bring their maps
+    along so."""
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
     client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
@@ -101,9 +107,13 @@ class MqttSubscribeConfig(SourceConfig):
     broker: BrokerConfig = BrokerConfig()
 
     def __post_init__(self) -> None:
-        given = [self.topic is not None, self.maps is not None, bool(self.presets)]
-        if sum(given) != 1:
-            raise ValueError("expected one of `topic`, `maps` and `presets`")
+        given = [self.topic, self.maps, self.presets or None, self.maps_text]
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("expected one of `topic`, `maps`, `maps_text` and `presets`")
+        if self.maps_text is not None:
+            from edgewake.edge.sources.mqtt.mqtt_maps import check_text
+
+            check_text(self.maps_text, self.stream)
         if self.presets:
             from edgewake.edge.sources.mqtt.mqtt_maps import check_presets
 
@@ -133,7 +143,11 @@ class MqttSubscribe:
             from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 
             self._maps = SourceMaps(
-                config.maps, config.presets, stream=config.stream, zone=config.time.zone
+                config.maps,
+                config.presets,
+                stream=config.stream,
+                zone=config.time.zone,
+                text=config.maps_text,
             )
         self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = (
@@ -236,6 +250,8 @@ class MqttSubscribe:
 
     async def _readings(self, intake: Intake, packet: mqtt5.PublishPacket) -> Sequence[Reading]:
         payload = bytes(packet.payload)
+        if self._maps is not None and self._maps.is_repeat(packet.topic, packet.subscription_ids):
+            return []
         if not payload:
             return []  # how retained messages are cleared
         # The uplink's broker: its frames would feed themselves.
@@ -358,18 +374,32 @@ class Link:
                     raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()}")
                 if former:
                     self.send(mqtt5.UnsubscribePacket(2, list(former)))
-                wanted = [
-                    mqtt5.TopicFilter(
-                        topic,
-                        max_qos=mqtt5.QoS.AT_LEAST_ONCE,
-                        retain_as_published=False,  # the flag says then that the broker had kept it
-                        retain_handling=HANDLING[config.retained],
-                    )
-                    for topic in filters
-                ]
-                self.send(mqtt5.SubscribePacket(1, wanted))
+                may_number = connack.subscription_id_available
+                numbered = Crossing(filters).numbered if may_number else {}
+                plain = [one for one in filters if one not in numbered]
+                self._subscribe(1, plain, config)
+                for at, (topic, number) in enumerate(numbered.items()):
+                    self._subscribe(FIRST_NUMBERED_ID + at, [topic], config, number)
         except TimeoutError as error:
             raise Unavailable(f"no answer of the broker within {ANSWER_S:.0f} s") from error
+
+    def _subscribe(
+        self,
+        packet_id: int,
+        topics_wanted: Sequence[str],
+        config: MqttSubscribeConfig,
+        number: int | None = None,
+    ) -> None:
+        wanted = [
+            mqtt5.TopicFilter(
+                topic,
+                max_qos=mqtt5.QoS.AT_LEAST_ONCE,
+                retain_as_published=False,  # the flag says then that the broker had kept it
+                retain_handling=HANDLING[config.retained],
+            )
+            for topic in topics_wanted
+        ]
+        self.send(mqtt5.SubscribePacket(packet_id, wanted, subscription_id=number))
 
     async def _connack(self) -> mqtt5.ConnAckPacket:
         first, *self._early = await self._some()

@@ -21,6 +21,7 @@ from tests.examples import examples
 EACH = [
     {"type": "filter", "where": "x > 0"},
     {"type": "select", "drop": ["y"], "rename": {"x": "z"}},
+    {"type": "explode", "field": "k", "position": "at"},
     {"type": "units",
         "fields": {"x": {"unit": "km/h", "to": "m/s"}, "y": {"unit": "[degF]", "to": "K"}}},
     {"type": "derive",
@@ -45,12 +46,12 @@ EACH = [
 KEYED = [
     one | {"by": "k", "keys_max": 2}
     for one in EACH
-    if one["type"] not in {"filter", "select", "units", "derive"}
+    if one["type"] not in {"filter", "select", "explode", "units", "derive"}
 ]
 LONG = [
-    [EACH[3], EACH[7], EACH[4], EACH[12]],
-    [EACH[6], {"type": "rule", "name": "fast", "when": "x_rate > 1"}],
-    [KEYED[3], EACH[11]],
+    [EACH[4], EACH[8], EACH[5], EACH[13]],
+    [EACH[7], {"type": "rule", "name": "fast", "when": "x_rate > 1"}],
+    [KEYED[3], EACH[12]],
 ]
 CHAINS = [[one] for one in EACH + KEYED] + LONG
 

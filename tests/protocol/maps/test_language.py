@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgewake.protocol.errors import ConfigError, RejectReason
 from edgewake.protocol.maps.applying import Outcome, apply, device_of
@@ -14,7 +16,7 @@ from edgewake.protocol.maps.compiling import compile_maps
 from edgewake.protocol.maps.names import device_name, stream_name
 from edgewake.protocol.maps.path import Path
 from edgewake.protocol.maps.rule import READINGS_MAX, Maps
-from edgewake.protocol.maps.topic import covers, crossing, matches, overlap, reduced
+from edgewake.protocol.maps.topic import Crossing, covers, matches, overlap, reduced
 
 NOW_MS = 1_790_000_000_000
 HEAD = '[[map]]\ntopic = "a/{device}"\ndevice = "{device}"\nstream = "s"\n'
@@ -89,7 +91,39 @@ def test_filters_that_others_cover_are_not_needed() -> None:
 def test_filters_that_cross_are_found() -> None:
     assert overlap("a/+", "+/b")
     assert not overlap("a/+/x", "a/+/y")
-    assert crossing(["a/+", "+/b", "c"]) == [("a/+", "+/b")]
+    assert list(Crossing(["a/+", "+/b", "c"]).numbered) == ["a/+"]
+
+
+LEVELS = st.sampled_from(["a", "b", "c"])
+FILTERS = st.lists(
+    st.lists(st.one_of(LEVELS, st.just("+")), min_size=1, max_size=3).flatmap(
+        lambda one: st.sampled_from(["/".join(one), "/".join([*one, "#"])])
+    ),
+    min_size=1,
+    max_size=6,
+    unique=True,
+)
+
+
+@given(FILTERS, st.lists(LEVELS, min_size=1, max_size=4).map("/".join))
+def test_of_the_copies_of_a_message_exactly_one_is_taken(filters: list[str], topic: str) -> None:
+    crossing = Crossing(filters)
+    copies = [
+        [number] if (number := crossing.numbered.get(one)) is not None else None
+        for one in filters
+        if matches(one, topic)
+    ]
+    taken = [one for one in copies if not crossing.is_repeat(topic, one)]
+    assert len(taken) == (1 if copies else 0)
+    together = [number for one in copies for number in one or ()]
+    if copies and None not in copies:  # one message, with the numbers of all
+        assert not crossing.is_repeat(topic, together)
+
+
+def test_a_number_of_other_filters_than_now_proves_nothing() -> None:
+    before, after = Crossing(["a/+", "+/b"]), Crossing(["a/+", "+/b", "#"])
+    assert before.is_repeat("a/b", [before.numbered["a/+"]])
+    assert not after.is_repeat("a/b", [before.numbered["a/+"]])
 
 
 def test_a_reading_has_its_device_stream_time_fields_and_tags() -> None:
@@ -391,3 +425,37 @@ def test_every_wrong_map_is_said_at_once() -> None:
     with pytest.raises(ConfigError) as said:
         maps('[[map]]\ntopic = "a"\nx = 1\n[[map]]\ntopic = "b"\ny = 1\n')
     assert len(str(said.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("presence", "payload", "is_there"),
+    [
+        ('"x"', b"true", True),
+        ('"x"', b"false", False),
+        ('"x"', b"1", None),
+        ('{ field = "x", online = ["up"], offline = ["down", "lost"] }', b"up", True),
+        ('{ field = "x", online = ["up"], offline = ["down", "lost"] }', b"lost", False),
+        ('{ field = "x", online = ["up"], offline = ["down", "lost"] }', b"init", None),
+    ],
+)
+def test_a_field_may_say_whether_the_device_is_there(
+    presence: str, payload: bytes, is_there: bool | None
+) -> None:
+    text = f'[[map]]\ntopic = "a"\ndevice = "d"\nstream = "s"\nvalue = "x"\npresence = {presence}\n'
+    (one,) = apply(compile_maps(text), "a", payload, 0).readings
+    assert one.is_there is is_there
+
+
+@pytest.mark.parametrize(
+    ("presence", "says"),
+    [
+        ('"no field"', "is no name of a field"),
+        ("{ online = [] }", "is no name of a field"),
+        ('{ field = "x", on = ["y"] }', "known are field, offline, online"),
+        ('{ field = "x", online = [1] }', "expected a list of texts"),
+        ("3", "expected text or a table"),
+    ],
+)
+def test_a_presence_that_cannot_be_is_refused(presence: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        compile_maps(f'[[map]]\ntopic = "a"\npresence = {presence}\n')

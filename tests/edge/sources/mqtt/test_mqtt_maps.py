@@ -161,3 +161,43 @@ async def test_map_watch_shows_messages_as_they_come(tmp_path: Path, mosquitto: 
     result = watching.result()
     assert result.exit_code == 0, result.output
     assert "mm5/d/sensor: map 1" in result.output
+
+
+async def test_settings_from_the_cloud_bring_their_map_along(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    text = MAPS.replace("mm/", "mm9/")
+    async with caged(tmp_path, config(mosquitto.port, maps_text=text)) as one:
+        await subscribed_anew(one, mosquitto, "mm9/first/sensor", 5)
+        assert one.column("thing")[-1] == "first"
+
+
+async def test_what_comes_on_a_topic_of_two_maps_is_taken_once(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    text = """
+[[map]]
+topic = "mm10/{device}"
+stream = "s"
+[[map]]
+topic = "+/crossed"
+stream = "s"
+"""
+    async with caged(tmp_path, config(mosquitto.port, maps_text=text)) as one:
+        async with asyncio.timeout(PATIENCE_S):
+            while 0 not in one.column("v"):
+                await send(mosquitto, "mm10/first", '{"v": 0}')
+                await asyncio.sleep(0.05)
+        await send(mosquitto, "mm10/crossed", *(f'{{"v": {n}}}' for n in range(1, 31)))
+        await send(mosquitto, "mm10/last", '{"v": 99}')
+        await one.until(lambda: one.column("v")[-1:] == [99], "the last reading")
+        assert [v for v in one.column("v") if v not in (0, 99)] == [*range(1, 31)]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("[[map]]", "topic"), ('[[map]]\ntopic = "a"\nstream = "x"', "no map gives the stream")],
+)
+def test_a_map_that_cannot_be_used_is_refused_with_the_settings(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        config(1883, maps_text=text)

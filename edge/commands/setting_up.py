@@ -1,0 +1,130 @@
+"""`edgewake-agent init`: from what was said, and what is asked for the rest, to a configuration
+file, a map file and a password file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from edgewake.edge import durable_file
+from edgewake.edge.commands import first_sources
+from edgewake.edge.commands.first_config import configuration_text, write_new
+from edgewake.edge.commands.first_sources import Having
+from edgewake.protocol.errors import LocalError
+from edgewake.protocol.maps.compiling import FILE_BYTES_MAX
+from edgewake.protocol.names import is_device
+
+BROKER: Final = "127.0.0.1:1883"
+Ask = Callable[..., Any]
+"""As `click.prompt`: (question, default=…) → the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What the flags say."""
+
+    device: str
+    broker: str | None
+    data_dir: str
+    sources: tuple[str, ...]
+    presets: tuple[str, ...]
+    topic: str
+    maps: Path | None
+    devices_broker: str | None
+    zone: str
+    password_file: Path | None
+    claim: str
+    server: str
+    force: bool
+
+
+def set_up(
+    file: Path, said: Said, *, ask: Ask, say: Callable[[str], object], may_ask: bool
+) -> None:
+    """Write what is needed. `may_ask`: is there somebody who answers more than what must be said?
+
+    Raises ConfigError, LocalError; then the configuration is not written.
+    """
+    if os.path.lexists(file) and not said.force:
+        raise LocalError(f"{file} is there already; --force writes over it")
+    having, map_file = _having(file, said, ask, say, may_ask=may_ask)
+    tables = first_sources.tables(having)
+    broker, password_file = _login(file, said, ask)
+    text = configuration_text(
+        said.device,
+        broker,
+        said.data_dir,
+        (),
+        tables=tables,
+        password_file="" if password_file is None else str(password_file),
+    )
+    if map_file is not None:
+        durable_file.replace(map_file, having.maps_text.encode())
+    write_new(file, text, replace=said.force)
+
+
+def _having(
+    file: Path, said: Said, ask: Ask, say: Callable[[str], object], *, may_ask: bool
+) -> tuple[Having, Path | None]:
+    """What there is to read, and the map file to write for it."""
+    is_said = bool(said.sources or said.presets or said.topic or said.maps)
+    found = Having(kinds=said.sources, presets=said.presets)
+    if not is_said and may_ask:
+        for number, (word, about) in enumerate(first_sources.choices(), 1):
+            say(f"{number:>3}  {word:<18} {about}")
+        found = first_sources.chosen(
+            ask("What do you have? Numbers or words, with commas", default="host_metrics")
+        )
+    elif not is_said:
+        found = Having(kinds=("host_metrics",))
+    maps, text, new = "", "", None
+    if said.topic and said.maps is not None:
+        raise LocalError("expected one of --topic and --maps")
+    if said.maps is not None:
+        maps, text = str(said.maps.absolute()), _read(said.maps)
+    elif said.topic:
+        new = file.absolute().with_suffix(".maps.toml")
+        if new.exists() and not said.force:
+            raise LocalError(f"{new} is there already; --force writes over it")
+        maps, text = str(new), first_sources.first_map(said.topic)
+    broker = said.devices_broker
+    if broker is None and may_ask and (found.presets or maps):
+        broker = ask("Broker that these devices publish to, host:port", default=BROKER)
+    return (
+        replace(found, broker=broker or BROKER, maps=maps, maps_text=text, zone=said.zone),
+        new,
+    )
+
+
+def _login(file: Path, said: Said, ask: Ask) -> tuple[str, Path | None]:
+    """The broker, and where the password is; a claim code is used up for it."""
+    if not said.claim:
+        password = None if said.password_file is None else said.password_file.absolute()
+        broker = said.broker or ask("MQTT broker, host:port", default=BROKER)
+        return broker, password
+    from edgewake.edge.commands.enrolling import enrol
+
+    if not is_device(said.device):
+        raise LocalError(
+            f"device {said.device!r}: expected 1-64 of A-Z a-z 0-9 . _ -, a letter or digit first"
+        )
+    given = enrol(said.server, said.claim, said.device)
+    path = (said.password_file or file.with_suffix(".password")).absolute()
+    # At once: the code is used up, and nobody shows the password again.
+    durable_file.replace(path, f"{given.password}\n".encode())
+    broker = said.broker or given.broker or ask("MQTT broker, host:port", default=BROKER)
+    return broker, path
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(FILE_BYTES_MAX + 1).decode()
+    except OSError as error:
+        raise LocalError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise LocalError(f"{path}: byte {error.start} is not UTF-8") from error

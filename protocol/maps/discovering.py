@@ -1,0 +1,261 @@
+"""What speaks on a broker, and which presets and maps would read it: from topics and a message of
+each. Pure.
+
+Presets are tried first: the one that makes readings of most topics takes them, then the next.
+What is left is put together by shape: topics with as many levels and the same first one are one
+map, and the levels in which they differ are its device and its value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import orjson
+
+from edgewake.protocol.errors import ConfigError, EdgewakeError
+from edgewake.protocol.event_time import looks_like
+from edgewake.protocol.json_text import is_meant_as_json, parse
+from edgewake.protocol.maps import presets
+from edgewake.protocol.maps.applying import Outcome, apply
+from edgewake.protocol.maps.compiling import compile_maps, compile_presets
+from edgewake.protocol.maps.names import stream_name
+from edgewake.protocol.maps.rule import Maps
+from edgewake.protocol.topics import ROOT
+
+TOPICS_MAX: Final = 5_000
+"""Topics that are remembered; messages of others are counted."""
+SAMPLES_MAX: Final = 4
+"""Different messages of a topic that are looked at: one of them may be odd."""
+SAMPLE_BYTES_MAX: Final = 64 * 1024
+"""Bytes of a message that is looked at; of a longer one only the topic is."""
+BYTES_MAX: Final = 64 << 20
+"""Bytes of all messages that are kept to be looked at; then no more are."""
+PROPOSALS_MAX: Final = 64
+"""Maps of its own that are proposed."""
+Samples: TypeAlias = Mapping[str, Sequence[bytes]]
+"""Topic → messages of it."""
+_SCALAR, _OBJECT, _BINARY = "one value", "an object", "binary"
+
+
+@dataclass(slots=True)
+class Survey:
+    """What came."""
+
+    topics: dict[str, list[bytes]] = field(default_factory=dict)
+    """Messages of each; none: they were too long."""
+    messages: int = 0
+    unseen: int = 0
+    """Messages of topics that there was no room for."""
+    held: int = 0
+    """Bytes of the messages that are kept."""
+
+    def add(self, topic: str, payload: bytes) -> None:
+        """A message. An empty one clears what was retained, and is none."""
+        if not payload:
+            return
+        self.messages += 1
+        if topic not in self.topics and len(self.topics) >= TOPICS_MAX:
+            self.unseen += 1
+            return
+        samples = self.topics.setdefault(topic, [])
+        is_wanted = len(samples) < SAMPLES_MAX and payload not in samples
+        if is_wanted and len(payload) <= SAMPLE_BYTES_MAX and self.held < BYTES_MAX:
+            samples.append(payload)
+            self.held += len(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What would read some topics."""
+
+    name: str
+    """Of a preset; of a map of its own, its topic."""
+    topics: tuple[str, ...]
+    table: str = ""
+    """TOML of a map of its own; empty for a preset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a survey says."""
+
+    own: tuple[str, ...]
+    """Devices that speak Edgewake's own topics."""
+    proposals: tuple[Proposal, ...]
+    left: tuple[str, ...]
+    """Topics that nothing was found for: binary, or of more kinds than are proposed."""
+
+    @property
+    def text(self) -> str:
+        """A map file with all of it; empty where there is nothing to read."""
+        named = [one.name for one in self.proposals if not one.table]
+        tables = [one.table for one in self.proposals if one.table]
+        if not named and not tables:
+            return ""
+        head = f"presets = {orjson.dumps(named).decode()}\n" if named else ""
+        return "\n".join([head, *tables]).lstrip("\n")
+
+
+def proposed(survey: Survey, *, now_ms: int) -> Found:
+    """Never raises, whatever came."""
+    own = {
+        topic.split("/")[2]
+        for topic in survey.topics
+        if topic.startswith(f"{ROOT}/") and topic.count("/") >= 4
+    }
+    left = {t: p for t, p in survey.topics.items() if not t.startswith((f"{ROOT}/", "ew/", "/ew/"))}
+    proposals: list[Proposal] = []
+    for name, topics in _by_presets(left, now_ms):
+        proposals.append(Proposal(name, topics))
+        for topic in topics:
+            del left[topic]
+    for topics in _groups(left)[:PROPOSALS_MAX]:
+        made = _own_map(topics, left, now_ms)
+        if made is not None:
+            proposals.append(made)
+            for topic in made.topics:
+                del left[topic]
+    return Found(tuple(sorted(own)), tuple(proposals), tuple(sorted(left)))
+
+
+def _by_presets(left: Samples, now_ms: int) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Each preset that reads something, with the topics that it takes; the best first."""
+    takes = {name: _taken(compile_presets([name]), left, now_ms) for name in presets.names()}
+    used: set[str] = set()
+    while takes:
+        # As many topics as possible that give readings; of two alike the one that knows more of
+        # what it may pass over.
+        name = max(takes, key=lambda one: (len(takes[one][0] - used), len(takes[one][1] - used)))
+        reads, passes = takes.pop(name)
+        if not reads - used:
+            return
+        topics = (reads | passes) - used
+        used |= topics
+        yield name, tuple(sorted(topics))
+
+
+def _taken(maps: Maps, left: Samples, now_ms: int) -> tuple[set[str], set[str]]:
+    """Topics of which all is read; topics that are to be ignored."""
+    reads, passes = set(), set()
+    for topic, samples in left.items():
+        if not maps.route(topic):
+            continue
+        outcomes = [apply(maps, topic, one, now_ms) for one in samples]
+        if any(map(_is_read, outcomes)):
+            reads.add(topic)
+        elif any(not one.refused for one in outcomes):
+            passes.add(topic)
+    return reads, passes
+
+
+def _is_read(outcome: Outcome) -> bool:
+    return bool(outcome.readings) and not outcome.refused
+
+
+def _groups(left: Samples) -> list[tuple[str, ...]]:
+    """Topics of one shape and kind of message, the largest first."""
+    found: dict[tuple[int, str, str], list[str]] = defaultdict(list)
+    for topic, samples in left.items():
+        levels = topic.split("/")
+        first = levels[0] or "/".join(levels[:2])
+        found[(len(levels), first, _kind(samples))].append(topic)
+    shapes = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [tuple(sorted(topics)) for (_, _, kind), topics in shapes if kind != _BINARY]
+
+
+def _kind(samples: Sequence[bytes]) -> str:
+    payload = samples[0] if samples else b""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return _BINARY
+    if not text or "\0" in text:
+        return _BINARY
+    return _OBJECT if is_meant_as_json(payload) else _SCALAR
+
+
+def _own_map(topics: tuple[str, ...], left: Samples, now_ms: int) -> Proposal | None:
+    """A map of these topics; None where none can be made that reads one of them."""
+    levels = [topic.split("/") for topic in topics]
+    varying = [at for at in range(1, len(levels[0])) if len({one[at] for one in levels}) > 1]
+    is_scalar = _kind(left[topics[0]]) == _SCALAR
+    device, value = _roles(len(levels[0]), varying, is_scalar=is_scalar)
+    names = {at: f"part_{at}" for at in varying}
+    if value is not None:
+        names[value] = "value"
+    if device is not None:
+        names[device] = "device"
+    template = "/".join(
+        f"{{{names[at]}}}" if at in names else level for at, level in enumerate(levels[0])
+    )
+    table = _table(template, names, levels[0][0] or levels[0][1], left[topics[0]][0], is_scalar)
+    try:
+        maps = compile_maps(table, "proposed")
+    except ConfigError:
+        return None  # a level that no template can say, such as one with a brace
+    reads = tuple(
+        topic
+        for topic in topics
+        if any(_is_read(apply(maps, topic, one, now_ms)) for one in left[topic])
+    )
+    return Proposal(template, reads, table) if reads else None
+
+
+def _roles(count: int, varying: Sequence[int], *, is_scalar: bool) -> tuple[int | None, int | None]:
+    """Which level names the device, and which the value, where one does."""
+    last = count - 1
+    if last == 0:
+        return None, None
+    if not is_scalar or last == 1:
+        return (varying[-1] if varying else last), None
+    before = [at for at in varying if at != last]
+    return (before[-1] if before else last - 1), last
+
+
+def _table(
+    template: str, names: Mapping[int, str], first: str, sample: bytes, is_scalar: bool
+) -> str:
+    try:
+        stream = stream_name(first)
+    except ValueError:
+        stream = "found"
+    lines = ["[[map]]", f"topic  = {_quoted(template)}"]
+    has_device = "device" in names.values()
+    lines.append(f"device = {_quoted('{device}' if has_device else first)}")
+    lines.append(f"stream = {_quoted(stream)}")
+    if is_scalar:
+        name = "{value}" if "value" in names.values() else "value"
+        lines.append(f"value  = {_quoted(name)}")
+    elif when := _time_of(sample):
+        lines.append(f"time   = {_quoted(when)}")
+    tags = [name for name in names.values() if name.startswith("part_")]
+    if tags:
+        listed = ", ".join(f'{name} = "{{{name}}}"' for name in tags)
+        lines.append(f"tags   = {{ {listed} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _time_of(sample: bytes) -> str:
+    """`auto` where a value of the object looks like a time."""
+    try:
+        found = parse(sample)
+    except orjson.JSONDecodeError:
+        return ""
+    if isinstance(found, list):
+        found = found[0] if found else {}
+    if not isinstance(found, dict):
+        return ""
+    names = ("t", "ts", "time", "timestamp", "tst", "date", "datetime", "last_seen")
+    try:
+        is_there = any(name.lower() in names and looks_like(value) for name, value in found.items())
+    except (EdgewakeError, ValueError, TypeError, OverflowError):
+        return ""
+    return "auto" if is_there else ""
+
+
+def _quoted(text: str) -> str:
+    """As a string of TOML, which takes those of JSON."""
+    return orjson.dumps(text).decode()

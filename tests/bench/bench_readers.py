@@ -1,0 +1,109 @@
+"""Many clients, each with one device of its own: what an event costs when it is for one client of
+thousands.
+
+Method. Kafka, the server, the readers (one process) and the writer share the machine; loopback, no
+TLS, no proxy. CLIENTS readers connect, each with `where=device = 'car-<its number>'`, and read from
+the latest event on; a writer gives the devices' readings in turns, one reading a record. A figure
+is the mean of 8 s after 2 s. Every client's events are counted and compared with its first and last
+number, and ten clients compare every number with the one before: what is missing or repeated fails
+the benchmark. The memory of 1,000 clients is what the server's process grew by while they
+connected, their connections included.
+
+"the same without an index" is the same server, which tries each event on every filter, with a tenth
+of the clients and of the readings, because all would need many processors.
+
+`python -m tests.bench.bench_readers [--runs 3] [--json FILE] [--clients 10000] [--rate 5000]`
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from tests.bench.figures import Found, rss_mib, run
+from tests.bench.sse_world import access, reading
+from tests.services import Process, run_kafka
+
+LIMITS: Final = """
+A delivery is a chunk of one event for one client: its cursor is signed, and it is written to a
+connection of its own. The readers and the writer, Python too, take as much of the two processors as
+the server.
+"""
+CLIENTS: Final = 10_000
+RATE: Final = 5000
+SHARE_WITHOUT: Final = 10
+SETTLE_S, SECONDS = 2.0, 8.0
+STREAM: Final = "bench_readers"
+CORE_PERCENT_MAX, AGE_P99_MS_MAX, MIB_MAX = 100, 200, 12
+SETTINGS: Final = """
+clients_max = 20000
+address_share = 1
+memory_mib = 4096
+"""
+PATH: Final = f"/v1/streams/{STREAM}/events?where="
+INDEXED: Final = "device%20%3D%20%27car-{k}%27"
+PLAIN: Final = (
+    "starts_with(device%2C%20%27car-{k}%27)%20AND%20length(device)%20%3D%20length(%27car-{k}%27)"
+)
+
+
+def measure(folder: Path, runs: int, *, clients: int = CLIENTS, rate: int = RATE) -> Found:
+    """Start what is needed, run, and stop it again."""
+    found: Found = defaultdict(list)
+    with run_kafka(folder / "kafka") as node:
+        topic_admin.ensure_topics(
+            KafkaConfig(bootstrap=node.bootstrap, partitions=1), [topics.stream_topic(STREAM)]
+        )
+        for i in range(runs):
+            own = folder / f"run-{i}"
+            _one(own, node.bootstrap, INDEXED, "by an index", clients, rate, found)
+            few, slow = clients // SHARE_WITHOUT, rate // SHARE_WITHOUT
+            _one(own, node.bootstrap, PLAIN, "the same without an index", few, slow, found)
+    return found
+
+
+def _one(
+    folder: Path, bootstrap: str, where: str, how: str, clients: int, rate: int, found: Found
+) -> None:
+    goals = clients >= CLIENTS and rate >= RATE
+    name = f"{clients:,} clients with a device each, {rate:,} events/s, {how}"
+    bounds = f'{{"views_max": {clients * 2}}}'
+    with access(folder, bootstrap, settings=SETTINGS, hub=bounds) as (process, port):
+        assert process.pid is not None
+        before = rss_mib(process.pid)
+        with (
+            _writing(bootstrap, folder, rate, clients),
+            reading(port, PATH + where, clients) as readers,
+        ):
+            time.sleep(SETTLE_S)
+            grown = rss_mib(process.pid) - before
+            figures = readers.measure(SECONDS, process.pid)
+            readers.assert_complete()
+    share, age = 100 * figures["cpu_share"], figures["p99_ms"]
+    found[f"{name}: deliveries", "deliveries/s", None].append(figures["deliveries_per_s"])
+    found[f"{name}: processor", "% of a core", CORE_PERCENT_MAX if goals else None].append(share)
+    found[f"{name}: a delivery", "µs", None].append(figures["cpu_us"])
+    found[f"{name}: age on arrival, p99", "ms", AGE_P99_MS_MAX if goals else None].append(age)
+    found[f"{name}: memory of 1,000 clients", "MiB", MIB_MAX if goals else None].append(
+        1000 * grown / clients
+    )
+
+
+@contextmanager
+def _writing(bootstrap: str, folder: Path, rate: int, devices: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.bench.devices_writer", bootstrap, STREAM]
+    with Process([*command, str(rate), str(devices)], folder / "writer.log") as writer:
+        writer.wait_for("writing")
+        yield
+
+
+if __name__ == "__main__":
+    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE})

@@ -1,0 +1,96 @@
+"""The programs of docs/plain-devices.md, as they stand there, against a real broker and bridge:
+each reading arrives once whatever dies, and whether the device is there is known.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from edgewake.protocol import record, topics
+from tests.bridge.running import World, read, start
+from tests.services import Process, wait_until
+
+SHIM = Path(__file__).with_name("arduino")
+DOCUMENT = Path(__file__).parents[2] / "docs" / "plain-devices.md"
+
+
+def program(name: str, replaced: dict[str, str]) -> str:
+    """An example of the document, with what everybody changes in it changed."""
+    text = DOCUMENT.read_text("utf-8")
+    found = re.search(rf"<!-- example: {name} -->\n```\w+\n(.*?)```", text, re.DOTALL)
+    assert found
+    changed = found[1]
+    for before, after in replaced.items():
+        assert before in changed, before
+        changed = changed.replace(before, after)
+    return changed
+
+
+def arduino(here: World, name: str) -> list[str]:
+    where = {
+        "192.168.1.5": here.broker.host,
+        "8710": str(here.broker.port),
+        "shed": name,
+        "weather": "weather_arduino",
+    }
+    (here.folder / "sketch.ino").write_text(program("arduino", where))
+    built = here.folder / "sketch"
+    folders = ["-I", str(here.folder), "-I", str(SHIM)]
+    strict = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
+    built_by = ["g++", *strict, *folders, str(SHIM / "main.cpp"), "-lmosquitto", "-o", str(built)]
+    subprocess.run(built_by, check=True, capture_output=True, text=True)
+    return [str(built)]
+
+
+def micropython(here: World, name: str) -> list[str]:
+    where = {
+        "192.168.1.5": here.broker.host,
+        "8710": str(here.broker.port),
+        '"shed"': f'"{name}"',
+        "weather": "weather_micropython",
+    }
+    file = here.folder / "main.py"
+    file.write_text(program("micropython", where))
+    return [sys.executable, str(file)]
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("kind", [arduino, micropython], ids=["arduino", "micropython"])
+async def test_each_reading_arrives_once_though_bridge_and_device_die_and_its_state_is_known(
+    here: World, kind: object
+) -> None:
+    assert callable(kind)
+    name = f"shed-{kind.__name__}"
+    bridge = here.bridge("bridge-1")
+    here.sequencer()
+    with Process(kind(here, name), here.folder / "device.log") as device:
+        wait_until(lambda: states(here, name)[-1:] == ["online"], "it is online")
+        wait_until(lambda: len(numbers(here, name)) >= 2, "readings arrive")
+        bridge.signal(signal.SIGKILL)
+        wait_until(lambda: not bridge.is_running(), "the bridge is dead")
+        reached = numbers(here, name)[-1]
+        start(bridge)
+        wait_until(lambda: numbers(here, name)[-1] >= reached + 2, "it goes on")
+        device.signal(signal.SIGKILL)
+        wait_until(lambda: states(here, name)[-1:] == ["offline"], "its last will is known")
+    found = numbers(here, name)
+    assert found == list(range(1, found[-1] + 1)), "none lost, none twice"
+
+
+def numbers(here: World, name: str) -> list[int]:
+    """The numbers of its readings as everybody reads them."""
+    found = read(here.config, topics.stream_topic(f"weather_{name[5:]}"), device=name)
+    return [record.decode(one.value() or b"").frame.seq or 0 for one in found]
+
+
+def states(here: World, name: str) -> list[str]:
+    """What the cloud knew of it, one after the other."""
+    found = read(here.config, topics.DEVICES, device=f"{name}|status")
+    return [orjson.loads(one.value() or b"{}")["state"] for one in found]

@@ -1,0 +1,181 @@
+"""`edgewake-agent init` for who says what there is, who is asked, and who has a claim code."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from edgewake.edge.commands import setting_up
+from edgewake.edge.commands.cli import agent
+from edgewake.edge.commands.first_sources import choices
+from edgewake.edge.commands.setting_up import Said
+from edgewake.edge.config import AgentConfig
+from edgewake.edge.sources.mqtt.mqtt_subscribe import MqttSubscribeConfig
+from edgewake.protocol.config import load
+from edgewake.protocol.errors import LocalError
+from edgewake.protocol.maps import presets
+from edgewake.protocol.maps.applying import apply
+from edgewake.protocol.maps.map_file import MapFile
+
+
+def init(file: Path, *words: str, text: str = "") -> Result:
+    begin = ["init", "--device", "house", "--data-dir", "/var/lib/x"]
+    return CliRunner().invoke(agent, [*begin, *words, str(file)], input=text)
+
+
+def sources(file: Path) -> list[tuple[str, str]]:
+    return [(one.type, one.stream) for one in load(AgentConfig, file).source]
+
+
+@pytest.mark.parametrize("preset", presets.names())
+def test_each_preset_gives_a_configuration_that_works(tmp_path: Path, preset: str) -> None:
+    file = tmp_path / "agent.toml"
+    done = init(
+        file, "--broker", "b:1", "--preset", preset, "--devices-broker", "m:2", "--zone",
+        "Europe/Berlin",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    for one in load(AgentConfig, file).source:
+        assert isinstance(one, MqttSubscribeConfig)
+        assert (one.broker.host, one.broker.port) == ("m", 2)
+        assert (one.presets, one.time.zone) == ((preset,), "Europe/Berlin")
+
+
+def test_a_topic_gives_a_map_file_that_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    done = init(file, "--broker", "b:1", "--topic", "home/{device}/{kind}")
+    assert done.exit_code == 0, done.output
+    assert sources(file) == [("mqtt_subscribe", "home")]
+    maps = MapFile(tmp_path / "agent.maps.toml").maps
+    (one,) = apply(maps, "home/bath/temperature", b"21.5", 0).readings
+    assert (one.device, one.stream, one.body) == ("bath", "home", {"temperature": 21.5})
+    before = (tmp_path / "agent.maps.toml").read_text()
+    again = init(tmp_path / "agent.toml", "--broker", "b:1", "--topic", "x/{device}")
+    assert again.exit_code == 1
+    assert (tmp_path / "agent.maps.toml").read_text() == before
+
+
+def test_what_cannot_be_is_said_and_no_file_is_written(tmp_path: Path) -> None:
+    maps = tmp_path / "m.toml"
+    maps.write_text("[[map]]\n")
+    for words, says in (
+        (("--preset", "tasmotta"), "did you mean 'tasmota'"),
+        (("--topic", "home/{device"), "a level is a text"),
+        (("--maps", str(maps)), "topic"),
+        (("--maps", str(tmp_path / "none.toml")), "No such file"),
+        (("--topic", "a/b", "--maps", str(maps)), "expected one of --topic and --maps"),
+        (("--preset", "tasmota", "--devices-broker", "m"), "expected host:port"),
+        (("--source", "toaster"), "expected one of"),
+    ):
+        done = init(tmp_path / "agent.toml", "--broker", "b:1", *words)
+        assert done.exit_code == 1, done.output
+        assert says in done.output
+        assert [one.name for one in tmp_path.iterdir()] == ["m.toml"]
+
+
+def test_on_a_terminal_it_asks_what_there_is(tmp_path: Path) -> None:
+    said = Said(
+        device="house", broker="b:1", data_dir="/x", sources=(), presets=(), topic="", maps=None,
+        devices_broker=None, zone="UTC", password_file=None, claim="", server="", force=False,
+    )  # fmt: skip
+    shown: list[str] = []
+    asked: list[str] = []
+    number = next(n for n, (word, _) in enumerate(choices(), 1) if word == "tasmota")
+    answers = iter([f"1, {number}", "m:2"])
+
+    def ask(question: str, default: str) -> str:
+        assert default
+        asked.append(question)
+        return next(answers)
+
+    file = tmp_path / "agent.toml"
+    setting_up.set_up(file, said, ask=ask, say=shown.append, may_ask=True)
+    assert len(shown) == len(choices())
+    assert [question[:4] for question in asked] == ["What", "Brok"]
+    assert sources(file)[:2] == [
+        ("host_metrics", "host_metrics"),
+        ("mqtt_subscribe", "tasmota_sensor"),
+    ]
+    answers = iter(["99"])
+    with pytest.raises(LocalError, match="'99': expected numbers or words"):
+        setting_up.set_up(tmp_path / "b.toml", said, ask=ask, say=shown.append, may_ask=True)
+
+
+class Enrolling(http.server.BaseHTTPRequestHandler):
+    """Answers as the operations API does; `answer` is what it says."""
+
+    status, answer = 200, b""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.answer)))
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def server(status: int, answer: object) -> Iterator[str]:
+    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    handler = type("Handler", (Enrolling,), {"status": status, "answer": body})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as one:
+        thread = threading.Thread(target=one.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{one.server_address[1]}"
+        finally:
+            one.shutdown()
+            thread.join()
+
+
+def test_a_claim_code_gives_password_and_broker(tmp_path: Path) -> None:
+    given = {
+        "items": [{"device": "house", "password": "secret"}],
+        "broker": {"host": "10.0.0.1", "port": 8710},
+    }
+    file = tmp_path / "agent.toml"
+    with server(200, given) as url:
+        done = init(file, "--claim", "AAAA", "--server", url)
+    assert done.exit_code == 0, done.output
+    mqtt = load(AgentConfig, file).mqtt
+    assert (mqtt.host, mqtt.port, mqtt.username) == ("10.0.0.1", 8710, "house")
+    assert mqtt.password_file == tmp_path / "agent.password"
+    assert mqtt.password_file.read_text() == "secret\n"
+    assert mqtt.password_file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "says"),
+    [
+        (403, {"detail": "this code is not known"}, "this code is not known"),
+        (502, b"<html>", "answered 502"),
+        (200, b"<html>", "none of the operations API"),
+        (200, {"items": []}, "none of the operations API"),
+        (200, b"[" * 20_000, "none of the operations API"),
+    ],
+)
+def test_a_refusal_or_another_server_is_said_and_leaves_no_file(
+    tmp_path: Path, status: int, answer: object, says: str
+) -> None:
+    with server(status, answer) as url:
+        done = init(tmp_path / "agent.toml", "--claim", "AAAA", "--server", url)
+    assert done.exit_code == 1
+    assert says in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_or_dead_server_is_said(tmp_path: Path) -> None:
+    for url, says in (("ftp://x", "expected http"), ("http://127.0.0.1:1", "does not answer")):
+        done = init(tmp_path / "agent.toml", "--claim", "AAAA", "--server", url)
+        assert done.exit_code == 1
+        assert says in done.output
