@@ -49,7 +49,9 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.windows *       open sessions and windows by count, key = stream|query@registration|group
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
     ew.summaries.minute *, .hour *, .day *   summaries, key = stream|field|devices|start|maker
-    ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
+    ew.leases *        leases of sleeping clients, key = lease id; webhook deliveries, their dead
+                       letters, and groups that share streams, key = delivery|id, letter|id|number,
+                       group|id, on their owner's partition; a fixed number of partitions
     ew.reads           which of these clients read at the moment, key = lease id
     ew.cursors *       cursors kept for readers, key = holder|name
     ew.installation.<name>  empty: the installation that this Kafka serves

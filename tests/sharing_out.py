@@ -40,6 +40,8 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/ops/",
         "tests/commands/",
         "tests/push/",
+        "tests/deliveries/",
+        "tests/groups/",
         "tests/bridge/test_topic_check.py",
         *(f"tests/deploy/test_{name}.py" for name in ("doctor", "services", "signs_of_life")),
         "tests/simulators/test_devices_real.py",

@@ -6,6 +6,7 @@
     GET /v1/ws                               a WebSocket: several subscriptions, with credits
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to
                                              go on from
+    GET /v1/sync/{name}                      the same as a copy to keep: all rows, then what changed
     POST /v1/tickets, /v1/session            how a browser brings its right along
     GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
@@ -26,7 +27,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
 from edgewake.cloud import web_pages
-from edgewake.cloud.access import latest_routes
+from edgewake.cloud.access import latest_routes, sync_routes
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.event_routes import LATER, EventRoutes
 from edgewake.cloud.access.latest_stores import LatestStores
@@ -126,6 +127,7 @@ def build(
         clock=clock,
     ).add_to(app)
     app.include_router(latest_routes.router(latest, clients))
+    app.include_router(sync_routes.router(latest, streams, clients))
     app.include_router(rights_routes.router(tickets, clients, clock))
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
     return app

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from edgewake.cloud.access.bounded.rows import Entry
+from edgewake.cloud.access.latest_changes import At, Change, Changes, Row, is_behind
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.rights.scope import Scope
 
@@ -26,6 +27,7 @@ answer."""
 ROW_BYTES: Final = 200
 """Memory of a row beside its data, roughly."""
 _WITHDRAWN: Final = b""
+NOWHERE: Final[At] = (0, (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class _Row:
     """JSON; _WITHDRAWN for what is known to be no row, so that an older one does not come back."""
     open_to: int | None = None
     """Where its window ends, ms, where it was not final when the row was told."""
+    at: At = NOWHERE
+    """Where it changed last, …"""
+    born: At = NOWHERE
+    """… and where it became a row."""
 
 
 class Latest:
@@ -54,10 +60,11 @@ class Latest:
         """Event time in ms up to which the query's windows are final, as far as it was said."""
         self.left_out = 0
         """Rows that were dropped because there are too many."""
+        self.changes = Changes()
 
-    def take(self, event: Event, *, is_older: bool = False) -> None:
-        """Take in the next event of the log; `is_older`: of what lies before all that was taken
-        otherwise.
+    def take(self, event: Event, at: At = NOWHERE, *, is_older: bool = False) -> None:
+        """Take in the next event of the log, which ends `at`; `is_older`: of what lies before all
+        that was taken otherwise.
         """
         if event.kind == WATERMARK:
             said = event.fields.get("watermark")
@@ -69,7 +76,12 @@ class Latest:
         if known is not None and self._is_newer(known, key, rank, is_older=is_older):
             return
         data = _WITHDRAWN if event.fields.get("withdrawn") is True else event.data
-        self._put(key, _Row(rank, data, self._open_to(event.fields)))
+        was_row = known is not None and known.data is not _WITHDRAWN
+        born = known.born if known is not None and was_row else at
+        self._put(key, _Row(rank, data, self._open_to(event.fields), at, born))
+        if not is_older:
+            before = known.data if known is not None and was_row else None
+            self.changes.add(Change(at, key, before, None if data is _WITHDRAWN else data))
         if not is_older:
             self._older.discard(key)
             self._rows.move_to_end(key)
@@ -94,6 +106,16 @@ class Latest:
             Entry(key, self._told(row))
             for key, row in self._seen(scope)
             if row.data is not _WITHDRAWN
+        ]
+
+    def changed_since(self, place: Row) -> list[tuple[str, bytes | None, bool]]:
+        """Key, JSON (None: no row any more) and whether it is new, of each row that changed behind
+        a place.
+        """
+        return [
+            (key, None if row.data is _WITHDRAWN else self._told(row), is_behind(row.born, place))
+            for key, row in self._rows.items()
+            if is_behind(row.at, place)
         ]
 
     def _seen(self, scope: Scope | None) -> Iterator[tuple[str, _Row]]:

@@ -12,15 +12,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import orjson
 
 from edgewake.cloud.access.bounded import rows as rows_asked
 from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Picker
 from edgewake.cloud.access.latest import Latest
+from edgewake.cloud.access.latest_changes import Row, Shown, told, told_of_row
 from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.hub import Full, Hub
@@ -30,7 +33,8 @@ from edgewake.cloud.log.subscription import Bounds, LogEnd, OnGap, Plan, Positio
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.cursor import Position
+from edgewake.protocol.errors import CursorError, Unavailable
 from edgewake.protocol.lease import Subscription
 
 log = logging.getLogger("edgewake.access")
@@ -48,6 +52,9 @@ latest.BYTES_MAX of rows."""
 IDLE_S: Final = 60.0
 FIRST_S: Final = 12.0
 """Seconds that the first question waits until the store has read up to the live end."""
+OLDER_S: Final = 30.0
+"""Seconds that who keeps a copy waits until older records are read: what they bring has no place
+behind its cursor."""
 FIRST_LOOK_S: Final = 0.05
 """How often the first question checks whether the store is there."""
 EVENTS_A_TURN: Final = 200
@@ -69,6 +76,21 @@ class Missing(StrEnum):
 
 
 ALL_ROWS: Final = Choice()
+
+
+Tell: TypeAlias = Callable[[Shown], bytes | None]
+"""How a change is told, through what a reader sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronised:
+    """An answer to who keeps a copy."""
+
+    body: bytes
+    version: int
+    """Of the rows that it was made of."""
+    is_empty: bool
+    """Does it tell of no change?"""
 
 
 class _Steps:
@@ -103,6 +125,39 @@ class LatestStores:
         """JSON of a `latest_routes.LatestView`. Raises UnknownStream, Unavailable and
         RequestError.
         """
+        store = await self._ready(name, client, reader)
+        return await store.answer(reader.scope(Action.READ, name), asked)
+
+    async def synchronised(
+        self,
+        name: str,
+        client: str,
+        reader: Principal,
+        asked: Choice,
+        *,
+        cursor: str | None,
+        wait_s: float,
+    ) -> bytes:
+        """JSON of a `sync_routes.SyncView`: what changed behind a cursor, for which it waits, or
+        all. Raises UnknownStream, Unavailable, RequestError and CursorError.
+        """
+        ends_s = self._clock.monotonic_s() + wait_s
+        while True:
+            store = await self._ready(name, client, reader)
+            try:
+                async with asyncio.timeout(OLDER_S):
+                    await store.has_older.wait()
+            except TimeoutError:
+                raise Unavailable(f"{name}: its older records are still being read") from None
+            scope = reader.scope(Action.READ, name)
+            found = await store.synchronised(scope, asked, cursor)
+            left_s = ends_s - self._clock.monotonic_s()
+            if not found.is_empty or left_s <= 0:
+                return found.body
+            await store.until_changed(found.version, min(left_s, IDLE_S / 2))
+
+    async def _ready(self, name: str, client: str, reader: Principal) -> _Store:
+        """The store of a stream, read up to the live end."""
         await self._hub.check((name,), reader)
         store = self._stores.get(name)
         if store is None:
@@ -113,7 +168,7 @@ class LatestStores:
                 await store.ready.wait()
         except TimeoutError:
             raise Unavailable(f"{name}: its last hour is still being read") from None
-        return await store.answer(reader.scope(Action.READ, name), asked)
+        return store
 
     async def _started(self, name: str, client: str) -> _Store:
         (topic,) = await self._hub.catalogue.find((name,))
@@ -153,12 +208,18 @@ class _Store:
         """Who asked first."""
         self.asked_s = clock.monotonic_s()
         self.ready = asyncio.Event()
+        self.has_older = asyncio.Event()
+        """Are the older records read, too?"""
         self._latest, self._hub, self._clock = latest, hub, clock
         self._subscriber: Subscriber[Sequence[Step]] | None = None
         self._plan: Plan | None = None
         self._taken: Positions = ()
         """What `_latest` has: the cursor of the answer."""
         self._missing: set[Missing] = {Missing.READING}
+        self._known_since: Positions = ()
+        """From where on each change is in the rows."""
+        self._version = 0
+        self._changed = asyncio.Condition()
 
     async def run(self) -> None:
         """Follow until nobody asked for IDLE_S. Raises Unavailable, LookupError and ViewEnded."""
@@ -166,7 +227,8 @@ class _Store:
         try:
             news = asyncio.Event()
             bounds = (await self._hub.bounds(plan))[0]
-            begin = self._taken = await self._begin(plan, bounds)
+            begin = self._taken = self._known_since = await self._begin(plan, bounds)
+            self._latest.changes.begin(begin[0])
             self._subscriber = self._hub.subscribe(plan, _Steps(), begin, news.set)
             older = asyncio.create_task(
                 self._take_older(plan, bounds, begin), name=f"older-{self.name}"
@@ -208,10 +270,106 @@ class _Store:
             told["next"] = picker.next
         return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(picker.rows))
 
+    async def synchronised(
+        self, scope: Scope | None, asked: Choice, cursor: str | None
+    ) -> Synchronised:
+        """What changed behind a cursor, or all rows where that is less, or not known. Raises
+        Unavailable, RequestError and CursorError.
+        """
+        if self._plan is None or not self._taken:
+            raise Unavailable(f"{self.name} cannot be read at the moment")
+        version = self._version
+        keys, taken = self._latest.keys, self._taken[0]
+        rows_asked.check_keys(keys, scope)
+        place = None if cursor is None else self._place(self._plan, cursor)
+        # What was told elsewhere, by a server that is ahead of this one, is not told again.
+        here = taken if place is None else tuple(map(max, place, taken))
+        missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
+        head: dict[str, object] = {
+            "name": self.name,
+            "kind": "snapshot",
+            "complete": not missing,
+            "missing": missing,
+            "cursor": self._hub.codec.encode(self._plan.cursor((here,))),
+            "next": None,
+        }
+        entries = rows_asked.ordered(self._latest.entries(scope), asked)
+        picker = Picker(asked, scope, is_result=keys is not None, with_keys=True)
+        changed = None if place is None else self._changed_since(place, asked.keys, scope)
+        changes: list[bytes] = []
+        for number, tell in enumerate(changed or (), 1):
+            found = tell(picker.shown)
+            if found is not None:
+                changes.append(found)
+            if number % ROWS_A_TURN == 0:
+                await asyncio.sleep(0)
+        for number, entry in enumerate(entries if changed is None or changes else (), 1):
+            if not picker.take(entry):
+                break
+            if number % ROWS_A_TURN == 0:
+                await asyncio.sleep(0)
+        is_less = len(changes) <= len(picker.rows) or _size(changes) <= _size(picker.rows)
+        if changed is not None and is_less:
+            head["kind"] = "changes"
+            body = orjson.dumps(head)[:-1] + b',"changes":[%b],"rows":[]}' % b",".join(changes)
+            return Synchronised(body, version, is_empty=not changes)
+        head["next"] = picker.next
+        body = orjson.dumps(head)[:-1] + b',"changes":[],"rows":[%b]}' % b",".join(picker.rows)
+        return Synchronised(body, version, is_empty=False)
+
+    def _place(self, plan: Plan, cursor: str) -> tuple[Position, ...] | None:
+        """The positions of a cursor; None where it is of another stream than this one is now.
+        Raises CursorError.
+        """
+        try:
+            found = self._hub.codec.decode(cursor)
+        except CursorError as error:
+            if error.reason != "unverifiable":
+                raise
+            return None
+        (here,) = plan.cursor(self._taken).streams
+        for entry in found.streams:
+            is_same = (entry.stream, entry.generation) == (here.stream, here.generation)
+            if is_same and len(entry.partitions) == len(here.partitions):
+                return entry.partitions
+        return None
+
+    def _changed_since(
+        self, place: Row, keys: frozenset[str] | None, scope: Scope | None
+    ) -> list[Tell] | None:
+        """How each change behind a place is told; None where they are not all known."""
+
+        def is_asked(key: str) -> bool:
+            is_seen = scope is None or self._latest.keys is not None or scope.sees(key)
+            return is_seen and (keys is None or key in keys)
+
+        kept = self._latest.changes.after(place)
+        if kept is not None:
+            return [partial(told, change) for change in kept if is_asked(change.key)]
+        if any(at < since for at, since in zip(place, self._known_since[0], strict=True)):
+            return None
+        return [
+            partial(told_of_row, key, data, is_new=is_new)
+            for key, data, is_new in self._latest.changed_since(place)
+            if is_asked(key)
+        ]
+
+    async def until_changed(self, version: int, seconds: float) -> None:
+        """Until rows may be others than those of `version`, or so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(lambda: self._version != version)
+
+    async def _tell_changed(self) -> None:
+        self._version += 1
+        async with self._changed:
+            self._changed.notify_all()
+
     def end(self) -> None:
         """Whoever waits for it waits no longer."""
         self._taken = ()
         self.ready.set()
+        self.has_older.set()
 
     async def _begin(self, plan: Plan, bounds: Sequence[Bounds]) -> Positions:
         since = self._clock.now_ms() - int(NEAR_S * 1000)
@@ -250,6 +408,7 @@ class _Store:
                     await self._take_older_steps(item.content or ())
                 elif item is not None:
                     await self._hub.gap(subscriber, item, OnGap.EARLIEST)
+                    firsts = [position[0] for position in to[0]]  # not all changes are known
                 elif subscriber.is_at_end:
                     break
                 else:
@@ -260,6 +419,9 @@ class _Store:
             subscriber.close()
         self._latest.end_of_older()
         self._missing.discard(Missing.READING)
+        if self._known_since == to:
+            self._known_since = (tuple((first, 0) for first in firsts),)
+        self.has_older.set()
 
     async def _take_all(self, subscriber: Subscriber[Sequence[Step]], news: asyncio.Event) -> None:
         while self._clock.monotonic_s() - self.asked_s < IDLE_S:
@@ -267,9 +429,13 @@ class _Store:
             item = subscriber.next()
             if isinstance(item, Chunk):
                 await self._take(item.content or (), subscriber.positions)
+                await self._tell_changed()
                 continue
             if item is not None:
                 await self._hub.gap(subscriber, item, OnGap.EARLIEST)
+                # What changed in the range that is lost is not known.
+                self._known_since = subscriber.positions
+                self._latest.changes.begin(subscriber.positions[0])
             self._taken = subscriber.positions
             if (
                 subscriber.is_at_end
@@ -289,7 +455,7 @@ class _Store:
         for first in range(0, len(steps), EVENTS_A_TURN):
             piece = steps[first : first + EVENTS_A_TURN]
             for step in piece:
-                self._latest.take(step.event)
+                self._latest.take(step.event, (step.partition, step.position))
                 row[step.partition] = step.position
             if first + EVENTS_A_TURN < len(steps):
                 self._taken = (tuple(row),)
@@ -298,6 +464,10 @@ class _Store:
 
     async def _take_older_steps(self, steps: Sequence[Step]) -> None:
         for number, step in enumerate(steps, 1):
-            self._latest.take(step.event, is_older=True)
+            self._latest.take(step.event, (step.partition, step.position), is_older=True)
             if number % EVENTS_A_TURN == 0:
                 await asyncio.sleep(0)
+
+
+def _size(texts: Sequence[bytes]) -> int:
+    return sum(map(len, texts))

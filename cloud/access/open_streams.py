@@ -19,7 +19,6 @@ from typing import Final, Protocol
 
 from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
-from edgewake.cloud.access.bounded import read
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, http_chunk
 from edgewake.cloud.access.metrics import Metrics
@@ -27,6 +26,7 @@ from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.steps import Steps
 from edgewake.cloud.log.subscription import Sight
 from edgewake.cloud.log.turns import IsTimeUp
 from edgewake.cloud.rights.principal import Principal, holder
@@ -39,7 +39,7 @@ SLOW_LOOKS: Final = 2
 """Looks in a row that find a connection full: a client of full speed fills it for a moment."""
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
-ENCODINGS: Final = (sse.Encoder.name, read.NAME, socket_wire.NAME)
+ENCODINGS: Final = (sse.Encoder.name, Steps.name, socket_wire.NAME)
 """What views of clients are encoded as."""
 RETRY_AFTER_S: Final = 2.0
 """Shortest wait asked of a program that is refused; the longest is three times as long, so that

@@ -57,6 +57,8 @@ class Failed:
 
     why: str
     retry_after_s: float | None = None
+    status: int | None = None
+    """What was answered; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Signed:
     """
 
     secret: str
+    """Or several, with blanks between them: each signs, while one takes the place of another."""
     message_id: str
     body: str
 
@@ -119,12 +122,16 @@ def wake_body(
 
 
 def signed_headers(secret: str, message_id: str, body: str, *, at_ms: int) -> dict[str, str]:
-    """webhook-id, webhook-timestamp (of this attempt) and webhook-signature."""
+    """webhook-id, webhook-timestamp (of this attempt) and webhook-signature, one of each
+    secret.
+    """
     at = datetime.fromtimestamp(at_ms // 1000, UTC)
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(at_ms // 1000),
-        "webhook-signature": Webhook(secret).sign(message_id, at, body),
+        "webhook-signature": " ".join(
+            Webhook(one).sign(message_id, at, body) for one in secret.split()
+        ),
         "content-type": "application/json",
         "user-agent": "edgewake-push/1",
     }
@@ -141,7 +148,7 @@ def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
     if status == 410:
         return Gone(f"the endpoint answered {status}")
     wait = _retry_after_s(retry_after, now_ms) if status in (429, 503) and retry_after else None
-    return Failed(f"the endpoint answered {status}", wait)
+    return Failed(f"the endpoint answered {status}", wait, status)
 
 
 def _retry_after_s(value: str, now_ms: int) -> float | None:

@@ -234,7 +234,7 @@ def _let_others_ask(app: FastAPI, origins: Sequence[str]) -> None:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
             expose_headers=["Location", "Retry-After"],
             max_age=3600,
@@ -249,7 +249,7 @@ def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
         try:
             url = None if FORWARDED in request.headers else await peers.url_of(error.partition)
             if url is None:
-                raise Unavailable("the lease is being taken over by another proxy")
+                raise Unavailable("what you ask for is being taken over by another proxy")
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             answer = await peers.forward(
                 url,

@@ -31,3 +31,20 @@ class Metrics:
         self.calls = Counter(
             "edgewake_push_calls", "Webhook calls by outcome", ["outcome"], registry=registry
         )
+        self.deliveries = Gauge(
+            "edgewake_push_deliveries", "Webhook deliveries of this proxy", registry=registry
+        )
+        self.delivered = Counter(
+            "edgewake_push_delivered_events", "Events that endpoints took", registry=registry
+        )
+        self.letters = Counter(
+            "edgewake_push_delivery_letters",
+            "Events that endpoints refused and that were set aside",
+            registry=registry,
+        )
+        self.delivery_calls = Counter(
+            "edgewake_push_delivery_calls",
+            "Calls of deliveries by outcome",
+            ["outcome"],
+            registry=registry,
+        )

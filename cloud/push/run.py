@@ -22,12 +22,18 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.counting.watchers import Watchers
+from edgewake.cloud.push.deliveries import routes as delivery_routes
+from edgewake.cloud.push.deliveries.courier import Services as DeliveryServices
+from edgewake.cloud.push.deliveries.deliveries import Deliveries
+from edgewake.cloud.push.groups import routes as group_routes
+from edgewake.cloud.push.groups.groups import Groups
 from edgewake.cloud.push.leases.lease_member import Membership
 from edgewake.cloud.push.leases.lease_reads import LeaseReads
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
 from edgewake.cloud.push.waking.services import Services
+from edgewake.cloud.push.waking.waker import PROOFS_PER_SESSION
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web_connections import Connections
@@ -149,11 +155,27 @@ async def run(settings: PushConfig) -> None:
         client_share=settings.address_share,
     )
     session_s = settings.session_timeout_s
+    deliveries = Deliveries(
+        DeliveryServices(
+            watch.hub,
+            caller,
+            sealer,
+            rights,
+            clock,
+            rng,
+            metrics,
+            proof_s=session_s / PROOFS_PER_SESSION,
+        ),
+        random_bytes=os.urandom,
+        client_share=settings.address_share,
+    )
+    groups = Groups(watch.hub, clock, random_bytes=os.urandom, client_share=settings.address_share)
     member = Membership(
         settings.kafka,
         settings.name,
         own_url,
         owner=proxy,
+        owners_of_rows=[deliveries, groups],
         clock=clock,
         rng=rng,
         session_timeout_s=session_s,
@@ -172,12 +194,16 @@ async def run(settings: PushConfig) -> None:
         rights=rights,
         clock=clock,
     )
+    delivery_routes.add_to(app, deliveries, clients)
+    group_routes.add_to(app, groups, clients)
     parts = {
         "membership": member.run(),
         "reads": reads.run(),
         "watch": watch.run(),
         "cursor-keys": keys.run(clock),
         "leases": proxy.run(),
+        "deliveries": deliveries.run(),
+        "groups": groups.run(),
         "rights": rights.run(),
     }
     try:

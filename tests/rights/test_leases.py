@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +13,15 @@ import pytest
 import tomli_w
 from prometheus_client import CollectorRegistry
 
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.push.app import make_app
+from edgewake.cloud.push.deliveries import routes as delivery_routes
+from edgewake.cloud.push.groups import routes as group_routes
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import SystemClock
 from tests.feeds import unique
+from tests.push.receiver import receiving
 from tests.push.service import Service
 from tests.rights.conftest import World, rights_of
 from tests.rights.test_doors import client_of, paths_of, told
@@ -27,6 +32,13 @@ RULES = {
     "/docs": OPEN, "/docs/{file}": OPEN, "/openapi.json": OPEN, "/healthz": OPEN,
     "/readyz": OPEN, "/metrics": OPEN,
     "/v1/leases": BY_RIGHT, "/v1/leases/{lease_id}": BY_LEASE,
+    "/v1/deliveries": BY_RIGHT, "/v1/deliveries/{name}": BY_RIGHT,
+    "/v1/deliveries/{name}/enable": BY_RIGHT, "/v1/deliveries/{name}/secret": BY_RIGHT,
+    "/v1/deliveries/{name}/test": BY_RIGHT, "/v1/deliveries/{name}/letters": BY_RIGHT,
+    "/v1/deliveries/{name}/letters/{number}": BY_RIGHT,
+    "/v1/deliveries/{name}/letters/{number}/replay": BY_RIGHT,
+    "/v1/groups": BY_RIGHT, "/v1/groups/{name}": BY_RIGHT,
+    "/v1/groups/{name}/take": BY_RIGHT, "/v1/groups/{name}/ack": BY_RIGHT,
 }  # fmt: skip
 """Who may come in by each path: everybody, who has a right, who has the lease's own token."""
 
@@ -62,6 +74,8 @@ def test_every_route_has_a_rule() -> None:
         rights=Rights(RightsConfig(), clock),
         clock=clock,
     )
+    delivery_routes.add_to(made, None, Clients())  # type: ignore[arg-type]
+    group_routes.add_to(made, None, Clients())  # type: ignore[arg-type]
     assert paths_of(made) == set(RULES)
 
 
@@ -144,3 +158,64 @@ async def test_a_lease_of_one_is_no_right_of_another(rights_world: World, push: 
                 f"/v1/leases/{lease['id']}", headers={"Authorization": f"Bearer {bearer}"}
             )
             assert answer.status_code == 404
+
+
+async def asked(
+    push: Service, method: str, path: str, bearer: str, body: object = None
+) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {bearer}"}
+    async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S, headers=headers) as client:
+        return await client.request(method, path, json=body)
+
+
+async def test_a_delivery_shows_what_its_owner_sees_and_ends_with_its_right(
+    rights_world: World, push: Service
+) -> None:
+    world, name = rights_world, unique("d")
+    taken_back, good = world.token(jti="one-of-a-delivery"), world.token()
+    path = f"/v1/deliveries/{name}"
+    async with receiving() as receiver:
+        body = {"streams": [world.mine.name], "from": "earliest", "url": receiver.url}
+        absent = unique("feed")
+        for bearer, stream in ((good, world.other.name), ("guest-key-00000001", world.mine.name)):
+            forbidden = await asked(push, "PUT", path, bearer, body | {"streams": [stream]})
+            missing = await asked(push, "PUT", path, bearer, body | {"streams": [absent]})
+            assert (forbidden.status_code, missing.status_code) == (422, 422)
+            assert told(forbidden, stream) == told(missing, absent)
+        made = await asked(push, "PUT", path, taken_back, body)
+        assert made.status_code == 201, made.text
+        calls = await receiver.got(1)
+        events = [event for call in calls for event in json.loads(call.body)["events"]]
+        assert {event["device"] for event in events} == {"car-1"}
+        assert all("speed" in event and "secret" not in event for event in events)
+        assert (await asked(push, "GET", path, "board-key-00000001")).status_code == 404
+        assert (await asked(push, "GET", path, good)).json()["state"] == "active"
+        world.file("revoked", "jti one-of-a-delivery\n")
+        began = time.monotonic()
+        async with asyncio.timeout(PATIENCE_S):
+            while (view := (await asked(push, "GET", path, good)).json())["state"] != "ended":
+                await asyncio.sleep(0.05)
+        assert time.monotonic() - began < 3
+        assert "revoked" in view["why"]
+        world.file("revoked", "")
+        count = len(receiver.calls)
+        world.mine.send("car-1", fields={"speed": [70.0], "secret": ["z"]})
+        assert (await asked(push, "POST", f"{path}/enable", good)).json()["state"] == "active"
+        await receiver.got(count + 1)
+        assert json.loads(receiver.calls[-1].body)["events"][-1]["speed"] == 70.0
+        assert (await asked(push, "DELETE", path, good)).status_code == 204
+
+
+async def test_a_group_is_shared_by_who_sees_the_same(rights_world: World, push: Service) -> None:
+    world, name = rights_world, unique("g")
+    path = f"/v1/groups/{name}"
+    body = {"streams": [world.mine.name], "from": "earliest"}
+    assert (await asked(push, "PUT", path, world.token(), body)).status_code == 201
+    taken = await asked(push, "POST", f"{path}/take", world.token(), {"max": 100, "wait_s": 5})
+    events = [one["event"] for one in taken.json()["events"]]
+    assert {event["device"] for event in events} == {"car-1"}
+    assert all("secret" not in event for event in events)
+    other = world.token(device="car-2")
+    assert (await asked(push, "POST", f"{path}/take", other, {})).status_code == 409
+    assert (await asked(push, "POST", f"{path}/take", "board-key-00000001", {})).status_code == 404
+    assert (await asked(push, "DELETE", path, world.token())).status_code == 204

@@ -22,7 +22,6 @@ from typing import Final
 import orjson
 from starlette.responses import Response
 
-from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.subscription import RequestError
 
 LIMIT_DEFAULT: Final = 1000
@@ -105,14 +104,6 @@ def _wait_s(text: str | None) -> float:
     if 0 <= seconds <= WAIT_S_MAX:
         return seconds
     raise RequestError("wait", f"wait={str(text)[:40]!r}: expected 0 to {WAIT_S_MAX:.0f} seconds")
-
-
-def item(event: Event) -> bytes:
-    """An event as an object of a page."""
-    if not event.kind:
-        return event.data
-    head = b'{"$event":%b' % orjson.dumps(event.kind)
-    return head + (b"}" if event.data == b"{}" else b"," + event.data[1:])
 
 
 def response(

@@ -12,17 +12,16 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from edgewake.cloud.access.bounded.answer import Bounds, Page, item
+from edgewake.cloud.access.bounded.answer import Bounds, Page
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.reader import Batch, Step
+from edgewake.cloud.log.reader import Step
+from edgewake.cloud.log.steps import Steps, item
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
-NAME: Final = "page"
-"""The encoding's name."""
 BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of a page's events; the last one may pass it."""
 READ_S: Final = 10.0
@@ -30,19 +29,6 @@ READ_S: Final = 10.0
 LOOK_S: Final = 0.05
 """How often a read checks whether it has reached the live end: the marker that ends a stream's last
 transaction wakes nobody."""
-EVENT_BYTES: Final = 200
-"""Memory of a step beside its event's data, roughly."""
-
-
-class Steps:
-    """What the hub gives a page: the events themselves, each with the position after it."""
-
-    name = NAME
-    event_bytes = 0
-
-    def encode(self, batch: Batch) -> tuple[Sequence[Step], int]:
-        """The events of a batch, and their memory, roughly."""
-        return tuple(batch.steps), sum(len(step.event.data) + EVENT_BYTES for step in batch.steps)
 
 
 class BoundedRead:

@@ -71,7 +71,13 @@ def choice(keys: Sequence[str], where: str | None, limit: str | None, after: str
 
 def check_scope(asked: Choice, keys: Sequence[str] | None, scope: Scope | None) -> None:
     """A key is told only to who sees all of it. Raises RequestError."""
-    if scope is None or keys is None or not asked.is_by_key:
+    if asked.is_by_key:
+        check_keys(keys, scope)
+
+
+def check_keys(keys: Sequence[str] | None, scope: Scope | None) -> None:
+    """The same where keys are told in any case. Raises RequestError."""
+    if scope is None or keys is None:
         return
     shown = [part.fields for part in scope.parts if part.fields is not None]
     hidden = [name for name in keys if name not in RESULT_ENVELOPE]
@@ -95,7 +101,10 @@ def ordered(entries: Sequence[Entry], asked: Choice) -> Sequence[Entry]:
 class Picker:
     """Takes rows in their order until the page is full."""
 
-    def __init__(self, asked: Choice, scope: Scope | None, *, is_result: bool) -> None:
+    def __init__(
+        self, asked: Choice, scope: Scope | None, *, is_result: bool, with_keys: bool = False
+    ) -> None:
+        self._with_keys = with_keys
         self.rows: list[bytes] = []
         self.next: str | None = None
         """The key behind which the next page begins; None: there is none."""
@@ -105,17 +114,20 @@ class Picker:
 
     def take(self, entry: Entry) -> bool:
         """Look at a row; False where the page was full before it."""
-        data = self._shown(entry.data)
+        data = self.shown(entry.data)
         if data is None:
             return True
         if self._asked.limit is not None and len(self.rows) >= self._asked.limit:
             self.next = self._last
             return False
+        if self._with_keys:
+            data = b'{"key":%b,"row":%b}' % (orjson.dumps(entry.key), data)
         self.rows.append(data)
         self._last = entry.key
         return True
 
-    def _shown(self, data: bytes) -> bytes | None:
+    def shown(self, data: bytes) -> bytes | None:
+        """A row as it is told; None where it is not."""
         if self._scope is None and self._passes is None:
             return data
         fields: Mapping[str, Any] | None = orjson.loads(data)

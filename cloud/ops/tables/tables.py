@@ -186,6 +186,8 @@ class OpsTables:
             self.streams.pop(change.key, None)
 
     def _lease(self, change: Change) -> None:
+        if "|" in change.key:
+            return  # a delivery, or a group
         is_known = change.key in self.leases
         if change.value is None:
             self.leases.pop(change.key, None)

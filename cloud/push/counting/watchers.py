@@ -104,6 +104,11 @@ class Watchers:
             await self._hub.run()
 
     @property
+    def hub(self) -> Hub:
+        """Where it reads."""
+        return self._hub
+
+    @property
     def behind(self) -> int:
         """Leases that are not at the live end yet."""
         return sum(watcher.behind for watcher in self._watchers.values())
@@ -221,6 +226,11 @@ class StreamWatcher:
         self._turns = _Turns(clock)
 
     # What the proxy asks for
+
+    @property
+    def hub(self) -> Hub:
+        """Where it reads."""
+        return self._hub
 
     @property
     def behind(self) -> int:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -55,12 +55,25 @@ class Owner(Protocol):
         """They are not any more."""
 
 
+class OwnerOfRows(Protocol):
+    """The same for rows of other kinds, whose keys have a `|`."""
+
+    def partition_owned(
+        self, partition: int, rows: Mapping[str, bytes], writer: LeaseWriter
+    ) -> None:
+        """These rows are ours; the owner of the leases runs the writer."""
+
+    def partition_lost(self, partition: int) -> None:
+        """They are not any more."""
+
+
 @dataclass(slots=True)
 class _Reading:
     """A partition that is being read for the first time."""
 
     writer: LeaseWriter
     leases: dict[str, Lease] = field(default_factory=dict)
+    rows: dict[str, bytes] = field(default_factory=dict)
     records: int = 0
 
 
@@ -74,6 +87,7 @@ class Membership:
         url: str,
         *,
         owner: Owner,
+        owners_of_rows: Sequence[OwnerOfRows] = (),
         clock: Clock,
         rng: random.Random,
         session_timeout_s: float,
@@ -88,6 +102,7 @@ class Membership:
         self._session_timeout_ms = round(session_timeout_s * 1000)
         self._client_id = f"{name}@{url}"
         self._owner = owner
+        self._owners_of_rows = owners_of_rows
         self._clock = clock
         self._rng = rng
         self._loop = asyncio.get_running_loop()
@@ -176,6 +191,8 @@ class Membership:
             self._reading.pop(partition, None)
             if partition in self._owned:
                 self._owned.discard(partition)
+                for other in self._owners_of_rows:
+                    self._call(other.partition_lost, partition)
                 self._call(self._owner.partition_lost, partition)
 
     def _read_message(self, message: Message) -> None:
@@ -185,6 +202,8 @@ class Membership:
             if reading is not None:
                 self._owned.add(partition)
                 self._call(self._owner.partition_owned, partition, reading.leases, reading.writer)
+                for other in self._owners_of_rows:
+                    self._call(other.partition_owned, partition, reading.rows, reading.writer)
         elif error is not None and error.fatal():
             raise LocalError(
                 f"another push proxy runs under the name {self._name!r}: {error.str()}"
@@ -193,20 +212,24 @@ class Membership:
             reading = self._reading[partition]
             reading.records += 1
             self.records_read += 1
-            _apply(reading.leases, message)
+            _apply(reading, message)
 
     def _call(self, method: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(method, *arguments)
 
 
-def _apply(leases: dict[str, Lease], message: Message) -> None:
+def _apply(reading: _Reading, message: Message) -> None:
     key, value = message.key().decode("utf-8", "replace"), message.value()
     if value is None:
-        leases.pop(key, None)
+        reading.rows.pop(key, None)
+        reading.leases.pop(key, None)
+        return
+    if "|" in key:
+        reading.rows[key] = value
         return
     try:
-        leases[key] = lease_record.decode(value)
+        reading.leases[key] = lease_record.decode(value)
     except ValueError as error:
         log.error(
             "lease %s cannot be read and is left as it is: %s",

@@ -19,7 +19,7 @@ import orjson
 from edgewake.cloud.log.filter import compile_select
 from edgewake.cloud.log.filter_syntax import Call, Field, Node, parse_select, parse_where
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import Action, Kind, Principal, Proof
+from edgewake.cloud.rights.principal import Action, Grant, Kind, Principal, Proof
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.errors import FilterError
@@ -29,11 +29,11 @@ from edgewake.protocol.lease_record import Lease
 _ESCAPE: Final = "!"
 
 
-def right_of(principal: Principal, streams: Sequence[str]) -> str:
+def right_of(principal: Principal, streams: Sequence[str], action: Action = Action.WAKE) -> str:
     """What is stored; empty for who proves nothing and sees everything."""
-    scopes = _scopes(principal, streams)
+    scopes = _scopes(principal, streams, action)
     proof = principal.proof
-    if proof.kind is Kind.ANONYMOUS and not any(scopes.values()):
+    if proof.kind is Kind.ANONYMOUS and _is_all(scopes):
         return ""
     expires_at = principal.expires_at
     until = None if expires_at is None else expires_at + round(principal.limits.lease_s * 1000)
@@ -54,11 +54,18 @@ def right_of(principal: Principal, streams: Sequence[str]) -> str:
 
 def end_of(lease: Lease, rights: Rights, *, now: int) -> End | None:
     """Why a lease's right holds no longer; None while it does."""
-    if not lease.right:
+    return end_of_right(lease.right, lease.streams, rights, now=now)
+
+
+def end_of_right(
+    text: str, streams: Sequence[str], rights: Rights, *, now: int, action: Action = Action.WAKE
+) -> End | None:
+    """Why what `right_of` gave holds no longer; None while it does."""
+    if not text:
         anybody = rights.anonymous
-        holds = anybody is not None and not any(_scopes(anybody, lease.streams).values())
+        holds = anybody is not None and _is_all(_scopes(anybody, streams, action))
         return None if holds else End.REVOKED
-    right = orjson.loads(lease.right)
+    right = orjson.loads(text)
     proof = Proof(
         Kind(right["kind"]),
         bytes.fromhex(right["digest"]),
@@ -73,7 +80,7 @@ def end_of(lease: Lease, rights: Rights, *, now: int) -> End | None:
         is_held = rights.believes(proof, is_expired=right["expires_at"] <= now)
         return None if is_held else End.REVOKED
     held = rights.holder(proof)
-    is_same = held is not None and _scopes(held, lease.streams) == right["scopes"]
+    is_same = held is not None and _scopes(held, streams, action) == right["scopes"]
     return None if is_same else End.REVOKED
 
 
@@ -140,17 +147,42 @@ def _cut(event: Mapping[str, Any], scopes: Mapping[str, Scope | None]) -> Mappin
     return event if scope is None else scope.cut(event, is_result=is_result)
 
 
-def _scopes(principal: Principal, streams: Sequence[str]) -> dict[str, Any]:
+def reader_of(text: str, streams: Sequence[str], action: Action) -> Principal:
+    """Who sees what a right shows, and no more."""
+    scopes = orjson.loads(text)["scopes"] if text else dict.fromkeys(streams)
+    grants = []
+    for name, told in scopes.items():
+        scope = _scope(told)
+        parts = (Part(None, None),) if scope is None else scope.parts
+        actions, names = frozenset({action}), Names.of([name])
+        grants += [Grant(actions, names, part.devices, part.fields) for part in parts]
+    return Principal("kept", tuple(grants), Proof(Kind.ANONYMOUS))
+
+
+def sees_the_same(text: str, principal: Principal, streams: Sequence[str], action: Action) -> bool:
+    """Does a right show what this principal sees?"""
+    scopes = orjson.loads(text)["scopes"] if text else dict.fromkeys(streams)
+    return bool(scopes == _scopes(principal, streams, action))
+
+
+def _scopes(
+    principal: Principal, streams: Sequence[str], action: Action = Action.WAKE
+) -> dict[str, Any]:
     """Of each stream, as JSON; None: all of it."""
     found: dict[str, Any] = {}
     for name in streams:
-        scope = principal.scope(Action.WAKE, name)
+        scope = principal.scope(action, name)
         found[name] = (
             None
             if scope is None
             else [[_listed(part.devices), _listed(part.fields)] for part in scope.parts]
         )
     return found
+
+
+def _is_all(scopes: Mapping[str, Any]) -> bool:
+    """Is all of each stream seen? An empty list is nothing of it."""
+    return all(scope is None for scope in scopes.values())
 
 
 def _scope(told: Any) -> Scope | None:

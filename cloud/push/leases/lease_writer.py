@@ -84,6 +84,10 @@ class LeaseWriter:
         """Delete a lease. Raises Unavailable or NotOwner."""
         await self._submit(lease_id, None)
 
+    async def put_row(self, key: str, value: bytes | None) -> None:
+        """Store a row of another kind; None: delete it. Raises as `put` does."""
+        await self._submit(key, value)
+
     async def _submit(self, key: str, value: bytes | None) -> None:
         change = _Change(key, value, asyncio.get_running_loop().create_future())
         self._waiting.append(change)

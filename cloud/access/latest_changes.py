@@ -1,0 +1,121 @@
+"""What changed in the latest rows since a client's cursor: insert, update, delete. Pure.
+
+The last changes are kept with what the row was before, so that a client that follows is told
+exactly what became of the rows that it sees, also through a filter that a row enters or leaves.
+What is older is told by the rows themselves, which know where they changed last: there a row that
+is filtered out is told as deleted, whether the client had it or not.
+
+    KEPT_MAX, KEPT_BYTES   of one stream or query; the oldest go first
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import orjson
+
+from edgewake.protocol.cursor import Position
+
+KEPT_MAX: Final = 10_000
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the rows before and after."""
+
+Row: TypeAlias = Sequence[Position]
+"""A position for each partition."""
+At: TypeAlias = tuple[int, Position]
+"""A partition, and the position behind an event of it."""
+Shown: TypeAlias = Callable[[bytes], bytes | None]
+"""A row as its reader sees it; None: not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`before`, `after`: JSON; None where there was, or is, no row."""
+
+    at: At
+    key: str
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Its bytes, roughly."""
+        return len(self.key) + len(self.before or b"") + len(self.after or b"")
+
+
+class Changes:
+    """The last changes, from `since` on; None: nothing is kept yet."""
+
+    def __init__(self) -> None:
+        self.since: list[Position] | None = None
+        self._kept: deque[Change] = deque()
+        """At most KEPT_MAX, and KEPT_BYTES of rows."""
+        self._bytes = 0
+
+    def begin(self, at: Row) -> None:
+        """Changes are kept from here on, and none of before."""
+        self.since = list(at)
+        self._kept.clear()
+        self._bytes = 0
+
+    def add(self, change: Change) -> None:
+        """The next one."""
+        if self.since is None:
+            return
+        self._kept.append(change)
+        self._bytes += change.size
+        while len(self._kept) > KEPT_MAX or self._bytes > KEPT_BYTES:
+            oldest = self._kept.popleft()
+            self._bytes -= oldest.size
+            partition, position = oldest.at
+            self.since[partition] = max(self.since[partition], position)
+
+    def after(self, place: Row) -> list[Change] | None:
+        """Those behind `place`, each key once: what it was there and what it is now; None where
+        they are not all kept.
+        """
+        if self.since is None or any(
+            at < since for at, since in zip(place, self.since, strict=True)
+        ):
+            return None
+        return folded(change for change in self._kept if is_behind(change.at, place))
+
+
+def is_behind(at: At, place: Row) -> bool:
+    """Does it lie behind a place?"""
+    return at[1] > place[at[0]]
+
+
+def folded(changes: Iterable[Change]) -> list[Change]:
+    """Of each key one: what it was before the first and is after the last."""
+    found: dict[str, Change] = {}
+    for change in changes:
+        first = found.get(change.key)
+        before = change.before if first is None else first.before
+        found[change.key] = Change(change.at, change.key, before, change.after)
+    return list(found.values())
+
+
+def told(change: Change, shown: Shown) -> bytes | None:
+    """A change as it is told to a reader; None where it sees none."""
+    before = None if change.before is None else shown(change.before)
+    after = None if change.after is None else shown(change.after)
+    if before == after:
+        return None
+    key = orjson.dumps(change.key)
+    if after is None:
+        return b'{"op":"delete","key":%b}' % key
+    op = b"insert" if before is None else b"update"
+    return b'{"op":"%b","key":%b,"row":%b}' % (op, key, after)
+
+
+def told_of_row(key: str, data: bytes | None, shown: Shown, *, is_new: bool) -> bytes:
+    """The same of a row of which it is not known what it was; `data` None: it is none now."""
+    after = None if data is None else shown(data)
+    if after is None:
+        return b'{"op":"delete","key":%b}' % orjson.dumps(key)
+    op = b"insert" if is_new else b"update"
+    return b'{"op":"%b","key":%b,"row":%b}' % (op, orjson.dumps(key), after)

@@ -1,0 +1,438 @@
+"""Delivers one delivery: reads a batch, stores that it is in hand, calls the endpoint until it has
+it, goes on.
+
+1. the batch (number, up to where) is stored in Kafka, in a transaction that only the owner of the
+   partition can commit;
+2. the endpoint is called, again and again if need be, with the same id and the same events;
+3. the cursor behind it is stored, with the next batch where there is one already.
+
+A server that dies between any two is followed by one that reads the row, makes the batch once more
+and repeats step 2: so a batch may come twice, with the same webhook-id, and none is lost or out of
+order. One call is under way at a time, and each delivery has a courier of its own, so an endpoint
+that hangs keeps no other waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import orjson
+
+from edgewake.cloud import failpoint
+from edgewake.cloud.calls import sealing, webhook
+from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.subscriber import ViewEnded
+from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request
+from edgewake.cloud.push.deliveries import delivery_state
+from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
+from edgewake.cloud.push.deliveries.reading import Batch, Reading
+from edgewake.cloud.push.leases import lease_rights
+from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.rights.principal import Action
+from edgewake.cloud.rights.rights import Rights
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.delivery_record import (
+    Delivery,
+    DeliveryState,
+    Letter,
+    encode,
+)
+from edgewake.protocol.errors import CursorError, FilterError, Unavailable
+
+log = logging.getLogger("edgewake.deliveries")
+
+TYPE: Final = "edgewake.events"
+AGAIN_S: Final = 1.0
+"""Between attempts to read while Kafka, or a stream, is away."""
+KEEP_S: Final = 10.0
+"""Seconds after which progress without events is stored."""
+RIGHT_S: Final = 1.0
+"""How often it is looked whether the owner's right holds, while it waits to try again."""
+LETTERS_MAX: Final = 100
+"""Letters of one delivery, 128 KB each at most. With so many it waits until some are replayed or
+removed: an endpoint that refuses everything is not right, and its events are not at fault."""
+WRONG: Final = (CursorError, FilterError, sealing.Damaged)
+"""What no further attempt mends."""
+
+
+class Writer(Protocol):
+    """Stores rows, and thereby proves that they are ours."""
+
+    proved_at: float
+    """When, on the monotonic clock, the last transaction began that was committed."""
+
+    async def put_row(self, key: str, value: bytes | None) -> None:
+        """Raises Unavailable or NotOwner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What couriers stand on."""
+
+    hub: Hub
+    caller: webhook.Caller
+    sealer: sealing.Sealer
+    rights: Rights
+    clock: Clock
+    rng: random.Random
+    metrics: Metrics
+    proof_s: float
+    """Before a call the partition was proved to be ours so long ago at most."""
+
+
+class Courier:
+    """See the module. `start` it; `stop` it, or `abandon` it when it is another server's."""
+
+    def __init__(self, delivery: Delivery, writer: Writer, services: Services) -> None:
+        self.delivery = delivery
+        self.letters: dict[int, Letter] = {}
+        self.trouble = ""
+        """What keeps it from reading, if something does."""
+        self._writer, self._services = writer, services
+        self._clock = services.clock
+        self._plan: Plan
+        """Of what is read."""
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self._is_calling = False
+        self._is_dirty = False
+        """Is there more to store than was stored?"""
+        self._kept_s = self._clock.monotonic_s()
+
+    # Its life
+
+    def start(self, run: Spawn) -> None:
+        """Deliver, if it is to be delivered."""
+        self._is_stopping = False
+        if self.delivery.state is DeliveryState.ACTIVE:
+            self._task = run(self._run(), f"delivery-{self.delivery.id}")
+
+    async def stop(self) -> None:
+        """Deliver no more; a call that is under way is waited for."""
+        self._is_stopping = True
+        task, self._task = self._task, None
+        if task is None:
+            return
+        if not self._is_calling:
+            task.cancel()
+        await asyncio.wait({task})
+
+    def abandon(self) -> None:
+        """Deliver no more, at once."""
+        self._is_stopping = True
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while not self._is_stopping and self.delivery.state is DeliveryState.ACTIVE:
+            try:
+                await self._deliver()
+                self.trouble = ""
+            except (Unavailable, UnknownStream, ViewEnded, sealing.UnknownKey) as error:
+                self.trouble = str(error)
+                await self._check_right()
+                await self._clock.sleep(AGAIN_S)
+            except WRONG as error:
+                await self._end(str(error))
+
+    async def _deliver(self) -> None:
+        """Until it stops or ends, or reading has to begin anew."""
+        await self._check_right()
+        if self.delivery.state is not DeliveryState.ACTIVE:
+            return
+        reading = await self._open()
+        try:
+            while not self._is_stopping and self.delivery.state is DeliveryState.ACTIVE:
+                if self.delivery.pending is not None:  # of before: made once more
+                    to = self._positions(self.delivery.pending.to)
+                    if to is None or reading.has_lost:  # its events are not what they were
+                        self.delivery = self.delivery.but(pending=None)
+                        continue
+                    batch = await reading.up_to(to)
+                    if batch.events:
+                        await self._send(batch)
+                    else:  # what it had is not kept any more
+                        now = self._clock.now_ms()
+                        self.delivery = delivery_state.taken(self.delivery, 0, now=now)
+                    return
+                if not await self._deliver_next(reading):
+                    return
+        finally:
+            reading.close()
+
+    async def _open(self) -> Reading:
+        hub, delivery = self._services.hub, self.delivery
+        reader = lease_rights.reader_of(delivery.right, delivery.streams, Action.READ)
+        plan = await hub.open(delivery.subscription, reader)
+        try:
+            on_gap = OnGap(delivery.on_gap)
+            asked = Request(plan.subscription, delivery.cursor, on_gap=on_gap, goes_on=True)
+            start = await hub.start(plan, asked)
+            self._plan = plan
+            return Reading(hub, plan, start, on_gap, self._clock)
+        except BaseException:
+            hub.close(plan)
+            raise
+
+    async def _deliver_next(self, reading: Reading) -> bool:
+        """The next batch, if there is one; False: what was read is of no use any more."""
+        delivery = self.delivery
+        most = min(delivery.events_max, delivery.events_at_once or delivery.events_max)
+        batch = await reading.next(most, delivery.wait_s)
+        to = self._encoded(batch.to)
+        await self._check_right()
+        if self.delivery.state is not DeliveryState.ACTIVE:
+            return False
+        if not batch.events:
+            await self._keep_progress(to)
+            return True
+        self.delivery = delivery_state.begun(self.delivery, to, now=self._clock.now_ms())
+        await self._store()
+        return await self._send(batch)
+
+    async def _keep_progress(self, to: str) -> None:
+        if to != self.delivery.cursor:
+            self.delivery = delivery_state.moved(self.delivery, to)
+            is_due = self._clock.monotonic_s() - self._kept_s >= KEEP_S
+            self._is_dirty = self._is_dirty or is_due
+        if self._is_dirty:
+            await self._store()
+
+    # Calls
+
+    async def _send(self, batch: Batch) -> bool:
+        """Call until the endpoint has it; False: not as it is, or not any more."""
+        delivery = self.delivery
+        assert delivery.pending is not None
+        body = body_of(
+            delivery.name,
+            batch.events,
+            number=delivery.pending.number,
+            cursor=delivery.pending.to,
+            at=delivery.pending.made_at,
+        )
+        while not self._is_stopping and self.delivery.state is DeliveryState.ACTIVE:
+            await self._until_due()
+            if self.delivery.state is not DeliveryState.ACTIVE:
+                break
+            self._is_calling = True
+            try:
+                await self._prove()
+                failpoint.reach("deliveries.begun")
+                outcome = await self._call(delivery.pending.number, body)
+                failpoint.reach("deliveries.called")
+                if not await self._take(outcome, batch):
+                    continue
+            finally:
+                self._is_calling = False
+            return self.delivery.pending is None and isinstance(outcome, webhook.Taken)
+        return False
+
+    async def _take(self, outcome: webhook.Outcome, batch: Batch) -> bool:
+        """What the answer means; False: to be tried again."""
+        now, count = self._clock.now_ms(), len(batch.events)
+        self._services.metrics.delivery_calls.labels(type(outcome).__name__.lower()).inc()
+        match outcome:
+            case webhook.Taken():
+                self.delivery = delivery_state.taken(self.delivery, count, now=now)
+                self._services.metrics.delivered.inc(count)
+                self._is_dirty = True
+            case webhook.Gone(why):
+                await self._end(why)
+            case webhook.Failed():
+                return await self._take_failure(outcome, batch)
+        return True
+
+    async def _take_failure(self, outcome: webhook.Failed, batch: Batch) -> bool:
+        delivery, now, count = self.delivery, self._clock.now_ms(), len(batch.events)
+        if delivery_state.is_gone(outcome, delivery.kind):
+            await self._end(outcome.why)
+            return True
+        if delivery_state.is_refusal(outcome) and count > 1:
+            self.delivery = delivery_state.halved(delivery, count, outcome.why)
+            self._is_dirty = True
+            return True
+        has_room = len(self.letters) < LETTERS_MAX
+        if delivery_state.is_letter(delivery, outcome, count) and has_room:
+            event = bytes(batch.events[0]).decode()
+            after, letter = delivery_state.set_aside(delivery, event, outcome.why, now=now)
+            # The letter first: a death between the two sets the event aside once more.
+            await self._writer.put_row(letter.key, encode(letter))
+            self.letters[letter.number] = letter
+            self.delivery = after
+            self._services.metrics.letters.inc()
+            await self._store()
+            return True
+        self.delivery = delivery_state.failed(delivery, outcome, now=now, rng=self._services.rng)
+        if self.delivery.failures == 1 or self.delivery.state is DeliveryState.ENDED:
+            self._report(outcome.why)
+        await self._store()
+        return self.delivery.state is DeliveryState.ENDED
+
+    async def _call(self, number: int, body: str) -> webhook.Outcome:
+        target, secrets = self.target()
+        signed = webhook.Signed(secrets, message_id(self.delivery, number), body)
+        return await self._services.caller.call(target.url, signed)
+
+    async def seal_anew(self) -> None:
+        """Seal with the first key what another one has sealed, so that the other can go."""
+        sealer, delivery = self._services.sealer, self.delivery
+        if sealer.seals_with(delivery.sealed) or not sealer.knows(delivery.sealed):
+            return
+        try:
+            sealed = sealer.seal(delivery.id, sealer.open(delivery.id, delivery.sealed))
+        except sealing.Damaged as error:
+            self.trouble = str(error)
+            return
+        self.delivery = self.delivery.but(sealed=sealed)
+        await self._store()
+
+    def target(self) -> tuple[sealing.Endpoint, str]:
+        """The endpoint, and the secrets that sign. Raises UnknownKey and Damaged."""
+        delivery = self.delivery
+        found = self._services.sealer.open(delivery.id, delivery.sealed)
+        until = delivery.old_secret_until
+        has_two = until is not None and self._clock.now_ms() < until
+        return found, found.secret if has_two else found.secret.split()[0]
+
+    async def replay(self, letter: Letter) -> webhook.Outcome:
+        """Send a letter once more; taken, it is one no longer. Raises Unavailable and NotOwner."""
+        event = letter.event.encode()
+        body = body_of(
+            self.delivery.name,
+            [event],
+            number=letter.number,
+            cursor=letter.cursor,
+            at=letter.made_at,
+            is_replayed=True,
+        )
+        outcome = await self._call(letter.number, body)
+        if isinstance(outcome, webhook.Taken):
+            await self.drop(letter)
+        else:
+            failed = Letter(
+                letter.delivery,
+                letter.number,
+                letter.event,
+                letter.cursor,
+                outcome.why[: delivery_state.ERROR_CHARS_MAX],
+                letter.made_at,
+                letter.tries + 1,
+            )
+            await self._writer.put_row(failed.key, encode(failed))
+            self.letters[letter.number] = failed
+        return outcome
+
+    async def drop(self, letter: Letter) -> None:
+        """Keep a letter no longer. Raises Unavailable and NotOwner."""
+        await self._writer.put_row(letter.key, None)
+        self.letters.pop(letter.number, None)
+
+    async def _until_due(self) -> None:
+        """Until the next attempt's time; the right is looked at meanwhile."""
+        while self.delivery.next_at is not None:
+            left_s = (self.delivery.next_at - self._clock.now_ms()) / 1000
+            if left_s <= 0:
+                break
+            await self._clock.sleep(min(left_s, RIGHT_S))
+            await self._check_right()
+            if self.delivery.state is not DeliveryState.ACTIVE:
+                return
+
+    async def _check_right(self) -> None:
+        """End it where its owner's right holds no longer."""
+        delivery = self.delivery
+        why = lease_rights.end_of_right(
+            delivery.right,
+            delivery.streams,
+            self._services.rights,
+            now=self._clock.now_ms(),
+            action=Action.READ,
+        )
+        if why is not None:
+            await self._end(f"its right is {why}")
+
+    async def _end(self, why: str) -> None:
+        self.delivery = delivery_state.ended(self.delivery, why, now=self._clock.now_ms())
+        self._report(why)
+        await self._store()
+
+    def _report(self, why: str) -> None:
+        has_ended = self.delivery.state is DeliveryState.ENDED
+        event = "delivery.ended" if has_ended else "delivery.failing"
+        facts = {"event": event, "delivery": self.delivery.id, "host": self.delivery.endpoint_host}
+        log.warning("delivery %s: %s", self.delivery.name, why, extra=facts)
+
+    # Kafka
+
+    async def _store(self) -> None:
+        """Until it is stored, or it stops; raises NotOwner."""
+        while True:
+            row = self.delivery
+            try:
+                await self._writer.put_row(row.key, encode(row))
+            except Unavailable as error:
+                self.trouble = str(error)
+                self._is_dirty = True
+                if self._is_stopping:
+                    return
+                await self._clock.sleep(AGAIN_S)
+            else:
+                self.trouble = ""
+                self._is_dirty = row is not self.delivery
+                self._kept_s = self._clock.monotonic_s()
+                return
+
+    async def _prove(self) -> None:
+        """The partition is ours as of `proof_s` ago at most."""
+        if self._clock.monotonic_s() - self._writer.proved_at > self._services.proof_s:
+            await self._store()
+
+    # Cursors
+
+    def _encoded(self, positions: Positions) -> str:
+        return self._services.hub.codec.encode(self._plan.cursor(positions))
+
+    def _positions(self, cursor: str) -> Positions | None:
+        """Its positions of the streams as they are now; None where one was made anew."""
+        try:
+            entries = self._services.hub.codec.decode(cursor).streams
+        except CursorError:
+            return None
+        there = self._plan.cursor(tuple(() for _ in self._plan.sources)).streams
+        if [(e.stream, e.generation) for e in entries] != [(e.stream, e.generation) for e in there]:
+            return None
+        return tuple(entry.partitions for entry in entries)
+
+
+def message_id(delivery: Delivery, number: int) -> str:
+    """The webhook-id of a batch: the same for each attempt, and for a replay."""
+    return f"msg_{delivery.id}_{number}"
+
+
+def body_of(
+    name: str,
+    events: Any,
+    *,
+    number: int,
+    cursor: str,
+    at: int,
+    is_replayed: bool = False,
+) -> str:
+    """What an endpoint is sent: `cursor` is the one behind the last event, for any protocol."""
+    timestamp = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+    head = {
+        "type": TYPE,
+        "timestamp": timestamp,
+        "delivery": name,
+        "batch": number,
+        "cursor": cursor,
+    } | ({"replayed": True} if is_replayed else {})
+    return (orjson.dumps(head)[:-1] + b',"events":[' + b",".join(events) + b"]}").decode()

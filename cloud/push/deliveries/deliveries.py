@@ -1,0 +1,425 @@
+"""The deliveries of this process: made, looked at, changed, ended by their owners.
+
+They are rows of the partitions of `ew.leases` that this proxy has (`edgewake.cloud.push`), all of
+one owner on one partition; for others' `Elsewhere` is raised, and the request is passed on. An
+owner is a principal, or of the anonymous an address: nobody reaches another's.
+
+    DELIVERIES_MAX   of one proxy; of one owner a share of it. Each holds 128 KB of a batch, the
+                     rest of a chunk, and one connection
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+from weakref import WeakValueDictionary
+
+from edgewake.cloud.calls import sealing, webhook
+from edgewake.cloud.calls.sealing import Endpoint
+from edgewake.cloud.client_share import Bound
+from edgewake.cloud.log.subscription import (
+    Request,
+    RequestError,
+    normal,
+    parse_start,
+)
+from edgewake.cloud.push.deliveries import delivery_state
+from edgewake.cloud.push.deliveries.courier import Courier, Services, Writer
+from edgewake.cloud.push.deliveries.guarded_tasks import GuardedTasks
+from edgewake.cloud.push.leases import lease_rights
+from edgewake.cloud.push.leases.lease_writer import NotOwner
+from edgewake.cloud.push.proxy import Elsewhere, Standby
+from edgewake.cloud.rights.principal import Action, Principal, holder
+from edgewake.protocol.delivery import DeliveryRequest, SecretChange
+from edgewake.protocol.delivery_record import (
+    DELIVERY,
+    LETTER,
+    Delivery,
+    DeliveryState,
+    Letter,
+    decode_delivery,
+    decode_letter,
+    encode,
+)
+from edgewake.protocol.errors import EdgewakeError, Unavailable
+from edgewake.protocol.lease import Subscription
+from edgewake.protocol.lease_record import partition_of
+
+log = logging.getLogger("edgewake.deliveries")
+
+DELIVERIES_MAX: Final = 200
+"""See the module."""
+OWNER_BYTES: Final = 12
+ID_BYTES: Final = 12
+TEST_TYPE: Final = "edgewake.test"
+
+
+class NoSuchDelivery(EdgewakeError):
+    """No delivery, or letter of one, by this name, or it is another's."""
+
+
+class TooManyDeliveries(EdgewakeError):
+    """The bound is reached."""
+
+
+@dataclass(slots=True)
+class _Partition:
+    writer: Writer
+    couriers: dict[str, Courier] = field(default_factory=dict)
+    """By id."""
+    locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    def lock(self, owner: str) -> asyncio.Lock:
+        """An owner's changes come one after the other, and wait for no other's endpoint."""
+        found = self.locks.get(owner)
+        if found is None:
+            found = self.locks[owner] = asyncio.Lock()
+        return found
+
+
+class Deliveries:
+    """See the module. `run` must run."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        random_bytes: Callable[[int], bytes],
+        client_share: float,
+        deliveries_max: int = DELIVERIES_MAX,
+    ) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._random_bytes = random_bytes
+        self._bound = Bound("deliveries", deliveries_max, client_share)
+        self._partitions: dict[int, _Partition] = {}
+        self._tasks = GuardedTasks()
+
+    # Ownership
+
+    async def run(self) -> None:
+        """Until cancelled; raises what killed a courier."""
+        await self._tasks.run()
+
+    def partition_owned(self, number: int, rows: Mapping[str, bytes], writer: Writer) -> None:
+        """Go on with the deliveries of a partition."""
+        self.partition_lost(number)
+        partition = self._partitions[number] = _Partition(writer)
+        for key, value in rows.items():
+            try:
+                if key.startswith(DELIVERY):
+                    delivery = decode_delivery(value)
+                    courier = Courier(delivery, writer, self._services)
+                    partition.couriers[delivery.id] = courier
+            except ValueError as error:
+                log.error("%s: %s", key, error, extra={"event": "delivery.unreadable"})
+        for letter in _letters(rows):
+            courier_of = partition.couriers.get(letter.delivery)
+            if courier_of is not None:
+                courier_of.letters[letter.number] = letter
+        for courier in partition.couriers.values():
+            courier.start(self._tasks.spawn)
+            self._tasks.spawn(courier.seal_anew(), f"seal-{courier.delivery.id}")
+        self._count()
+
+    def partition_lost(self, number: int) -> None:
+        """They are another proxy's."""
+        partition = self._partitions.pop(number, None)
+        if partition is not None:
+            for courier in partition.couriers.values():
+                courier.abandon()
+            self._count()
+
+    def _count(self) -> None:
+        self._services.metrics.deliveries.set(sum(1 for _ in self._all()))
+
+    def _all(self) -> Iterator[Courier]:
+        for partition in self._partitions.values():
+            yield from partition.couriers.values()
+
+    # What owners ask
+
+    async def put(
+        self, name: str, asked: DeliveryRequest, reader: Principal, client: str
+    ) -> tuple[Courier, str | None, bool]:
+        """Make a delivery, or change it: the courier, the secret where one was made, is it new?
+
+        When this returns it is in Kafka. Raises Standby, Elsewhere, TooManyDeliveries,
+        EndpointRefused, UnknownStream, CursorError, FilterError, RequestError or Unavailable.
+        """
+        owner, partition = self._owners(reader, client)
+        async with partition.lock(owner):
+            old = _find(partition, owner, name)
+            if old is None:
+                self._check_room(owner)
+            host = await self._services.caller.check(str(asked.url))
+            wanted = normal(
+                Subscription(streams=asked.streams, where=asked.where, select=asked.select)
+            )
+            await self._services.hub.check(wanted.streams, reader, Action.WAKE)
+            before = None if old is None else old.delivery
+            cursor = await self._begin(wanted, asked, reader, before)
+            made, secrets = self._secrets(asked.secret, old)
+            now = self._clock.now_ms()
+            id_ = self._random_bytes(ID_BYTES).hex() if before is None else before.id
+            right = lease_rights.right_of(reader, wanted.streams, Action.READ)
+            if old is not None:
+                await old.stop()
+                before = old.delivery  # it may have gone on meanwhile
+                moves = asked.after is not None or asked.start is not None
+                cursor = cursor if moves else before.cursor
+            base = before or Delivery(
+                id=id_,
+                owner=owner,
+                name=name,
+                streams=wanted.streams,
+                cursor=cursor,
+                endpoint_host=host,
+                sealed="",
+                created_at=now,
+                changed_at=now,
+            )
+            is_same = base.subscription == wanted and base.cursor == cursor
+            # An id belongs to its events: where these may be others now, the batch is made anew.
+            delivery = delivery_state.enabled(base, now=now).but(
+                streams=wanted.streams,
+                where=wanted.where,
+                select=wanted.select,
+                on_gap=asked.on_gap,
+                cursor=cursor,
+                pending=base.pending if is_same else None,
+                endpoint_host=host,
+                sealed=self._services.sealer.seal(id_, Endpoint(str(asked.url), secrets, "")),
+                kind=asked.kind,
+                events_max=asked.events_max,
+                events_at_once=None,
+                wait_s=asked.wait_s,
+                right=right,
+            )
+            courier = old or Courier(delivery, partition.writer, self._services)
+            await self._changed(partition, courier, delivery)
+            return courier, made, old is None
+
+    async def _begin(
+        self,
+        wanted: Subscription,
+        asked: DeliveryRequest,
+        reader: Principal,
+        before: Delivery | None,
+    ) -> str:
+        """The cursor to begin at; also checks the subscription."""
+        hub = self._services.hub
+        plan = await hub.open(wanted, reader)
+        try:
+            if asked.after is not None:
+                hub.codec.decode(asked.after)
+                return asked.after
+            if asked.start is None and before is not None:
+                return before.cursor
+            text = "latest" if asked.start is None else str(asked.start)
+            begin = parse_start(text, self._clock.now_ms())
+            start = await hub.start(plan, Request(wanted, start=begin))
+            return hub.codec.encode(plan.cursor(start.positions))
+        finally:
+            hub.close(plan)
+
+    def _secrets(self, given: str | None, old: Courier | None) -> tuple[str | None, str]:
+        """The secret that was made, and what is kept. Raises RequestError."""
+        if given is not None:
+            _check_secret(given)
+            return None, given
+        if old is not None:
+            with contextlib.suppress(sealing.UnknownKey, sealing.Damaged):
+                return None, old.target()[0].secret
+        made = webhook.make_secret(self._random_bytes)
+        return made, made
+
+    def _check_room(self, owner: str) -> None:
+        owners = [courier.delivery.owner for courier in self._all()]
+        refused = self._bound.refusal(total=len(owners), held=owners.count(owner))
+        if refused is not None:
+            raise TooManyDeliveries(refused)
+
+    def listed(self, reader: Principal, client: str) -> list[Courier]:
+        """An owner's deliveries. Raises Standby and Elsewhere."""
+        owner, partition = self._owners(reader, client)
+        found = [c for c in partition.couriers.values() if c.delivery.owner == owner]
+        return sorted(found, key=lambda courier: courier.delivery.name)
+
+    def get(self, name: str, reader: Principal, client: str) -> Courier:
+        """One of them. Raises Standby, Elsewhere and NoSuchDelivery."""
+        owner, partition = self._owners(reader, client)
+        return _there(partition, owner, name)
+
+    async def remove(self, name: str, reader: Principal, client: str) -> None:
+        """End a delivery and forget it, with its letters; no further call is begun."""
+        owner, partition = self._owners(reader, client)
+        async with partition.lock(owner):
+            courier = _there(partition, owner, name)
+            courier.abandon()
+            keys = [courier.delivery.key, *(one.key for one in courier.letters.values())]
+            try:
+                for key in keys:
+                    await partition.writer.put_row(key, None)
+            except NotOwner as error:
+                raise _moved() from error
+            partition.couriers.pop(courier.delivery.id, None)
+            self._count()
+
+    async def enable(self, name: str, reader: Principal, client: str) -> Courier:
+        """Try again now; one that ended goes on from where it stands, with this reader's right."""
+        owner, partition = self._owners(reader, client)
+        async with partition.lock(owner):
+            courier = _there(partition, owner, name)
+            await self._services.hub.check(courier.delivery.streams, reader)
+            await self._services.hub.check(courier.delivery.streams, reader, Action.WAKE)
+            await courier.stop()
+            right = lease_rights.right_of(reader, courier.delivery.streams, Action.READ)
+            changed = delivery_state.enabled(courier.delivery, now=self._clock.now_ms())
+            pending = changed.pending if right == changed.right else None
+            await self._changed(partition, courier, changed.but(right=right, pending=pending))
+            return courier
+
+    async def change_secret(
+        self, name: str, asked: SecretChange, reader: Principal, client: str
+    ) -> tuple[Courier, str | None]:
+        """Sign with another secret, and for a while with the old one, too. Raises RequestError."""
+        owner, partition = self._owners(reader, client)
+        async with partition.lock(owner):
+            courier = _there(partition, owner, name)
+            made = webhook.make_secret(self._random_bytes) if asked.secret is None else None
+            new = asked.secret or made or ""
+            _check_secret(new)
+            target = _target(courier)[0]
+            await courier.stop()
+            both = Endpoint(target.url, f"{new} {target.secret.split()[0]}", "")
+            delivery = courier.delivery
+            now = self._clock.now_ms()
+            changed = delivery.but(
+                sealed=self._services.sealer.seal(delivery.id, both),
+                old_secret_until=now + asked.keep_old_s * 1000,
+                changed_at=now,
+            )
+            await self._changed(partition, courier, changed)
+            return courier, made
+
+    async def _changed(self, partition: _Partition, courier: Courier, delivery: Delivery) -> None:
+        """Store it and go on; where that fails it goes on as it was."""
+        try:
+            await partition.writer.put_row(delivery.key, encode(delivery))
+        except NotOwner as error:
+            raise _moved() from error
+        except Unavailable:
+            if delivery.id not in partition.couriers:
+                # It may be committed yet, and its owner, who is answered no, would be called.
+                undone = partition.writer.put_row(delivery.key, None)
+                await asyncio.gather(undone, return_exceptions=True)
+            raise
+        else:
+            courier.delivery = delivery
+            partition.couriers[delivery.id] = courier
+        finally:
+            if courier.delivery.id in partition.couriers:
+                courier.start(self._tasks.spawn)
+        self._count()
+
+    async def test(self, name: str, reader: Principal, client: str) -> webhook.Outcome:
+        """Call the endpoint once with no event, now."""
+        courier = self.get(name, reader, client)
+        target, secrets = _target(courier)
+        number = self._random_bytes(ID_BYTES).hex()
+        body = f'{{"type":"{TEST_TYPE}","delivery":"{name}","events":[]}}'
+        signed = webhook.Signed(secrets, f"msg_{courier.delivery.id}_test_{number}", body)
+        return await self._services.caller.call(target.url, signed)
+
+    async def replay(
+        self, name: str, number: int, reader: Principal, client: str
+    ) -> webhook.Outcome:
+        """Send a letter once more, now."""
+        courier = self.get(name, reader, client)
+        _target(courier)
+        if courier.delivery.state is DeliveryState.ENDED:
+            raise NoSuchDelivery(f"{name} ended: {courier.delivery.why}; enable it first")
+        try:
+            return await courier.replay(_letter(courier, number))
+        except NotOwner as error:
+            raise _moved() from error
+
+    async def drop_letter(self, name: str, number: int, reader: Principal, client: str) -> None:
+        """Forget a letter."""
+        courier = self.get(name, reader, client)
+        try:
+            await courier.drop(_letter(courier, number))
+        except NotOwner as error:
+            raise _moved() from error
+
+    def _owners(self, reader: Principal, client: str) -> tuple[str, _Partition]:
+        """An owner and its partition. Raises Standby and Elsewhere."""
+        owner = owner_of(reader, client)
+        number = partition_of(owner)
+        partition = self._partitions.get(number)
+        if partition is None:
+            raise Elsewhere(number)
+        return owner, partition
+
+
+def _check_secret(text: str) -> None:
+    """Raises RequestError."""
+    try:
+        webhook.check_secret(text)
+    except ValueError as error:
+        raise RequestError("secret", str(error)) from None
+
+
+def owner_of(reader: Principal, client: str) -> str:
+    """Stands for an owner."""
+    text = holder(reader, client).encode()
+    return blake2b(text, digest_size=OWNER_BYTES, person=b"delivery owner").hexdigest()
+
+
+def _find(partition: _Partition, owner: str, name: str) -> Courier | None:
+    for courier in partition.couriers.values():
+        if courier.delivery.owner == owner and courier.delivery.name == name:
+            return courier
+    return None
+
+
+def _there(partition: _Partition, owner: str, name: str) -> Courier:
+    found = _find(partition, owner, name)
+    if found is None:
+        raise NoSuchDelivery(f"no delivery of yours is named {name[:80]!r}")
+    return found
+
+
+def _target(courier: Courier) -> tuple[Endpoint, str]:
+    """Raises Unavailable where no key here opens it."""
+    try:
+        return courier.target()
+    except (sealing.UnknownKey, sealing.Damaged) as error:
+        raise Unavailable(str(error)) from None
+
+
+def _letter(courier: Courier, number: int) -> Letter:
+    found = courier.letters.get(number)
+    if found is None:
+        raise NoSuchDelivery(f"{courier.delivery.name} has no dead letter {number}")
+    return found
+
+
+def _letters(rows: Mapping[str, bytes]) -> Iterator[Letter]:
+    for key, value in rows.items():
+        if not key.startswith(LETTER):
+            continue
+        try:
+            yield decode_letter(value)
+        except ValueError as error:
+            log.error("%s: %s", key, error, extra={"event": "delivery.unreadable"})
+
+
+def _moved() -> Standby:
+    return Standby("the deliveries went to another proxy; ask again")

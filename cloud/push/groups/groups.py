@@ -1,0 +1,256 @@
+"""The groups of this process: made, looked at, ended by their owner, and shared by all who have its
+key or token.
+
+They are rows of the partitions of `ew.leases` that this proxy has, as deliveries are; for others'
+`Elsewhere` is raised, and the request is passed on.
+
+    GROUPS_MAX    of one proxy, of one owner a share of it: each holds up to 2 MB of events
+    WAITING_MAX   clients that wait for events of one group
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from edgewake.cloud.client_share import Bound
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.subscription import Request, normal, parse_start
+from edgewake.cloud.push.deliveries.courier import Writer
+from edgewake.cloud.push.deliveries.deliveries import owner_of
+from edgewake.cloud.push.deliveries.guarded_tasks import GuardedTasks
+from edgewake.cloud.push.groups.sharing import Sharing, Taken
+from edgewake.cloud.push.leases import lease_rights
+from edgewake.cloud.push.leases.lease_writer import NotOwner
+from edgewake.cloud.push.proxy import Elsewhere, Standby
+from edgewake.cloud.rights.principal import Action, Principal
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import EdgewakeError
+from edgewake.protocol.group import Ack, GroupRequest, Take
+from edgewake.protocol.group_record import GROUP, Group, decode, encode
+from edgewake.protocol.lease import Subscription
+from edgewake.protocol.lease_record import partition_of
+
+log = logging.getLogger("edgewake.groups")
+
+GROUPS_MAX: Final = 100
+"""See the module."""
+WAITING_MAX: Final = 100
+ID_BYTES: Final = 12
+
+T = TypeVar("T")
+
+
+class NoSuchGroup(EdgewakeError):
+    """No group by this name, or it is another's."""
+
+
+class GroupDiffers(EdgewakeError):
+    """A group of this name shares something else."""
+
+
+class TooManyGroups(EdgewakeError):
+    """A bound is reached."""
+
+
+@dataclass(slots=True)
+class _Partition:
+    writer: Writer
+    groups: dict[str, Sharing] = field(default_factory=dict)
+    """By id."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Groups:
+    """See the module. `run` must run."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        clock: Clock,
+        *,
+        random_bytes: Callable[[int], bytes],
+        client_share: float,
+        groups_max: int = GROUPS_MAX,
+    ) -> None:
+        self._hub, self._clock, self._random_bytes = hub, clock, random_bytes
+        self._bound = Bound("groups", groups_max, client_share)
+        self._partitions: dict[int, _Partition] = {}
+        self._tasks = GuardedTasks()
+
+    async def run(self) -> None:
+        """Until cancelled; raises what killed a task."""
+        await self._tasks.run()
+
+    def partition_owned(self, number: int, rows: Mapping[str, bytes], writer: Writer) -> None:
+        """Go on with the groups of a partition."""
+        self.partition_lost(number)
+        partition = self._partitions[number] = _Partition(writer)
+        for key, value in rows.items():
+            if not key.startswith(GROUP):
+                continue
+            try:
+                group = decode(value)
+            except ValueError as error:
+                log.error("%s: %s", key, error, extra={"event": "group.unreadable"})
+            else:
+                partition.groups[group.id] = Sharing(group, writer, self._hub, self._clock)
+
+    def partition_lost(self, number: int) -> None:
+        """They are another proxy's."""
+        partition = self._partitions.pop(number, None)
+        if partition is not None:
+            for sharing in partition.groups.values():
+                sharing.abandon()
+
+    # What clients ask
+
+    async def put(
+        self, name: str, asked: GroupRequest, reader: Principal, client: str
+    ) -> tuple[Sharing, bool]:
+        """Make a group, where there is none like it; is it new?
+
+        Raises Standby, Elsewhere, TooManyGroups, GroupDiffers, UnknownStream, CursorError,
+        FilterError, RequestError or Unavailable.
+        """
+        owner, partition = self._owners(reader, client)
+        wanted = normal(Subscription(streams=asked.streams, where=asked.where, select=asked.select))
+        async with partition.lock:
+            old = _find(partition, owner, name)
+            if old is not None:
+                self._check_right(old, reader)
+                if old.group.subscription != wanted:
+                    raise GroupDiffers(
+                        f"{name} shares other streams, or with another filter or other columns: "
+                        "delete it first, or choose another name"
+                    )
+                return old, False
+            self._check_room(owner)
+            cursor = await self._begin(wanted, asked, reader)
+            group = Group(
+                id=self._random_bytes(ID_BYTES).hex(),
+                owner=owner,
+                name=name,
+                streams=wanted.streams,
+                where=wanted.where,
+                select=wanted.select,
+                cursor=cursor,
+                right=lease_rights.right_of(reader, wanted.streams, Action.READ),
+                created_at=self._clock.now_ms(),
+            )
+            sharing = Sharing(group, partition.writer, self._hub, self._clock)
+            await _written(partition.writer.put_row(group.key, encode(group)))
+            partition.groups[group.id] = sharing
+            return sharing, True
+
+    async def _begin(self, wanted: Subscription, asked: GroupRequest, reader: Principal) -> str:
+        plan = await self._hub.open(wanted, reader)
+        try:
+            if asked.after is not None:
+                self._hub.codec.decode(asked.after)
+                return asked.after
+            text = "latest" if asked.start is None else str(asked.start)
+            begin = parse_start(text, self._clock.now_ms())
+            start = await self._hub.start(plan, Request(wanted, start=begin))
+            return self._hub.codec.encode(plan.cursor(start.positions))
+        finally:
+            self._hub.close(plan)
+
+    def listed(self, reader: Principal, client: str) -> list[Sharing]:
+        """An owner's groups. Raises Standby and Elsewhere."""
+        owner, partition = self._owners(reader, client)
+        found = [one for one in partition.groups.values() if one.group.owner == owner]
+        return sorted(found, key=lambda sharing: sharing.group.name)
+
+    def get(self, name: str, reader: Principal, client: str) -> Sharing:
+        """One of them. Raises Standby, Elsewhere and NoSuchGroup."""
+        owner, partition = self._owners(reader, client)
+        found = _find(partition, owner, name)
+        if found is None:
+            raise NoSuchGroup(f"no group of yours is named {name[:80]!r}")
+        self._check_right(found, reader)
+        return found
+
+    async def take(
+        self,
+        name: str,
+        asked: Take,
+        reader: Principal,
+        client: str,
+        is_there: Callable[[], Awaitable[bool]],
+    ) -> Taken:
+        """Events for one client. Raises as `get` does, TooManyGroups and Unavailable."""
+        sharing = self.get(name, reader, client)
+        if sharing.waiting >= WAITING_MAX:
+            raise TooManyGroups(f"{WAITING_MAX} clients wait for events of {name} already")
+        return await _written(
+            sharing.take(
+                asked.max,
+                wait_s=asked.wait_s,
+                hold_s=asked.hold_s,
+                done=asked.ack,
+                start=self._tasks.spawn,
+                is_there=is_there,
+            )
+        )
+
+    async def acknowledge(
+        self, name: str, asked: Ack, reader: Principal, client: str
+    ) -> tuple[int, int]:
+        """How many were done now, and released. Raises as `take` does."""
+        sharing = self.get(name, reader, client)
+        return await _written(
+            sharing.acknowledge(asked.done, asked.release, asked.after_s, self._tasks.spawn)
+        )
+
+    async def remove(self, name: str, reader: Principal, client: str) -> None:
+        """Forget a group, and what it did."""
+        _, partition = self._owners(reader, client)
+        async with partition.lock:
+            sharing = self.get(name, reader, client)
+            await sharing.close()
+            await _written(partition.writer.put_row(sharing.group.key, None))
+            partition.groups.pop(sharing.group.id, None)
+
+    def _check_right(self, sharing: Sharing, reader: Principal) -> None:
+        """Who shares a group sees what it shows, no more and no less. Raises GroupDiffers."""
+        group = sharing.group
+        if not lease_rights.sees_the_same(group.right, reader, group.streams, Action.READ):
+            raise GroupDiffers(f"{group.name} was made with another right than yours")
+
+    def _check_room(self, owner: str) -> None:
+        groups: Sequence[Sharing] = list(self._all())
+        held = sum(one.group.owner == owner for one in groups)
+        refused = self._bound.refusal(total=len(groups), held=held)
+        if refused is not None:
+            raise TooManyGroups(refused)
+
+    def _all(self) -> Iterator[Sharing]:
+        for partition in self._partitions.values():
+            yield from partition.groups.values()
+
+    def _owners(self, reader: Principal, client: str) -> tuple[str, _Partition]:
+        owner = owner_of(reader, client)
+        number = partition_of(owner)
+        partition = self._partitions.get(number)
+        if partition is None:
+            raise Elsewhere(number)
+        return owner, partition
+
+
+def _find(partition: _Partition, owner: str, name: str) -> Sharing | None:
+    for sharing in partition.groups.values():
+        if sharing.group.owner == owner and sharing.group.name == name:
+            return sharing
+    return None
+
+
+async def _written(work: Awaitable[T]) -> T:
+    """What is done, unless the group went to another proxy meanwhile: Standby."""
+    try:
+        return await work
+    except NotOwner as error:
+        raise Standby("the group went to another proxy; ask again") from error

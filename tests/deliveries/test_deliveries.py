@@ -1,0 +1,365 @@
+"""Every event, in order, from an exact cursor, by webhook: real proxies, Kafka and receivers; a
+proxy is killed at the worst moments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from standardwebhooks.webhooks import Webhook
+
+from edgewake.cloud.kafka.config import KafkaConfig
+from tests.push.receiver import Received, Receiver, receiving
+from tests.push.service import Readings, Service, readings, serving
+from tests.services import PATIENCE_S, Kafka, wait_until
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("deliveries")
+
+
+@pytest.fixture(scope="module")
+def proxy(kafka: Kafka, directory: Path) -> Iterator[Service]:
+    with serving(
+        "push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"], session_timeout_s=3
+    ) as service:
+        yield service
+        forget_all(_running(service))
+
+
+@pytest.fixture
+def push(proxy: Service) -> Service:
+    """The proxy, started again where a test before killed it, without what tests before made."""
+    forget_all(_running(proxy))
+    return proxy
+
+
+def _running(proxy: Service) -> Service:
+    if not proxy.process.is_running():
+        proxy.process._env = None
+        proxy.restart()
+    return proxy
+
+
+def forget_all(push: Service) -> None:
+    with httpx.Client(base_url=push.url, timeout=PATIENCE_S) as client:
+        while (answer := client.get("/v1/deliveries")).status_code == 503:
+            time.sleep(0.1)  # it is taking over
+        for one in answer.raise_for_status().json()["deliveries"]:
+            client.delete(f"/v1/deliveries/{one['name']}").raise_for_status()
+
+
+@pytest.fixture
+def stream(kafka_config: KafkaConfig) -> Readings:
+    return readings(kafka_config, f"dlv_{uuid.uuid4().hex[:12]}")
+
+
+def new_name() -> str:
+    return f"d{uuid.uuid4().hex[:12]}"
+
+
+async def back(push: Service) -> None:
+    """Start it again; what is called by it is served meanwhile."""
+    push.process.start()
+    await asyncio.to_thread(push.until_ready)
+
+
+async def ask(
+    push: Service, method: str, path: str, body: object = None, *, expected: int = 200
+) -> Any:
+    async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S) as client:
+        answer = await client.request(method, f"/v1/deliveries{path}", json=body)
+        while answer.status_code == 503:  # a proxy that is taking over says: come again
+            await asyncio.sleep(0.1)
+            answer = await client.request(method, f"/v1/deliveries{path}", json=body)
+    assert answer.status_code == expected, answer.text
+    return answer.json() if answer.content else None
+
+
+async def made(push: Service, stream: Readings, url: str, **more: Any) -> tuple[str, str]:
+    """A new delivery: its name and secret."""
+    name = new_name()
+    body = {"streams": [stream.stream], "url": url, "from": "earliest", "wait_s": 0.1, **more}
+    async with asyncio.timeout(PATIENCE_S):
+        while True:  # a new stream is heard of soon
+            async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S) as client:
+                answer = await client.put(f"/v1/deliveries/{name}", json=body)
+            if answer.status_code == 201:
+                return name, answer.json()["secret"]
+            is_early = answer.status_code == 503
+            assert is_early or answer.json()["type"].endswith("unknown_stream"), answer.text
+            await asyncio.sleep(0.1)
+
+
+def numbers(calls: list[Received]) -> list[int]:
+    return [
+        int(event["n"])
+        for call in calls
+        for event in json.loads(call.body)["events"]
+        if "n" in event
+    ]
+
+
+def once(calls: list[Received]) -> list[Received]:
+    """As a receiver keeps them that drops what it had by `webhook-id`."""
+    return list({call.id: call for call in calls}.values())
+
+
+async def until(receiver: Receiver, count: int) -> list[int]:
+    """Wait until so many different events came."""
+    async with asyncio.timeout(PATIENCE_S):
+        while len(set(numbers(receiver.calls))) < count:
+            await asyncio.sleep(0.02)
+    return numbers(receiver.calls)
+
+
+def in_order(calls: list[Received]) -> bool:
+    """Is the order that of each device?"""
+    of: dict[str, list[int]] = {}
+    for call in calls:
+        for event in json.loads(call.body)["events"]:
+            of.setdefault(event["device"], []).append(event["seq"])
+    return all(found == sorted(found) for found in of.values())
+
+
+async def test_every_event_comes_once_in_order_and_signed(push: Service, stream: Readings) -> None:
+    stream.add(100)
+    async with receiving() as receiver:
+        name, secret = await made(push, stream, receiver.url, events_max=30)
+        await until(receiver, 100)
+        stream.add(100, per_frame=10)
+        await until(receiver, 200)
+        assert sorted(numbers(receiver.calls)) == list(range(1, 201))
+        assert in_order(receiver.calls)
+        for place, call in enumerate(receiver.calls, 1):
+            body = call.verified(secret)
+            assert (body["type"], body["delivery"], body["batch"]) == (
+                "edgewake.events",
+                name,
+                place,
+            )
+            assert len(body["events"]) <= 30
+        async with asyncio.timeout(PATIENCE_S):
+            while (view := await ask(push, "GET", f"/{name}"))["events"] < 200:
+                await asyncio.sleep(0.05)
+        assert view["state"] == "active"
+        assert view["letters"] == view["failures"] == 0
+        assert view["batches"] == len(receiver.calls)
+        # A cursor of a body is one for all: another delivery goes on behind it.
+        body = json.loads(receiver.calls[-2].body)
+        async with receiving() as other:
+            await made(push, stream, other.url, **{"from": None, "after": body["cursor"]})
+            rest = len(json.loads(receiver.calls[-1].body)["events"])
+            await until(other, rest)
+            assert numbers(other.calls) == numbers(receiver.calls[-1:])
+
+
+async def test_a_filter_and_columns(push: Service, stream: Readings) -> None:
+    stream.add(30)
+    async with receiving() as receiver:
+        await made(
+            push, stream, receiver.url, where="n > 10 AND n <= 20", select="device, n * 2 AS n"
+        )
+        await until(receiver, 10)
+        assert sorted(numbers(receiver.calls)) == [2 * n for n in range(11, 21)]
+        event = json.loads(receiver.calls[0].body)["events"][0]
+        assert set(event) == {"device", "n"}
+
+
+@pytest.mark.parametrize("point", ["deliveries.called", "deliveries.begun"])
+async def test_a_proxy_that_is_killed_loses_and_reorders_nothing(
+    push: Service, stream: Readings, point: str
+) -> None:
+    """Killed when the endpoint has the batch and nobody wrote so; and before it was called."""
+    stream.add(60)
+    async with receiving() as receiver:
+        # It waits: what is to be killed is the proxy that has this delivery in hand.
+        receiver.answer = lambda n: (503, {})
+        await made(push, stream, receiver.url, events_max=20)
+        await receiver.got(1)
+        push.process.kill()
+        receiver.calls.clear()
+        receiver.answer = lambda n: (204, {})
+        push.process._env = {**os.environ, "EDGEWAKE_FAILPOINT": f"{point}:2"}
+        push.process.start()
+        await asyncio.to_thread(
+            wait_until, lambda: not push.process.is_running(), "it dies", timeout_s=PATIENCE_S
+        )
+        before = list(receiver.calls)
+        assert len(before) == (2 if point == "deliveries.called" else 1)
+        push.process._env = None
+        await back(push)
+        await until(receiver, 60)
+        again = receiver.calls[len(before)]
+        raw, kept = numbers(receiver.calls), numbers(once(receiver.calls))
+        assert sorted(kept) == list(range(1, 61))
+        assert in_order(once(receiver.calls))
+        if point == "deliveries.called":
+            # The control: without the receiver's memory of ids the batch was there twice.
+            assert len(raw) == 80
+            assert again.id == before[-1].id
+            assert sorted(numbers([again])) == sorted(numbers(before[-1:]))
+        else:
+            assert len(raw) == 60
+
+
+async def test_410_ends_it_and_its_owner_enables_it_where_it_stood(
+    push: Service, stream: Readings
+) -> None:
+    stream.add(10)
+    async with receiving() as receiver:
+        receiver.answer = lambda n: (410, {})
+        name, _ = await made(push, stream, receiver.url)
+        await receiver.got(1)
+        async with asyncio.timeout(PATIENCE_S):
+            while (view := await ask(push, "GET", f"/{name}"))["state"] != "ended":
+                await asyncio.sleep(0.05)
+        assert "410" in view["why"]
+        stream.add(10)
+        receiver.answer = lambda n: (204, {})
+        push.process.kill()
+        await back(push)
+        assert (await ask(push, "GET", f"/{name}"))["state"] == "ended"
+        assert len(receiver.calls) == 1
+        await ask(push, "POST", f"/{name}/enable")
+        await until(receiver, 20)
+        assert receiver.calls[1].id == receiver.calls[0].id
+        assert sorted(numbers(receiver.calls[1:])) == list(range(1, 21))
+
+
+@pytest.mark.parametrize("kind", ["webhook", "push_service"])
+async def test_404_is_as_the_endpoints_kind_says(
+    push: Service, stream: Readings, kind: str
+) -> None:
+    stream.add(3)
+    async with receiving() as receiver:
+        receiver.answer = lambda n: (404, {}) if n == 0 else (204, {})
+        name, _ = await made(push, stream, receiver.url, kind=kind)
+        await receiver.got(1 if kind == "push_service" else 2)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                view = await ask(push, "GET", f"/{name}")
+                if view["state"] == "ended" or view["events"] == 3:
+                    break
+                await asyncio.sleep(0.05)
+        assert view["state"] == ("ended" if kind == "push_service" else "active")
+
+
+async def test_an_event_that_is_refused_is_a_letter_and_holds_up_no_other(
+    push: Service, stream: Readings
+) -> None:
+    async with receiving() as receiver:
+
+        def answer(n: int) -> tuple[int, dict[str, str]]:
+            is_bad = 13 in numbers([receiver.calls[n]])
+            return (422 if is_bad else 204, {})
+
+        receiver.answer = answer
+        stream.add(40)
+        name, secret = await made(push, stream, receiver.url, events_max=40)
+        async with asyncio.timeout(PATIENCE_S):
+            while (view := await ask(push, "GET", f"/{name}"))["events"] < 39:
+                await asyncio.sleep(0.05)
+        assert view["letters"] == 1
+        push.process.kill()
+        await back(push)
+        (letter,) = (await ask(push, "GET", f"/{name}/letters"))["letters"]
+        assert letter["event"]["n"] == 13
+        assert "422" in letter["error"]
+        path = f"/{name}/letters/{letter['number']}"
+        found = await ask(push, "POST", f"{path}/replay")
+        assert found["taken"] is False
+        assert (await ask(push, "GET", f"/{name}/letters"))["letters"][0]["tries"] == 1
+        receiver.answer = lambda n: (204, {})
+        assert (await ask(push, "POST", f"{path}/replay"))["taken"] is True
+        assert receiver.calls[-1].verified(secret)["replayed"] is True
+        assert numbers(receiver.calls[-1:]) == [13]
+        assert (await ask(push, "GET", f"/{name}/letters"))["letters"] == []
+        await ask(push, "POST", f"{path}/replay", expected=404)
+
+
+async def test_a_receiver_that_hangs_or_is_dead_keeps_no_other_waiting(
+    push: Service, stream: Readings
+) -> None:
+    async with receiving() as hanging, receiving() as good:
+        hanging.answer = lambda n: None
+        await made(push, stream, hanging.url)
+        await made(push, stream, "http://127.0.0.1:1/nobody")
+        await made(push, stream, good.url)
+        for number in range(1, 6):
+            stream.add(20)
+            await until(good, 20 * number)
+        assert len(hanging.calls) == 1
+
+
+async def test_two_secrets_sign_while_one_takes_the_place_of_the_other(
+    push: Service, stream: Readings
+) -> None:
+    async with receiving() as receiver:
+        name, old = await made(push, stream, receiver.url)
+        new = (await ask(push, "POST", f"/{name}/secret", {"keep_old_s": 3600}))["secret"]
+        stream.add(1)
+        (call, *_) = await receiver.got(1)
+        for secret in (old, new):
+            Webhook(secret).verify(call.body, call.headers)
+        newest = (await ask(push, "POST", f"/{name}/secret", {"keep_old_s": 0}))["secret"]
+        assert await ask(push, "POST", f"/{name}/test") == {"taken": True, "error": None}
+        call = receiver.calls[-1]
+        assert call.verified(newest)["type"] == "edgewake.test"
+        for secret in (old, new):
+            with pytest.raises(Exception, match="signature"):
+                Webhook(secret).verify(call.body, call.headers)
+
+
+async def test_what_cannot_be_delivered_is_refused(push: Service, stream: Readings) -> None:
+    stream.add(1)
+    async with receiving() as receiver:
+        name, _ = await made(push, stream, receiver.url)
+        good = {"streams": [stream.stream], "url": receiver.url}
+        for wrong, code in (
+            ({"url": "https://10.0.0.1/"}, "endpoint_refused"),
+            ({"streams": ["no_such_stream_at_all"]}, "unknown_stream"),
+            ({"where": "n >"}, "filter"),
+            ({"after": "v2.x"}, "cursor_"),
+            ({"from": "yesterday"}, "from"),
+            ({"secret": "hunter2"}, "secret"),
+        ):
+            found = await ask(push, "PUT", f"/{name}", good | wrong, expected=422)
+            assert found["type"].rpartition(":")[2].startswith(code), found
+        await ask(push, "GET", f"/{new_name()}", expected=404)
+        listed = (await ask(push, "GET", ""))["deliveries"]
+        assert name in [one["name"] for one in listed]
+        await ask(push, "DELETE", f"/{name}", expected=204)
+        await ask(push, "GET", f"/{name}", expected=404)
+
+
+async def test_of_two_proxies_one_delivers_and_the_other_goes_on_after_it_died(
+    kafka: Kafka, directory: Path, push: Service, stream: Readings
+) -> None:
+    common = {"allow_hosts": ["127.0.0.1"], "session_timeout_s": 3}
+    async with receiving() as receiver:
+        name, _ = await made(push, stream, receiver.url, events_max=5)
+        with serving("push", kafka.bootstrap, directory, name="push-other", **common) as second:
+            stream.add(50)
+            await until(receiver, 50)
+            assert len(numbers(receiver.calls)) == 50
+            for one in (push, second):  # either knows, whoever has it
+                assert (await ask(one, "GET", f"/{name}"))["name"] == name
+            push.process.kill()
+            stream.add(50)
+            await until(receiver, 100)
+            assert sorted(numbers(once(receiver.calls))) == list(range(1, 101))
+            assert in_order(once(receiver.calls))
+            second.process.kill()
