@@ -32,6 +32,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.streams *       stream catalogue and the names of queries, key = name
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud
                        saw)
+    ew.notes *         what people say of devices, key = device
     ew.down *          what devices are to do and to be, and how it ended; key = device|id and
                        device|settings
     ew.requests *      what devices ask for, and what they are told; key = device|id
@@ -39,6 +40,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.previews *      what queries would give, asked for and answered; key = id
+    ew.erasures *      what is to be gone for good, and how far that came; key = id and id|part
     ew.boards *        what people put together to look at, key = board
     ew.rules *          what alerts are raised of, whom they are told to, and what people said of
                        them; key = rule|name, destination|name, word|id
@@ -86,6 +88,7 @@ SEQUENCE: Final = "ew.sequence"
 BRIDGES: Final = "ew.bridges"
 STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
+NOTES: Final = "ew.notes"
 DOWN: Final = "ew.down"
 REQUESTS: Final = "ew.requests"
 QUERIES: Final = "ew.queries"
@@ -93,6 +96,7 @@ PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
 BOARDS: Final = "ew.boards"
+ERASURES: Final = "ew.erasures"
 ALERT_RULES: Final = "ew.rules"
 ALERTS: Final = "ew.alerts"
 LANES: Final = "ew.lanes"
@@ -143,6 +147,7 @@ TABLES: Final = (
     CURSORS,
     STREAMS,
     DEVICES,
+    NOTES,
     DOWN,
     REQUESTS,
     QUERIES,
@@ -150,6 +155,7 @@ TABLES: Final = (
     REPAIRS,
     PREVIEWS,
     BOARDS,
+    ERASURES,
     ALERT_RULES,
     ALERTS,
     LANES,

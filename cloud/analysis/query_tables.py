@@ -36,6 +36,7 @@ _WRITTEN: Final = (
     topics.PREVIEWS,
     topics.LANES,
     topics.WINDOWS,
+    topics.ERASURES,
     topics.LATE,
     topics.SHED,
     *topics.SUMMARIES,
@@ -54,11 +55,16 @@ class QueryTables:
         *,
         on_repair: OnRow,
         on_preview: OnRow,
+        on_erasure: OnRow,
         on_progress: OnRow,
     ) -> None:
         """`on_progress`: of what was said of queries before, only by `read`."""
         self._config, self._producer, self._clock = config, producer, clock
-        self._others = {topics.REPAIRS: on_repair, topics.PREVIEWS: on_preview}
+        self._others = {
+            topics.REPAIRS: on_repair,
+            topics.PREVIEWS: on_preview,
+            topics.ERASURES: on_erasure,
+        }
         self._on_progress = on_progress
         self._readers: list[TableReader] = []
         self.tables = Tables()

@@ -28,6 +28,7 @@ from edgewake.cloud.analysis.lanes.lane_time import Upstream
 from edgewake.cloud.analysis.lanes.slow_search import SlowSearch
 from edgewake.cloud.analysis.lanes.state_rows import StateRows
 from edgewake.cloud.analysis.lanes.supervision import STOP_S, Around, LaneKey, Lanes
+from edgewake.cloud.analysis.minutes.erasing import Erasing
 from edgewake.cloud.analysis.minutes.minute_job import Summing
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.cloud.analysis.query_tables import QueryTables
@@ -92,12 +93,15 @@ class Analysis:
         self._previews = Previews(
             session, config.kafka, self._producer, clock, config.foreign_topics
         )
+        self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
+        self._erasing = Erasing(self._lake, self._producer, clock)
         self._catalogue = QueryTables(
             config,
             self._producer,
             clock,
             on_repair=self._repairs.on_row,
             on_preview=self._previews.on_row,
+            on_erasure=self._erasing.on_row,
             on_progress=self._board.on_progress,
         )
         self._tables = self._catalogue.tables
@@ -118,7 +122,6 @@ class Analysis:
             ),
         )
         self._slow = SlowSearch(session, config, clock, rng)
-        self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
         self._summing = Summing(session, config, clock, rng, self._lake.keep)
         self._summing_thread: threading.Thread | None = None
         self._summaries_from_s = clock.monotonic_s() + min(
@@ -150,6 +153,8 @@ class Analysis:
             self._previews.turn(self._tables.streams)
             self._look_for_slow()
             self._sum_up(stop)
+            if self._leads():
+                self._erasing.turn()
             self._look_at_health()
             if not ready and not stop.is_set():
                 ready = True

@@ -1,5 +1,5 @@
 """What the operations API lists, from a terminal: `edgewake devices`, `streams`, `leases`,
-`dead-letters`, `ack`.
+`dead-letters`, `ack`; and what is erased there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion, credentials
+from edgewake.cloud.commands import completion, credentials, erasures
 from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
 from edgewake.cloud.commands.output import print_item, print_items
 
@@ -24,6 +24,7 @@ DEVICE_COLUMNS: Final = (
     "streams",
 )
 STREAM_COLUMNS: Final = ("name", "records_per_s", "fields", "description")
+GAP_COLUMNS: Final = ("at", "device", "reason", "count", "epoch", "seq")
 FIELD_COLUMNS: Final = ("name", "came_as", "type", "unit", "values", "odd", "sample")
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")
 LETTER_COLUMNS: Final = ("offset", "received_at", "device", "reason", "detail")
@@ -58,11 +59,16 @@ def devices(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
 
 @devices.command("list")
 @click.option("--state", type=click.Choice(["online", "offline", "silent"]), help="Only those.")
+@click.option("--find", "part", help="Only those with this in their name.")
+@click.option("--group", help="Only those in this group.")
 @_limit
 @shows
-def list_devices(api: OpsApi, state: str | None, limit: int) -> None:
+def list_devices(
+    api: OpsApi, state: str | None, part: str | None, group: str | None, limit: int
+) -> None:
     """Show devices by name."""
-    found = api.items("/v1/devices", {"state": state} if state else None)
+    asked = {"state": state, "q": part, "group": group}
+    found = api.items("/v1/devices", {name: value for name, value in asked.items() if value})
     print_items(list(islice(found, limit)), DEVICE_COLUMNS, as_json=api.as_json)
 
 
@@ -74,6 +80,31 @@ def show_device(api: OpsApi, device: str) -> None:
     print_item(api.ask("GET", f"/v1/devices/{device}").json(), as_json=api.as_json)
 
 
+@devices.command("note")
+@click.argument("device", callback=_name, shell_complete=completion.devices)
+@click.argument("text", default="")
+@click.option("--group", "groups", multiple=True, help="A group that it is in; several times.")
+@shows
+def note_device(api: OpsApi, device: str, text: str, groups: tuple[str, ...]) -> None:
+    """Say TEXT of DEVICE and put it into groups, in place of what was said before."""
+    body = {"note": text, "groups": groups}
+    made = api.ask("PUT", f"/v1/devices/{device}/note", body=body).json()
+    click.echo(f"{device}: in {', '.join(made['groups']) or 'no group'}", err=True)
+
+
+@devices.command("history")
+@click.argument("device", callback=_name, shell_complete=completion.devices)
+@_limit
+@shows
+def device_history(api: OpsApi, device: str, limit: int) -> None:
+    """Show when DEVICE came and went, newest first, as far as this server saw it."""
+    asked = {"kind": "device", "name": device, "limit": min(limit, 500)}
+    found = api.ask("GET", "/v1/history", params=asked).json()["items"]
+    rows = [{"at": one["at"], **one["facts"]} for one in found]
+    columns = ("at", "state", "version", "epoch", "lost_readings", "backlog_readings")
+    print_items(rows, columns, as_json=api.as_json)
+
+
 @devices.command("remove")
 @click.argument("device", callback=_name, shell_complete=completion.devices)
 @shows
@@ -81,6 +112,17 @@ def remove_device(api: OpsApi, device: str) -> None:
     """Forget a device. Its readings stay, and it is listed again when it sends again."""
     api.ask("DELETE", f"/v1/devices/{device}")
     click.echo(f"{device}: forgotten", err=True)
+
+
+@devices.command("erase")
+@click.argument("device", callback=_name, shell_complete=completion.devices)
+@erasures.yes
+@erasures.wait
+@shows
+def erase_device(api: OpsApi, device: str, is_sure: bool, wait_s: int) -> None:
+    """Erase all that a device has sent until now, for good."""
+    erasures.confirm(device, is_sure=is_sure)
+    erasures.ask(api, f"/v1/devices/{device}/readings", wait_s)
 
 
 for _command in (credentials.add, credentials.revoke, credentials.claim):
@@ -142,6 +184,42 @@ def _times(look: dict[str, Any]) -> str:
     """How they were found, in words."""
     words = ((look["own_times"], "said by devices"), (look["arrival_times"], "of arrival"))
     return ", ".join(f"{count} {text}" for count, text in words if count) or "none"
+
+
+@streams.command("gaps")
+@click.argument("stream", callback=_name, shell_complete=completion.streams)
+@click.option("--device", callback=lambda c, o, value: value and _name(c, o, value),
+    shell_complete=completion.devices, help="Only of this device.")  # fmt: skip
+@_limit
+@shows
+def stream_gaps(api: OpsApi, stream: str, device: str | None, limit: int) -> None:
+    """Show what of a stream was lost or is missing, newest first."""
+    asked = {"limit": min(limit, 500)} | ({"device": device} if device else {})
+    found = api.ask("GET", f"/v1/streams/{stream}/gaps", params=asked).json()
+    print_items(found["items"], GAP_COLUMNS, as_json=api.as_json)
+    if found["is_cut"]:
+        click.echo(f"of its newest {found['records']} records; there are older ones", err=True)
+
+
+@streams.command("delete")
+@click.argument("stream", callback=_name, shell_complete=completion.streams)
+@click.option("--with-queries", is_flag=True, help="Remove the queries that read it, too.")
+@erasures.yes
+@erasures.wait
+@shows
+def delete_stream(api: OpsApi, stream: str, with_queries: bool, is_sure: bool, wait_s: int) -> None:
+    """Erase a stream for good: readings, results, summaries and files of the lake."""
+    erasures.confirm(stream, is_sure=is_sure)
+    erasures.ask(api, f"/v1/streams/{stream}?queries={str(with_queries).lower()}", wait_s)
+
+
+@streams.command("erasures")
+@_limit
+@shows
+def list_erasures(api: OpsApi, limit: int) -> None:
+    """Show what is being erased, and what was."""
+    found = api.ask("GET", "/v1/erasures", params={"limit": min(limit, 500)}).json()
+    print_items(found, erasures.COLUMNS, as_json=api.as_json)
 
 
 @click.command()

@@ -87,21 +87,42 @@ class Disk:
             level=first.level + 1,
         )
 
+    def without(
+        self, file: File, is_gone: Callable[[pa.Table], pa.Array], *, now_ms: int
+    ) -> tuple[File | None, int]:
+        """The file without rows, and how many these are: itself where there are none, None where
+        nothing is left. Raises Damaged.
+
+        `is_gone`: a table → for each row, whether it goes.
+        """
+        gone = sum(pc.sum(is_gone(table)).as_py() or 0 for table in self._row_groups(file, {}))
+        if not gone:
+            return file, 0
+        if gone == file.rows:
+            return None, gone
+        schema = self._schema(file, {})
+        kept = (table.filter(pc.invert(is_gone(table))) for table in self._row_groups(file, {}))
+        source = Source(file.topic, file.kind, file.name)
+        written = self._written(
+            kept, schema, source, file.date, file.fields, now_ms=now_ms, level=file.level
+        )
+        return written, gone
+
     def delete(self, paths: Iterable[str]) -> None:
         """A missing file is not an error."""
         for path in paths:
             (self._folder / path).unlink(missing_ok=True)
 
-    def delete_orphans(self, known: set[str], *, older_than_ms: int) -> None:
-        """Files of a writer that died before they were named."""
+    def delete_orphans(self, known: set[str], *, older_than_ms: int | None) -> None:
+        """Files of a writer that died before they were named; None: however young they are."""
         for path in [
             *self._folder.glob("*/date=*/*.parquet"),
             *self._folder.glob("*/date=*/*.partial"),
         ]:
-            if (
-                str(path.relative_to(self._folder)) not in known
-                and path.stat().st_mtime * 1000 < older_than_ms - ORPHAN_MS
-            ):
+            is_old = (
+                older_than_ms is None or path.stat().st_mtime * 1000 < older_than_ms - ORPHAN_MS
+            )
+            if str(path.relative_to(self._folder)) not in known and is_old:
                 path.unlink(missing_ok=True)
 
     def _written(

@@ -112,6 +112,10 @@ class Manifest:
                 self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
             elif version != VERSION:
                 raise LocalError(_of_another_version(folder / NAME, version))
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS erased "
+                "(id TEXT PRIMARY KEY, files INTEGER, rows INTEGER)"
+            )
         except sqlite3.Error as error:
             raise LocalError(f"{folder / NAME}: {error}") from error
 
@@ -171,6 +175,34 @@ class Manifest:
                 )
 
         self._transaction(act)
+
+    def erase(
+        self, erasure: str, changed: Sequence[tuple[File, File | None]], rows: int, *, now_ms: int
+    ) -> None:
+        """Name files without what is erased in place of those with it, or nothing, and that this
+        erasure is done; all at once. Raises Fenced where one of them is named no more.
+        """
+
+        def act() -> None:
+            for before, after in changed:
+                if not self._db.execute("DELETE FROM file WHERE path = ?", (before.path,)).rowcount:
+                    raise Fenced("another process changes this lake")
+                self._db.execute("INSERT OR REPLACE INTO old VALUES (?, ?)", (before.path, now_ms))
+                if after is not None:
+                    self._db.execute(
+                        f"INSERT INTO file ({_FILE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                        _row(after),
+                    )
+            self._db.execute(
+                "INSERT OR REPLACE INTO erased VALUES (?, ?, ?)", (erasure, len(changed), rows)
+            )
+
+        self._transaction(act)
+
+    def erased(self) -> dict[str, tuple[int, int]]:
+        """Erasure → files and rows that it took."""
+        found = self._db.execute("SELECT id, files, rows FROM erased")
+        return {id_: (files, rows) for id_, files, rows in found}
 
     def files(self) -> list[File]:
         """All that are named, the oldest first."""

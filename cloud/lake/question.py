@@ -33,6 +33,9 @@ class Question(BaseModel):
     """Rows of the answer at most; a longer one is cut, and says so."""
     seconds: float = Field(default=10.0, gt=0, le=SECONDS_MAX)
     """After that it is given up."""
+    objects: bool = False
+    """Rows as objects by the names of their columns, as Grafana's sources read them; of columns
+    with one name the second is `name_2`."""
 
 
 def is_question(sql: str) -> bool:

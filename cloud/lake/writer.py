@@ -27,6 +27,7 @@ from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.lake import upkeep
 from edgewake.cloud.lake.config import LakeConfig
+from edgewake.cloud.lake.erasing import Erasures
 from edgewake.cloud.lake.files import Damaged, Disk
 from edgewake.cloud.lake.gather import Foreign
 from edgewake.cloud.lake.manifest import GRACE_S, Fenced, File, Gap, Manifest, Partition, Place
@@ -35,6 +36,7 @@ from edgewake.cloud.lake.pending import Pending
 from edgewake.cloud.lake.sources import Source, is_row, sources_of
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.erasure import Erasure
 from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.lake")
@@ -60,6 +62,10 @@ _CONSUMER: Final[dict[str, Any]] = {
 }
 
 
+class _Erasing(Exception):
+    """Something is to be erased: what is gathered may be of it, and is read again after it."""
+
+
 class Writer:
     """Runs until `stop`."""
 
@@ -76,6 +82,8 @@ class Writer:
         self._backoff = Backoff(rng, first_s=0.5, max_s=15.0)
         self.metrics = LakeMetrics()
         self.health = Health(clock.monotonic_s)
+        self._unable: set[str] = set()
+        """Erasures that a damaged file keeps from being done, while this process runs."""
 
     def run(self) -> None:
         """Raises LocalError where the manifest cannot be used."""
@@ -90,7 +98,10 @@ class Writer:
                         self.metrics,
                         self._on_turn,
                         self._went_well,
+                        self._unable,
                     ).run(self._stop)
+                except _Erasing:
+                    log.debug("begins anew, to erase")
                 except (
                     Unavailable,
                     Fenced,
@@ -133,9 +144,10 @@ class _Turns:
         metrics: LakeMetrics,
         on_turn: Callable[[], None],
         on_well: Callable[..., None],
+        unable: set[str],
     ) -> None:
         self._config, self._manifest, self._clock, self._metrics = config, manifest, clock, metrics
-        self._on_turn, self._on_well = on_turn, on_well
+        self._on_turn, self._on_well, self._unable = on_turn, on_well, unable
         self._disk = Disk(config.data_dir)
         self._consumer: Consumer = clients.consumer(config.kafka, "lake", **_CONSUMER)
         self._admin: Admin = clients.admin(config.kafka)
@@ -153,9 +165,12 @@ class _Turns:
         self._next: dict[Partition, int] = {}
 
     def run(self, stop: threading.Event) -> None:
-        """Raises what is away."""
+        """Raises what is away, and _Erasing."""
+        erasures: Erasures | None = None
         try:
             self._places = self._manifest.places()
+            erasures = Erasures(self._config.kafka, self._clock)
+            self._erase(erasures)
             now_s = self._clock.monotonic_s()
             look_at = upkeep_at = orphans_at = now_s
             write_at = now_s + self._config.every_s
@@ -163,6 +178,8 @@ class _Turns:
                 self._on_turn()
                 now_s = self._clock.monotonic_s()
                 if now_s >= look_at:
+                    if self._to_erase(erasures):
+                        raise _Erasing
                     self._look()
                     self._on_well(is_written=False)
                     look_at = now_s + LOOK_EVERY_S
@@ -182,6 +199,29 @@ class _Turns:
             self._write()
         finally:
             self._consumer.close()
+            if erasures is not None:
+                erasures.close()
+
+    def _to_erase(self, erasures: Erasures) -> list[Erasure]:
+        return [row for row in erasures.due(self._places) if row.id not in self._unable]
+
+    def _erase(self, erasures: Erasures) -> None:
+        """Before anything is gathered."""
+        for row in self._to_erase(erasures):
+            try:
+                files, rows = erasures.erase(row, self._manifest, self._disk)
+            except Damaged as error:
+                self._unable.add(row.id)
+                log.error(
+                    "%s: mend or delete it, and start the lake again; until then %s %s is not "
+                    "erased here", error, row.what, row.name,
+                    extra={"event": "lake.damaged"},
+                )  # fmt: skip
+            else:
+                log.info(
+                    "erased %s %s: %d rows in %d files", row.what, row.name, rows, files,
+                    extra={"event": "lake.erased", "erasure": row.id},
+                )  # fmt: skip
 
     def _look(self) -> None:
         counts = partition_counts(self._consumer)

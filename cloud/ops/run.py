@@ -21,6 +21,7 @@ from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.lake import manifest
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
@@ -34,6 +35,7 @@ from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.services.previews import PreviewDesk
@@ -47,6 +49,7 @@ from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.metrics import TablesCollector
+from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
@@ -102,6 +105,9 @@ class OpsConfig(config.Config):
     lake_dir: Folder = Path("lake")
     """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
     there, SQL is answered from Kafka alone."""
+    erase_settle_s: float = Field(default=150.0, ge=1, le=3600)
+    """Seconds after which nothing of a stream comes from the analysis any more that was erased
+    then; summaries are removed once more after it. More than twice its `summary_interval_s`."""
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -123,9 +129,10 @@ async def run(settings: OpsConfig) -> None:
     keys = Keys(settings.key_file)
     listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
+    past = Past(clock.now_ms)
     tables, ring = (
         OpsTables(requests=RequestTable(served=settings.requests)),
-        EventRing(secrets.token_hex(4)),
+        EventRing(secrets.token_hex(4), past),
     )
 
     letters = DeadLetterIndex()
@@ -164,6 +171,16 @@ async def run(settings: OpsConfig) -> None:
     follower, summaries = (
         Follower(settings.kafka, store, clock, random.Random()),
         SummaryReads(store),
+    )
+    eraser = EraserDesk(
+        settings.kafka,
+        writer,
+        tables,
+        registry,
+        clock,
+        new_id=lambda: secrets.token_hex(4),
+        settle_s=settings.erase_settle_s,
+        has_lake=lambda: (settings.lake_dir / manifest.NAME).exists(),
     )
     down = DownDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
     requests = RequestDesk(writer, tables, clock=clock)
@@ -206,11 +223,13 @@ async def run(settings: OpsConfig) -> None:
         down=down,
         requests=requests,
         editor=editor,
+        eraser=eraser,
         writer=writer,
         lookup=lookup,
         letters=letters,
         replayer=replayer,
         ring=ring,
+        past=past,
         access=access,
         clock=clock,
         metrics=metrics,
@@ -234,6 +253,7 @@ async def run(settings: OpsConfig) -> None:
                 tasks.create_task(_settle_when(reader.ready), name="settle"),
                 tasks.create_task(_clean_up(registry, reader, clock), name="clean-up"),
                 tasks.create_task(judging.run(), name="alerts"),
+                tasks.create_task(eraser.run(reader.ready), name="erasures"),
                 tasks.create_task(
                     look_again_and_again(judging.judge, tables, system, clock), name="levels"
                 ),

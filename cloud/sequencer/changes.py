@@ -65,6 +65,13 @@ class Changes:
             self._early.pop(block, None)
         return sorted(found)
 
+    def has_due(self) -> bool:
+        """Has a change waited for its row as long as one may? Where nothing comes any more it would
+        wait for ever, and with it what of `ew.up` may go.
+        """
+        first = next(iter(self._since.values()), None)
+        return first is not None and self.now_s - first[1] >= ROW_S
+
     @property
     def has_urgent(self) -> bool:
         """Must something be written, whether records came or not?"""

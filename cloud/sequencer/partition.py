@@ -120,7 +120,8 @@ class Partition:
             self._ticked_s = now_s
             out += order.tick(now_s=now_s, now_ms=now_ms, offset=position)
             out += self._sweep(now_s, now_ms, position)
-        if not out and emitted_before == before and not order.changes.has_urgent:
+        is_row_due = order.changes.has_urgent or order.changes.has_due()
+        if not out and emitted_before == before and not is_row_due:
             return None
         rows = [
             (block, order.block_row(block, through=position))

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -27,7 +27,7 @@ from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.summaries.intake import taken
 from edgewake.cloud.summaries.rollup import rolled_up
 from edgewake.cloud.summaries.store import SERIES_MAX, Reads, Store, remove
-from edgewake.cloud.summaries.summary import Record, Step
+from edgewake.cloud.summaries.summary import Record, Series, Step
 from edgewake.protocol import record as records
 from edgewake.protocol import sketch, topics
 from edgewake.protocol.clock import Clock
@@ -44,6 +44,7 @@ PRUNE_EVERY_S: Final = 3600.0
 FLUSH_S: Final = 30.0
 RETRY_S: Final = (0.5, 15.0)
 """First and longest wait between attempts to reach Kafka."""
+_Key: TypeAlias = tuple[Step, Series, int, str]
 _STEPS: Final = {topics.SUMMARIES_PREFIX + step: step for step in Step}
 
 
@@ -120,6 +121,7 @@ class Follower:
 
     def _take(self, store: Store, messages: list[Message], producer: Producer) -> None:
         kept: list[tuple[Step, Record]] = []
+        gone: list[_Key] = []
         places: dict[tuple[str, int], int] = {}
         for message in messages:
             if message.error() is not None:
@@ -133,8 +135,14 @@ class Follower:
                     )
             elif message.value() is not None:
                 kept += self._read(_STEPS[topic], message)
+            else:
+                removed = self._removed(_STEPS[topic], message)
+                gone += removed
+                kept = [one for one in kept if _key_of(*one) not in removed]
         self._flush(producer)
         before = store.refused
+        if gone:
+            store.forget(gone)
         store.keep(kept, places, now_ms=self._clock.now_ms())
         if store.refused > before:
             log.warning(
@@ -150,6 +158,14 @@ class Follower:
         except Rejected as error:
             self.refused += 1
             log.debug("%s offset %d: %s", message.topic(), message.offset(), error)
+
+    def _removed(self, step: Step, message: Message) -> list[_Key]:
+        try:
+            return [(step, *Record.parse_key(message.key() or b""))]
+        except Rejected as error:
+            self.refused += 1
+            log.debug("%s offset %d: %s", message.topic(), message.offset(), error)
+            return []
 
     def _made_by_device(
         self, message: Message, producer: Producer
@@ -217,6 +233,10 @@ class Follower:
         self._undelivered = None
         if left or error is not None:
             raise Unavailable(f"Kafka takes no summaries: {error.str() if error else 'no answer'}")
+
+
+def _key_of(step: Step, record: Record) -> _Key:
+    return step, record.series, record.start_ms, record.maker
 
 
 def _places(consumer: Consumer, store: Store) -> list[TopicPartition]:

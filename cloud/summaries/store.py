@@ -128,6 +128,34 @@ class Store:
                 [(*place, at) for place, at in places.items()],
             )
 
+    def forget(self, keys: Iterable[tuple[Step, Series, int, str]]) -> None:
+        """Remove rows by step, series, start and maker, as a record without a value on the topics
+        says; what they were part of becomes dirty. Their bytes are overwritten in the file.
+        """
+        self._db.execute("PRAGMA secure_delete = ON")
+        with self._db:
+            for step, series, start_ms, maker in keys:
+                self._forget(step, series, start_ms, PREFIX if is_part(maker) else maker)
+        self._db.execute("PRAGMA secure_delete = OFF")
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _forget(self, step: Step, series: Series, start_ms: int, maker: str) -> None:
+        number = self._series.get(series)
+        if number is None:
+            return
+        self._db.execute(
+            "DELETE FROM summary WHERE series = ? AND step = ? AND start = ? AND maker = ?",
+            (number, step, start_ms, maker),
+        )
+        if self._db.execute("SELECT 1 FROM summary WHERE series = ? LIMIT 1", (number,)).fetchall():
+            changed = (step, *LONGER[step]) if step in COVERS else LONGER[step]
+            rows = [(number, whole, whole.floor(start_ms), 0) for whole in changed]
+            self._db.executemany("INSERT OR REPLACE INTO dirty VALUES (?, ?, ?, ?)", rows)
+            return
+        self._db.execute("DELETE FROM dirty WHERE series = ?", (number,))
+        self._db.execute("DELETE FROM series WHERE id = ?", (number,))
+        del self._series[series]
+
     def _keep(self, step: Step, record: Record, now_ms: int) -> None:
         series = self._id(record.series)
         if series is None:
@@ -207,7 +235,12 @@ class Store:
     def clean(self, step: Step, rolled: Iterable[tuple[Series, int]]) -> None:
         """These are rolled up, and what they are published as is on its way back."""
         with self._db:
-            marks = [(self._series[series], step, start) for series, start in rolled]
+            # One may be gone since: it was erased.
+            marks = [
+                (self._series[series], step, start)
+                for series, start in rolled
+                if series in self._series
+            ]
             self._db.executemany(
                 "DELETE FROM dirty WHERE series = ? AND step = ? AND start = ?", marks
             )

@@ -176,6 +176,15 @@ class Record:
             f"{self.maker}"
         ).encode()
 
+    @staticmethod
+    def parse_key(key: bytes) -> tuple[Series, int, str]:
+        """Series, start and maker; raises Rejected."""
+        parts = key.decode("utf-8", "replace").split("|", 4)
+        if len(parts) < 5 or not parts[3].isdecimal():
+            raise Rejected(RejectReason.SHAPE, f"no key of a summary: {key[:100]!r}")
+        stream, field_, devices, start, maker = parts
+        return Series(stream, field_, devices), int(start), maker
+
     def encode(self) -> bytes:
         """The value."""
         series, summary, numbers = self.series, self.summary, self.summary.numbers

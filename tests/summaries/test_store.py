@@ -226,3 +226,30 @@ def test_a_device_that_lies_about_its_bytes_is_refused() -> None:
     hour = {"start_ms": MIDNIGHT, "end_ms": MIDNIGHT + HOUR_MS}
     with pytest.raises(Rejected, match="kll"):
         taken(sent(SketchKind.KLL, summary([1.0, 2.0]).sketches[SketchKind.KLL].data, 3, **hour))
+
+
+def test_what_is_removed_is_gone_its_bytes_too_and_what_it_was_part_of_is_rolled_up_anew(
+    path: Path,
+) -> None:
+    kept = Store(path)
+    other = Series("shop", "weight")
+    minutes = [minute(HOUR_MS + n * MINUTE_MS, ["secret-value"] * 3) for n in range(3)]
+    kept.keep(
+        [(Step.MINUTE, one) for one in (*minutes, minute(HOUR_MS, [1.0], other))], {}, now_ms=1
+    )
+    kept.clean(Step.HOUR, [(SERIES, HOUR_MS)])
+    assert b"secret-value" in _bytes(path)
+    kept.forget([(Step.MINUTE, SERIES, minutes[0].start_ms, "")])
+    due = kept.due(Step.HOUR, ended_before_ms=9 * HOUR_MS, changed_before_ms=9, limit=9)
+    assert (SERIES, HOUR_MS) in due
+    kept.forget([(Step.MINUTE, SERIES, one.start_ms, "") for one in minutes])
+    assert Reads(path).with_view(lambda view: view.known(limit=9)) == [other]
+    assert b"secret-value" not in _bytes(path)
+    kept.clean(Step.HOUR, [(SERIES, HOUR_MS)])
+    kept.keep([(Step.MINUTE, minutes[0])], {}, now_ms=2)
+    assert len(Reads(path).with_view(lambda view: view.known(limit=9))) == 2
+    kept.close()
+
+
+def _bytes(path: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in path.parent.glob(path.name + "*"))

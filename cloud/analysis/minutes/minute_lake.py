@@ -62,6 +62,27 @@ class Lake:
             if is_new:
                 self._tidy_before(date, of_stream)
 
+    def erase(self, stream: str, before_ms: int) -> tuple[int, int]:
+        """Remove what was summed up of a stream's minutes before a time; files and rows.
+
+        Raises OSError.
+        """
+        files = rows = 0
+        for path in sorted((self._root / "summaries" / f"stream={stream}").glob("date=*/*")):
+            table = _readable(path, pq.read_table) if path.suffix == ".parquet" else None
+            kept = None if table is None else _from(table, before_ms)
+            if kept is not None and table is not None and kept.num_rows == table.num_rows:
+                continue
+            files += 1
+            rows += 0 if table is None else table.num_rows
+            if kept is not None and kept.num_rows:
+                rows -= kept.num_rows
+                _write(kept, path)
+            else:
+                path.unlink(missing_ok=True)
+                path.with_name(f"_{path.name}.damaged").unlink(missing_ok=True)
+        return files, rows
+
     def _tidy_before(self, date: str, of_stream: Path) -> None:
         # The earlier of two clocks: that of a bridge may be years ahead, and so may ours.
         today = dt.date.fromisoformat(min(date, _date(self._clock.now_ms())))
@@ -71,6 +92,10 @@ class Lake:
                 shutil.rmtree(folder, ignore_errors=True)
             elif folder.name < f"date={date}" and len(_batches(folder)) > 1:
                 _merge(folder)
+
+
+def _from(rows: pa.Table, time_ms: int) -> pa.Table:
+    return rows.filter(pa.array([at >= time_ms for at in rows.column("minute").to_pylist()]))
 
 
 def latest(rows: pa.Table) -> pa.Table:

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, DeviceName, Limit, Page, Services
 from edgewake.cloud.ops.tables.devices import DeviceView, Presence
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol import topics
+from edgewake.protocol.device_note import DeviceNote, Group
+
+Part = Annotated[str, Query(max_length=64, description="A part of the name, in any case.")]
 
 
 def router(services: Services) -> APIRouter:
-    """List and show devices."""
+    """List and show devices, and forget them."""
     routes = APIRouter(tags=["devices"])
-    table = services.tables.devices
+    table, notes = services.tables.devices, services.tables.notes
+
+    def noted(found: DeviceView) -> DeviceView:
+        note = notes.get(found.device)
+        if note is None:
+            return found
+        return found.model_copy(update={"note": note.note, "groups": list(note.groups)})
 
     @routes.get("/v1/devices")
     async def devices(
-        limit: Limit = PAGE_DEFAULT, after: After = None, state: Presence | None = None
+        limit: Limit = PAGE_DEFAULT,
+        after: After = None,
+        state: Presence | None = None,
+        q: Part = "",
+        group: Annotated[Group | None, Query()] = None,
     ) -> Page[DeviceView]:
         """Devices by name. `state` is as old as the last look at the time, a second at most."""
-        found = table.page(after, limit + 1, state)
+        if not q and group is None:
+            found, total = table.page(after, limit + 1, state), table.total(state)
+        else:
+            found, total = table.find(after, limit + 1, _filter(notes, q, group), state)
         following = found[limit - 1].device if len(found) > limit else None
-        return Page(items=found[:limit], next=following, total=table.total(state))
+        return Page(items=[noted(one) for one in found[:limit]], next=following, total=total)
 
     @routes.get("/v1/devices/{device}", responses=problems(404))
     async def device(device: DeviceName) -> DeviceView:
@@ -31,7 +50,7 @@ def router(services: Services) -> APIRouter:
         found = table.get(device)
         if found is None:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
-        return found
+        return noted(found)
 
     @routes.delete("/v1/devices/{device}", status_code=204, responses=problems(404))
     async def remove(device: DeviceName) -> None:
@@ -43,5 +62,14 @@ def router(services: Services) -> APIRouter:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
         for what in ("status", "seen"):
             await services.writer.write(topics.DEVICES, f"{device}|{what}", None)
+        if device in notes:
+            await services.writer.write(topics.NOTES, device, None)
 
     return routes
+
+
+def _filter(notes: dict[str, DeviceNote], part: str, group: str | None) -> Callable[[str], bool]:
+    """Has a device this in its name, and is it in this group?"""
+    members = {device for device, note in notes.items() if group in note.groups}
+    folded = part.casefold()
+    return lambda name: folded in name.casefold() and (group is None or name in members)

@@ -23,6 +23,7 @@ from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.services.previews import PreviewDesk
@@ -33,6 +34,7 @@ from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.event_ring import EventRing
+from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.protocol.clock import Clock
@@ -72,6 +74,7 @@ class Services:
     system: SystemLook
     boards: BoardDesk
     audit: AuditRing
+    eraser: EraserDesk
     registry: Registry
     repairs: RepairDesk
     previews: PreviewDesk
@@ -83,6 +86,7 @@ class Services:
     letters: DeadLetterIndex
     replayer: LetterReplayer
     ring: EventRing
+    past: Past
     access: Access
     clock: Clock
     metrics: CollectorRegistry

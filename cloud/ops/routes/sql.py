@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
@@ -44,7 +46,7 @@ class SqlAnswer(BaseModel):
     """Rows, and what they stand on."""
 
     columns: list[SqlColumn]
-    rows: list[list[Any]]
+    rows: list[list[Any]] | list[dict[str, Any]]
     is_cut: bool
     """There are more."""
     past: SqlPast
@@ -67,8 +69,9 @@ def router(services: Services) -> APIRouter:
         try:
             holder = request.state.holder.name
             answer = await services.asking.ask(
-                body.model_dump(), services.tables.passed, holder=holder
+                body.model_dump(exclude={"objects"}), services.tables.passed, holder=holder
             )
+            answer = as_objects(answer) if body.objects else answer
             return Response(answer, media_type="application/json")
         except QueryError as error:
             raise _refused(error.faults[0]) from error
@@ -76,6 +79,19 @@ def router(services: Services) -> APIRouter:
             raise Problem(501, "no_sql", str(error)) from error
 
     return routes
+
+
+def as_objects(answer: bytes) -> bytes:
+    """The same answer, its rows by the names of their columns."""
+    body = orjson.loads(answer)
+    seen = Counter[str]()
+    for column in body["columns"]:
+        name = column["name"]
+        seen[name] += 1
+        column["name"] = name if seen[name] == 1 else f"{name}_{seen[name]}"
+    names = [column["name"] for column in body["columns"]]
+    body["rows"] = [dict(zip(names, row, strict=True)) for row in body["rows"]]
+    return orjson.dumps(body)
 
 
 def _refused(fault: QueryFault) -> Problem:

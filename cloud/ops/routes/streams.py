@@ -22,17 +22,20 @@ from edgewake.cloud.ops.routes.shared import (
 from edgewake.cloud.ops.services import dead_letters, recent
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
 from edgewake.cloud.ops.services.dead_letters import Filter
+from edgewake.cloud.ops.services.gaps import Gaps, find
 from edgewake.cloud.ops.services.kafka_lookup import KafkaSession
 from edgewake.cloud.ops.streams.look import StreamLook, look_at
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol import record, topics
+from edgewake.protocol.names import DEVICE_PATTERN
 from edgewake.protocol.record import Record
 from edgewake.protocol.stream import FieldInfo, Stream
 
 LETTERS_LOOKED_AT: Final = 500
 """Dead letters of all streams, the newest, among which those of one are counted."""
+DeviceQuery = Annotated[str | None, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 
 
 class PartitionView(BaseModel):
@@ -127,6 +130,17 @@ def router(services: Services) -> APIRouter:
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
         return _view(tables, found)
+
+    @routes.get("/v1/streams/{name}/gaps", responses=problems(404, 503))
+    async def gaps(
+        name: QueryName, device: DeviceQuery = None, limit: Limit = PAGE_DEFAULT
+    ) -> Gaps:
+        """What of it was lost or is missing, the newest first, among its newest 20,000 records of
+        each partition; of one device, or of all.
+        """
+        if name not in tables.streams:
+            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        return await services.lookup.run(lambda session: find(session, name, device, limit))
 
     @routes.get("/v1/streams/{name}/look", responses=problems(404))
     async def look(name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15) -> StreamLook:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel
@@ -20,6 +20,7 @@ from edgewake.cloud.ops.routes.shared import (
     page_of,
 )
 from edgewake.cloud.ops.tables.audit_ring import AuditEntry
+from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.lease_record import Lease, LeaseState
 
@@ -51,6 +52,17 @@ class AuditPage(BaseModel):
     """Entries, the newest first."""
 
     items: list[AuditEntry]
+    next: int | None
+    """`before` of the next page; null at the end."""
+
+
+Kind = Literal["device", "query", "part", "repair", "request", "erasure"]
+
+
+class HistoryPage(BaseModel):
+    """Entries, the newest first."""
+
+    items: list[Happening]
     next: int | None
     """`before` of the next page; null at the end."""
 
@@ -97,6 +109,19 @@ def router(services: Services) -> APIRouter:
         found = services.audit.newest(before=before, limit=limit)
         is_more = bool(found) and found[-1].number > 1 and len(found) == limit
         return AuditPage(items=found, next=found[-1].number if is_more else None)
+
+    @routes.get("/v1/history", tags=["history"])
+    async def history(
+        kind: Kind | None = None,
+        name: Annotated[str | None, Query(max_length=64)] = None,
+        limit: Limit = PAGE_DEFAULT,
+        before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    ) -> HistoryPage:
+        """What happened to devices, queries, parts, repairs and erasures, the newest first: seen by
+        this server since it started, at most its newest 50,000 entries.
+        """
+        found = services.past.newest(kind=kind, name=name, before=before, limit=limit)
+        return HistoryPage(items=found, next=found[-1].number if len(found) == limit else None)
 
     @routes.post("/v1/tickets", status_code=201, tags=["session"])
     async def ticket(request: Request) -> Ticket:

@@ -363,6 +363,15 @@ class Registry:
                 if is_dead(row, self._tables.queries, self._clock.now_ms()):
                     await self._release(row.name)
 
+    def streams_of(self, registration: Registration) -> Sequence[str]:
+        """What a query reads; nothing where its text cannot be read any more."""
+        try:
+            return self._check(registration.text, self._tables.streams).streams
+        except NotThereYet as error:
+            return error.found.streams
+        except QueryError:
+            return ()
+
     def get(self, name: str) -> Registration:
         """A registration. Raises Problem(404)."""
         found = self._tables.queries.get(name)

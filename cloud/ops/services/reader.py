@@ -46,11 +46,13 @@ log = logging.getLogger("edgewake.ops")
 TABLES: Final = (
     topics.STREAMS,
     topics.DEVICES,
+    topics.NOTES,
     topics.QUERIES,
     topics.PROGRESS,
     topics.REPAIRS,
     topics.PREVIEWS,
     topics.BOARDS,
+    topics.ERASURES,
     topics.ALERT_RULES,
     topics.ALERTS,
     topics.DOWN,

@@ -12,7 +12,9 @@ its rows stay on `ew.devices`.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -172,6 +174,22 @@ class DeviceTable:
         names = self._names if state is None else self._names_of[state]
         page = map(self.get, islice(names.after(after), limit))
         return [found for found in page if found is not None]
+
+    def find(
+        self,
+        after: str | None,
+        limit: int,
+        is_wanted: Callable[[str], bool],
+        state: Presence | None = None,
+    ) -> tuple[list[DeviceView], int]:
+        """Up to `limit` of the wanted devices behind `after`, by name, and how many there are in
+        all. Looks at every name.
+        """
+        names = self._names if state is None else self._names_of[state]
+        wanted = [name for name in names.after(None) if is_wanted(name)]
+        behind = wanted if after is None else wanted[bisect_right(wanted, after) :]
+        page = [found for found in map(self.get, behind[:limit]) if found is not None]
+        return page, len(wanted)
 
     def total(self, state: Presence | None = None) -> int:
         """How many there are."""

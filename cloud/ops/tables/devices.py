@@ -67,6 +67,9 @@ class DeviceView(BaseModel):
     """Records since the report before the last one."""
     epoch: int | None = None
     version: str = ""
+    note: str = ""
+    """What people say of it."""
+    groups: list[str] = []
     settings_version: int | None = None
     """Of the settings that it was given from here and uses; 0: none."""
 

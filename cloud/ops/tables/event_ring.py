@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.client_share import Bound, Held
 from edgewake.cloud.ops.tables.device_table import Event
+from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.web import Problem
 
 RING_EVENTS: Final = 2000
@@ -52,8 +53,9 @@ class _Live(EventSourceResponse):
 class EventRing:
     """The ring."""
 
-    def __init__(self, boot: str) -> None:
-        self._boot = boot
+    def __init__(self, boot: str, past: Past | None = None) -> None:
+        """`past` remembers what is published."""
+        self._boot, self._past = boot, past
         self._ring: deque[tuple[int, bytes]] = deque(maxlen=RING_EVENTS)
         self._next = 1
         self._news = asyncio.Event()
@@ -62,6 +64,9 @@ class EventRing:
 
     def publish(self, events: Iterable[Event]) -> None:
         """Add events."""
+        events = list(events)
+        if self._past is not None:
+            self._past.note(events)
         for event in events:
             self._ring.append((self._next, orjson.dumps(event)))
             self._next += 1

@@ -25,7 +25,9 @@ from edgewake.protocol import record as records
 from edgewake.protocol.board import Board
 from edgewake.protocol.dead_letter import DeadLetter, known_reason
 from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.device_note import DeviceNote
 from edgewake.protocol.downlink import ANSWERS, REQUESTS
+from edgewake.protocol.erasure import Erasure, Report
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.preview import Preview
 from edgewake.protocol.query import Progress, Registration
@@ -92,6 +94,11 @@ class OpsTables:
     previews: dict[str, Preview] = field(default_factory=dict)
     alerts: AlertTable = field(default_factory=AlertTable)
     boards: dict[str, Board] = field(default_factory=dict)
+    notes: dict[str, DeviceNote] = field(default_factory=dict)
+    """What people say of devices."""
+    erasures: dict[str, Erasure] = field(default_factory=dict)
+    erased: dict[str, Report] = field(default_factory=dict)
+    """What the lake and the analysis did of them, by `id|part`."""
     down: DownTable = field(default_factory=DownTable)
     """What devices are asked to do."""
     requests: RequestTable = field(default_factory=RequestTable)
@@ -147,9 +154,8 @@ class OpsTables:
                 return self._query(change, self.progress, Progress)
             case topics.REPAIRS:
                 return self._repair(change)
-            case topics.PREVIEWS | topics.BOARDS:
-                self._asked(change)
-                return ()
+            case topics.PREVIEWS | topics.BOARDS | topics.ERASURES | topics.NOTES:
+                return self._asked(change)
             case topics.ALERT_RULES | topics.ALERTS:
                 return self.alerts.put(change.key, change.value)
             case topics.DOWN:
@@ -192,11 +198,26 @@ class OpsTables:
         elif not is_known and change.value is not None:
             self.lease_ids.add(change.key)
 
-    def _asked(self, change: Change) -> None:
-        if change.topic == topics.PREVIEWS:
-            _put(self.previews, Preview, change.key, change.value)
-        else:
-            _put(self.boards, Board, change.key, change.value)
+    def _asked(self, change: Change) -> Iterable[Event]:
+        if change.topic == topics.ERASURES:
+            return self._erasure(change)
+        tables: dict[str, tuple[dict[str, Any], type[BaseModel]]] = {
+            topics.PREVIEWS: (self.previews, Preview),
+            topics.BOARDS: (self.boards, Board),
+            topics.NOTES: (self.notes, DeviceNote),
+        }
+        table, model = tables[change.topic]
+        _put(table, model, change.key, change.value)
+        return ()
+
+    def _erasure(self, change: Change) -> Iterator[Event]:
+        if "|" in change.key:
+            _put(self.erased, Report, change.key, change.value)
+            return
+        _put(self.erasures, Erasure, change.key, change.value)
+        row = self.erasures.get(change.key)
+        if row is not None:
+            yield {"kind": "erasure", "id": row.id, "step": row.step.value, "detail": row.detail}
 
     def _device(self, change: Change, now: int) -> Iterator[Event]:
         device, _, what = change.key.rpartition("|")

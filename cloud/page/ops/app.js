@@ -6,6 +6,8 @@ import { api } from "./api.js";
 import { AlertRule, Alerts } from "./alerts.js";
 import { Board, Boards } from "./boards.js";
 import { Device, Devices } from "./devices.js";
+import { Erasure, Erasures } from "./erasures.js";
+import { Histories } from "./history.js";
 import { Ask, Audit, Clients, Letters } from "./more.js";
 import { Overview } from "./overview.js";
 import { Editor, Queries, Query } from "./queries.js";
@@ -21,8 +23,11 @@ const SCREENS = [
   ["ask", "Ask", Ask],
   ["letters", "Letters", Letters],
   ["clients", "Clients", Clients],
+  ["history", "History", Histories],
   ["audit", "Audit", Audit],
+  ["erasures", "Erasures", Erasures, Erasure],
 ];
+const OFF_THE_RAIL = new Set(["erasures"]);
 
 function View({ hash }) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
@@ -39,7 +44,7 @@ function View({ hash }) {
 
 function Rail({ hash }) {
   const here = hash.replace(/^#\/?/, "").split(/[/?]/)[0];
-  return html`${SCREENS.map(([key, title]) => html`<a href=${`#/${key}`} aria-current=${key === here ? "page" : null}>${title}</a>`)}
+  return html`${SCREENS.filter(([key]) => !OFF_THE_RAIL.has(key)).map(([key, title]) => html`<a href=${`#/${key}`} aria-current=${key === here ? "page" : null}>${title}</a>`)}
     <a href="/docs">API</a>`;
 }
 

@@ -3,6 +3,8 @@
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { api, enc, get } from "./api.js";
+import { Erase } from "./erasures.js";
+import { History } from "./history.js";
 import { Ago, bytes, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const STATES = ["online", "offline", "silent"];
@@ -10,12 +12,23 @@ const STATES = ["online", "offline", "silent"];
 export function Devices({ params }) {
   const state = params.get("state") ?? "";
   const after = params.get("after") ?? "";
-  const query = new URLSearchParams({ limit: 100, ...(state && { state }), ...(after && { after }) });
+  const q = params.get("q") ?? "";
+  const group = params.get("group") ?? "";
+  const kept = { ...(state && { state }), ...(q && { q }), ...(group && { group }) };
+  const query = new URLSearchParams({ limit: 100, ...kept, ...(after && { after }) });
+  const groups = useLoaded(() => get("/v1/groups"), "groups");
   const loaded = useLoaded(() => get(`/v1/devices?${query}`), `devices ${query}`);
   const link = (to) => `#/devices?${new URLSearchParams(to)}`;
-  return html`<p class="chips" role="group" aria-label="State">
-      <a href="#/devices" aria-current=${state === "" ? "true" : "false"}>all</a>
-      ${STATES.map((one) => html`<a href=${link({ state: one })} aria-current=${state === one ? "true" : "false"}>${one}</a>`)}
+  const find = (event) => {
+    event.preventDefault();
+    location.hash = link({ ...kept, q: event.target.elements.q.value });
+  };
+  return html`<form class="actions" role="search" onSubmit=${find}><label>Name <input name="q" value=${q} maxlength="64" /></label><button type="submit">Find</button></form>
+    ${Object.keys(groups.data ?? {}).length > 0 && html`<p class="chips" role="group" aria-label="Group">
+      ${Object.entries(groups.data).map(([one, n]) => html`<a href=${link({ ...kept, group: one === group ? "" : one })} aria-current=${one === group ? "true" : "false"}>${one} <small>${n}</small></a>`)}</p>`}
+    <p class="chips" role="group" aria-label="State">
+      <a href=${link({ ...kept, state: "" })} aria-current=${state === "" ? "true" : "false"}>all</a>
+      ${STATES.map((one) => html`<a href=${link({ ...kept, state: one })} aria-current=${state === one ? "true" : "false"}>${one}</a>`)}
     </p>
     <${Loaded} loaded=${loaded} empty="No device here. One appears with its first reading: edgewake send NAME STREAM '{&quot;x&quot;: 1}'">${(page) => html`
       <p class="quiet">${page.total} ${page.total === 1 ? "device" : "devices"}</p>
@@ -28,7 +41,7 @@ export function Devices({ params }) {
         ["lost_readings", "lost", { number: true }],
         ["version", "version", { view: ({ agent, version }) => (agent ? version || "–" : "plain") }],
       ]} />
-      ${page.next && html`<p><a href=${link({ ...(state && { state }), after: page.next })}>Next ${page.items.length}</a></p>`}`}<//>`;
+      ${page.next && html`<p><a href=${link({ ...kept, after: page.next })}>Next ${page.items.length}</a></p>`}`}<//>`;
 }
 
 export function Device({ name }) {
@@ -45,9 +58,24 @@ export function Device({ name }) {
         ["its clock is off by", device.skew_ms === null ? null : `${device.skew_ms} ms`],
         ["streams", device.streams.map((stream, i) => html`${i > 0 && ", "}<a href=${`#/streams/${enc(stream)}`}>${stream}</a>`)],
       ]} />
+      <${Note} device=${device} />
+      <${History} kind="device" name=${name} />
       ${device.agent && html`<${Commands} device=${name} />`}
       <section class="card"><h2>Forget it</h2><p class="quiet">Its readings stay. It is listed again when it sends again.</p>
-        <${Do} danger act=${() => api("DELETE", `/v1/devices/${enc(name)}`)} confirm=${`Forget what is known of ${name}?`} done="forgotten">Forget ${name}<//></section>`}<//>`;
+        <${Do} danger act=${() => api("DELETE", `/v1/devices/${enc(name)}`)} confirm=${`Forget what is known of ${name}?`} done="forgotten">Forget ${name}<//></section>
+      <${Erase} name=${name} what="All that it has sent until now, in all streams." ask=${() => `/v1/devices/${enc(name)}/readings`} />`}<//>`;
+}
+
+function Note({ device }) {
+  const [note, setNote] = useState(device.note);
+  const [groups, setGroups] = useState(device.groups.join(" "));
+  const keep = async () => {
+    await api("PUT", `/v1/devices/${enc(device.device)}/note`, { note, groups: groups.split(/[\s,]+/).filter(Boolean) });
+    return "kept";
+  };
+  return html`<section class="card"><h2>Note and groups</h2>
+    <p><label>Note <textarea rows="2" maxlength="1000" value=${note} onInput=${({ target }) => setNote(target.value)}></textarea></label></p>
+    <p class="actions"><label>Groups <input value=${groups} placeholder="hall_3 pumps" onInput=${({ target }) => setGroups(target.value)} /></label><${Do} act=${keep}>Keep<//></p></section>`;
 }
 
 function Commands({ device }) {

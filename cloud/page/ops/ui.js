@@ -60,8 +60,8 @@ export const Ago = ({ at }) => (at ? html`<time title=${moment(at)}>${age(Date.n
 
 export const Facts = ({ of }) => html`<dl class="card facts-list">${of.map(([name, content]) => html`<div><dt>${name}</dt><dd>${content ?? "–"}</dd></div>`)}</dl>`;
 
-/** A button that does something once and says what came of it. `confirm`: asked before; `label`: what it is called where its words alone do not say. */
-export function Do({ act, confirm: question, done = "done", danger, label, children }) {
+/** A button that does something once and says what came of it. `confirm`: asked before; `label`: what it is called where its words alone do not say; `disabled`: not yet. */
+export function Do({ act, confirm: question, done = "done", danger, label, disabled, children }) {
   const [said, setSaid] = useState("");
   const [isBusy, setBusy] = useState(false);
   const onClick = async () => {
@@ -75,7 +75,7 @@ export function Do({ act, confirm: question, done = "done", danger, label, child
     }
     setBusy(false);
   };
-  return html`<button type="button" class=${danger ? "danger" : ""} disabled=${isBusy} aria-label=${label} onClick=${onClick}>${children}</button><span class="said" role="status">${said}</span>`;
+  return html`<button type="button" class=${danger ? "danger" : ""} disabled=${isBusy || disabled} aria-label=${label} onClick=${onClick}>${children}</button><span class="said" role="status">${said}</span>`;
 }
 
 export const bytes = (n) => (n == null ? "–" : n < 1024 ? `${n} B` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KB` : `${(n / (1 << 20)).toFixed(1)} MB`);

@@ -169,3 +169,17 @@ def test_the_oldest_days_go_and_a_clock_that_is_years_ahead_removes_nothing(tmp_
     assert {f"date={date}" for date in dates} <= {
         path.name for path in tmp_path.glob("summaries/*/*")
     }
+
+
+def test_an_erased_stream_is_in_no_file_and_what_began_after_it_stays(tmp_path: Path) -> None:
+    lake = new(tmp_path)
+    lake.keep("s", rows(T0 - 120_000, T0), 3)
+    lake.keep("s", rows(T0), 4)
+    lake.keep("other", rows(T0 - 120_000), 3)
+    damaged = next((tmp_path / "summaries" / "stream=s").glob("date=*/*4.parquet"))
+    damaged.write_bytes(b"PAR1")
+    assert lake.erase("s", T0) == (2, 1)
+    assert sorted(everything(tmp_path)["minute"].to_pylist()) == [T0 - 120_000, T0]
+    assert lake.erase("s", T0 + 1) == (1, 1)
+    assert not [one for one in (tmp_path / "summaries" / "stream=s").rglob("*") if one.is_file()]
+    assert everything(tmp_path)["stream"].to_pylist() == ["other"]

@@ -1,0 +1,45 @@
+"""Routes about what people say of devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fastapi import APIRouter, Request
+
+from edgewake.cloud.ops.routes.shared import DeviceName, Services
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
+from edgewake.protocol import topics
+from edgewake.protocol.device_note import NOTES_MAX, DeviceNote, NoteText
+
+
+def router(services: Services) -> APIRouter:
+    """Notes and groups."""
+    routes = APIRouter(tags=["devices"])
+    notes = services.tables.notes
+
+    @routes.get("/v1/groups")
+    async def groups() -> dict[str, int]:
+        """Groups that devices are in, and how many are in each."""
+        counts = Counter(group for note in notes.values() for group in note.groups)
+        return dict(sorted(counts.items()))
+
+    @routes.put("/v1/devices/{device}/note", responses=problems(409))
+    async def note(device: DeviceName, body: NoteText, request: Request) -> DeviceNote:
+        """Say something of a device and put it into groups, in place of what was said before; also
+        of one that has not been heard of yet.
+        """
+        if device not in notes and len(notes) >= NOTES_MAX:
+            raise Problem(409, "too_many_notes", f"{NOTES_MAX} devices have one, no more")
+        said = DeviceNote(
+            device=device,
+            note=body.note,
+            groups=tuple(sorted(set(body.groups))),
+            changed_at=services.clock.now_ms(),
+            changed_by=request.state.holder.name,
+        )
+        is_empty = not said.note and not said.groups
+        await services.writer.write(topics.NOTES, device, None if is_empty else said)
+        return said
+
+    return routes

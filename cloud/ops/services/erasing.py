@@ -1,0 +1,295 @@
+"""What an erasure does in Kafka: find the last of it, cut topics behind that, delete topics, remove
+rows of summaries. Blocking calls, each of which changes nothing the second time.
+
+Kafka takes single records out of no topic; it deletes a topic, or what lies before an offset. So a
+topic that holds others' records too is cut behind the last record of what is erased, and the
+erasure says how many of others went with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from edgewake.cloud.kafka import clients, metadata, topic_admin
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.headers import headers_of
+from edgewake.cloud.kafka.mortal import Admin
+from edgewake.cloud.kafka.offsets import watermarks
+from edgewake.protocol import topics
+from edgewake.protocol.device_partition import up_partition
+from edgewake.protocol.erasure import TELLING, Cut, Erasure
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.record import PLACEMENT_HEADER, Placement
+from edgewake.protocol.sequence import POSITION_KEY, Position, decode_positions
+from edgewake.protocol.sketch import DeviceSketch
+
+BATCH: Final = 500
+"""Records taken from Kafka's client at once."""
+POLL_S: Final = 5.0
+"""Seconds without a record after which Kafka is taken for away."""
+FLUSH_S: Final = 30.0
+POSITION_RECORDS: Final = 2_000
+"""Records at the end of `ew.sequence` among which the sequencer's positions are; every transaction
+writes them."""
+
+Mine = Callable[[Message], bool]
+
+
+class KafkaEraser:
+    """Not for several threads."""
+
+    def __init__(self, config: KafkaConfig, is_wanted: Callable[[], bool]) -> None:
+        """`is_wanted`: false ends a scan at once, with Unavailable."""
+        self._config, self._is_wanted = config, is_wanted
+        self._admin: Admin = clients.admin(config, "erasures")
+        settings: dict[str, Any] = {
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": 8192,
+        }
+        self._consumer: Consumer = clients.consumer(config, "ops-erasures", **settings)
+        self._producer: Producer = clients.producer(config, "ops-erasures")
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+        self._producer.close()
+
+    def topic_ids(self, wanted: Iterable[str]) -> dict[str, str]:
+        """Kafka's ids of those of the topics that there are. Raises Unavailable."""
+        there = metadata.partition_counts(self._admin)
+        return metadata.topic_ids(self._admin, [name for name in wanted if name in there])
+
+    def topics_of(self, names: Iterable[str]) -> list[str]:
+        """Topics of results of queries with these names, of all their registrations."""
+        wanted = set(names)
+        found = []
+        for topic in metadata.partition_counts(self._admin):
+            parsed = topics.parse_query_topic(topic)
+            if parsed is not None and parsed[0] in wanted:
+                found.append(topic)
+        return found
+
+    def delete(self, wanted: Mapping[str, str]) -> None:
+        """Delete topics that still are the ones with these ids."""
+        now = self.topic_ids(wanted)
+        topic_admin.delete_topics(
+            self._admin, [name for name, id_ in now.items() if wanted[name] == id_]
+        )
+
+    # --- where the last of it lies
+
+    def cuts(self, erasure: Erasure) -> tuple[Cut, ...]:
+        """Where topics that hold others' records too are to be cut."""
+        counts = metadata.partition_counts(self._admin)
+        found = list(self._wanted(erasure, counts))
+        ids = metadata.topic_ids(self._admin, {topic for topic, _, _ in found})
+        made = (self._cut(topic, ids[topic], partition, mine) for topic, partition, mine in found)
+        return tuple(cut for cut in made if cut is not None)
+
+    def _wanted(
+        self, erasure: Erasure, counts: Mapping[str, int]
+    ) -> Iterator[tuple[str, int, Mine]]:
+        name = erasure.name
+        if erasure.what == "stream":
+            for partition in range(counts.get(topics.UP, 0)):
+                yield topics.UP, partition, lambda message: _stream_of(message) == name
+            words = {name, *erasure.queries}
+            for topic, partition in _partitions(TELLING, counts):
+                yield topic, partition, lambda message: _tells_of(message, words)
+            yield topics.DEAD, 0, lambda message: _letter_stream(message) == name
+            return
+        at, key = up_partition(name), name.encode()
+        yield topics.UP, at, lambda message: message.key() == key
+        for topic, count in counts.items():
+            if topic in TELLING:
+                yield from (
+                    (topic, p, lambda message: _tells_of(message, {name})) for p in range(count)
+                )
+            elif topic.startswith(topics.STREAM_PREFIX):
+                place = topics.stream_partition(at, count)
+                yield topic, place, lambda message: message.key() == key
+        yield topics.DEAD, 0, lambda message: message.key() == key
+
+    def _cut(self, topic: str, topic_id: str, partition: int, is_mine: Mine) -> Cut | None:
+        mine = others = through = passed = 0
+        for message in self._read(topic, partition):
+            if is_mine(message):
+                mine, through = mine + 1, int(message.offset() or 0) + 1
+                others, passed = others + passed, 0
+            else:
+                passed += 1
+        if not mine:
+            return None
+        return Cut(topic=topic, topic_id=topic_id, partition=partition, through=through,
+            records=mine, others=others)  # fmt: skip
+
+    def _read(self, topic: str, partition: int) -> Iterator[Message]:
+        """All committed records that there are now."""
+        low, high = watermarks(self._consumer, topic, partition)
+        if low == high:
+            return
+        self._consumer.assign([TopicPartition(topic, partition, low)])
+        try:
+            while self._is_wanted():
+                first = self._consumer.poll(POLL_S)
+                if first is None:
+                    raise Unavailable(
+                        f"{topic}, partition {partition}: Kafka gives no more records"
+                    )
+                for message in itertools.chain([first], self._consumer.consume(BATCH - 1, 0)):
+                    error = message.error()
+                    if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                        return
+                    if error is not None:
+                        raise KafkaException(error)
+                    if (message.offset() or 0) >= high:
+                        return
+                    yield message
+            raise Unavailable("this server ends")
+        finally:
+            self._consumer.unassign()
+
+    # --- the sequencer, and the cut
+
+    def unsequenced(self, cuts: Iterable[Cut], *, is_freed: bool) -> str:
+        """What the sequencer has yet to do before readings of these partitions can come back no
+        more; empty: nothing. `is_freed`: and would not even read them again.
+        """
+        for cut in cuts:
+            if cut.topic != topics.UP:
+                continue
+            position = self._position(cut.partition)
+            reached = position.read_from if is_freed else position.emitted_before
+            if reached < cut.through:
+                return (
+                    f"the sequencer is at {max(reached, 0)} of {cut.through} in partition "
+                    f"{cut.partition} of {topics.UP}; it writes its state a minute after the last "
+                    "record"
+                )
+        return ""
+
+    def _position(self, partition: int) -> Position:
+        shard = topics.shard_of(partition)
+        low, high = watermarks(self._consumer, topics.SEQUENCE, shard)
+        found = Position()
+        start = max(low, high - POSITION_RECORDS)
+        if start == high:
+            return found
+        self._consumer.assign([TopicPartition(topics.SEQUENCE, shard, start)])
+        try:
+            while True:
+                message = self._consumer.poll(POLL_S)
+                if message is None:
+                    raise Unavailable(f"{topics.SEQUENCE}: Kafka does not answer")
+                if message.error() is not None:
+                    if message.error().code() == KafkaError._PARTITION_EOF:
+                        return found
+                    raise KafkaException(message.error())
+                if message.key() == POSITION_KEY.encode() and message.value():
+                    found = decode_positions(message.value()).get(partition, found)
+        finally:
+            self._consumer.unassign()
+
+    def cut(self, cuts: Iterable[Cut]) -> None:
+        """Delete what lies before them, in topics that still are the same."""
+        cuts = list(cuts)
+        ids = self.topic_ids({cut.topic for cut in cuts})
+        wanted = [
+            TopicPartition(cut.topic, cut.partition, cut.through)
+            for cut in cuts
+            if ids.get(cut.topic) == cut.topic_id
+        ]
+        answers = self._admin.delete_records(wanted, request_timeout=METADATA_TIMEOUT_S)
+        for place, future in answers.items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.OFFSET_OUT_OF_RANGE:  # retention was there
+                    raise Unavailable(f"{place.topic}: {error.args[0].str()}") from error
+
+    # --- summaries
+
+    def remove_summaries(self, erasure: Erasure) -> tuple[int, bool]:
+        """Remove the rows of it that stand on `ew.summaries.*`; how many there were, and whether
+        the analysis made any of them.
+        """
+        removed, is_of_analysis = 0, False
+        for topic in topics.SUMMARIES:
+            standing: dict[bytes, bool] = {}
+            for message in self._read(topic, 0):
+                key = message.key() or b""
+                if is_summary_of(erasure, key):
+                    standing[key] = message.value() is not None
+            for key, is_there in standing.items():
+                if is_there:
+                    self._remove(topic, key)
+                    removed += 1
+                    is_of_analysis |= topic == topics.MINUTES and _is_of_analysis(key)
+        if self._producer.flush(FLUSH_S):
+            raise Unavailable("Kafka does not take what removes summaries")
+        return removed, is_of_analysis
+
+    def _remove(self, topic: str, key: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, None, key, 0)
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                self._producer.poll(0)
+                return
+
+
+def _partitions(names: Iterable[str], counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    for name in names:
+        yield from ((name, partition) for partition in range(counts.get(name, 0)))
+
+
+def _stream_of(message: Message) -> str:
+    header = headers_of(message).get(PLACEMENT_HEADER)
+    try:
+        return "" if header is None else Placement.decode(header).stream
+    except ValueError:
+        return ""
+
+
+def _letter_stream(message: Message) -> str:
+    topic = headers_of(message).get("topic", b"").decode("utf-8", "replace")
+    head, _, stream = topic.rpartition("/")
+    return stream if head.endswith("/up") else ""
+
+
+def _tells_of(message: Message, words: set[str]) -> bool:
+    """Is one of these names a value of the record?"""
+    value = message.value() or b""
+    if (message.key() or b"").decode("utf-8", "replace") in words:
+        return True
+    if not any(word.encode() in value for word in words):
+        return False
+    try:
+        columns = orjson.loads(value).get("fields", {}).values()
+    except (ValueError, AttributeError):
+        return False
+    return any(one in words for column in columns for one in column if isinstance(one, str))
+
+
+def is_summary_of(erasure: Erasure, key: bytes) -> bool:
+    """Is a row of `ew.summaries.*` with this key of what is erased?"""
+    parts = key.decode("utf-8", "replace").split("|", 4)
+    if len(parts) < 5 or not parts[3].isdigit() or int(parts[3]) >= erasure.asked_at:
+        return False
+    stream, _, devices, _, maker = parts
+    if erasure.what == "stream":
+        return stream == erasure.name
+    made_by = maker.removeprefix("late:").partition("|")[0]
+    return made_by == erasure.name or devices == DeviceSketch.set_of(erasure.name)
+
+
+def _is_of_analysis(key: bytes) -> bool:
+    maker = key.decode("utf-8", "replace").split("|", 4)[4]
+    return not maker or (maker.startswith("late:") and "|" not in maker)
