@@ -35,7 +35,7 @@ def main() -> None:
     bootstrap, *numbers = sys.argv[1:]
     first, count, states, received_at = map(int, numbers)
     producer = clients.producer(
-        KafkaConfig(bootstrap=bootstrap), "bench-writer", **PRODUCER, **{"compression.type": "none"}
+        KafkaConfig(bootstrap=bootstrap), "bench-writer", **PRODUCER | {"compression.type": "none"}
     )
     for i in range(first, first + count):
         device, stream = names(i % states)

@@ -162,4 +162,4 @@ def test_every_argument_that_is_a_name_is_completed() -> None:
                 )
                 if (is_name or is_query) and parameter._custom_shell_complete is None:
                     plain.append(f"{name} {one.name} {parameter.name}")
-    assert plain == ["send send device"], "the device that is sent for may be a new one"
+    assert plain == ["devices add names", "send send device"], "these may be new ones"

@@ -30,7 +30,7 @@ def test_every_partition_has_its_turn_within_a_few_rounds(own_kafka: Kafka) -> N
     topic_admin.ensure_topics(config, [topics.UP])
     reader = UpReader(config, "test-turns", clock=SystemClock())
     begins = {partition: reader.range(partition)[1] for partition in range(topics.UP_PARTITIONS)}
-    producer = clients.producer(config, "test-backlog", **PRODUCER, **{"compression.type": "none"})
+    producer = clients.producer(config, "test-backlog", **PRODUCER | {"compression.type": "none"})
     for i in range(RECORDS * topics.UP_PARTITIONS):
         producer.produce(topics.UP, b"x" * RECORD_BYTES, b"k", partition=i % topics.UP_PARTITIONS)
         producer.poll(0)

@@ -360,9 +360,14 @@ class Courier:
             await self._end(f"its right is {why}")
 
     async def _end(self, why: str) -> None:
-        self.delivery = delivery_state.ended(self.delivery, why, now=self._clock.now_ms())
+        """It is shown as ended when that is stored: a kill would let it go on unasked."""
+        while self.delivery.state is not DeliveryState.ENDED:
+            before = self.delivery
+            after = delivery_state.ended(before, why, now=self._clock.now_ms())
+            await self._store(after)
+            if self.delivery is before:
+                self.delivery = after
         self._report(why)
-        await self._store()
 
     def _report(self, why: str) -> None:
         has_ended = self.delivery.state is DeliveryState.ENDED
@@ -372,10 +377,10 @@ class Courier:
 
     # Kafka
 
-    async def _store(self) -> None:
-        """Until it is stored, or it stops; raises NotOwner."""
+    async def _store(self, wanted: Delivery | None = None) -> None:
+        """Until it, or what is wanted of it, is stored, or it stops; raises NotOwner."""
         while True:
-            row = self.delivery
+            row = wanted or self.delivery
             try:
                 await self._writer.put_row(row.key, encode(row))
             except Unavailable as error:
@@ -386,7 +391,7 @@ class Courier:
                 await self._clock.sleep(AGAIN_S)
             else:
                 self.trouble = ""
-                self._is_dirty = row is not self.delivery
+                self._is_dirty = wanted is None and row is not self.delivery
                 self._kept_s = self._clock.monotonic_s()
                 return
 

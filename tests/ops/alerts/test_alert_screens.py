@@ -98,6 +98,7 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(
 ):
     stream = alerts.stream()
     rule = alerts.rule("wide", stream=stream, when="temperature > 30", by=["device"])
+    alerts.until_judged()
     alerts.send(stream, "<img src=x onerror=alert(1)>", 34.5)
     page = await enter(browser, alerts)
     complaints: list[str] = []
