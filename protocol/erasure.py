@@ -25,6 +25,8 @@ ROWS_MAX: Final = 500
 
 TELLING: Final = (topics.LATE, topics.SHED, topics.stream_topic(sketch.STREAM))
 """Topics whose readings tell of others' streams and queries, by name."""
+NO_NAMES: Final = frozenset({"of_field", "kind", "sketch"})
+"""Fields of them whose texts name none: a field may be called as a stream is."""
 
 
 class Step(StrEnum):

@@ -24,7 +24,7 @@ from edgewake.cloud.lake.manifest import File, Manifest, Partition, Place
 from edgewake.cloud.lake.shape import Kind
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.erasure import TELLING, Erasure, Report, Step, report_key
+from edgewake.protocol.erasure import NO_NAMES, TELLING, Erasure, Report, Step, report_key
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.sketch import DeviceSketch
 
@@ -121,7 +121,7 @@ def gone_of(row: Erasure, file: File) -> IsGone | None:
     """Which rows of a file go; None where the file holds none that could."""
     is_telling = file.topic in TELLING
     if file.kind is Kind.QUERY:
-        return _all if file.name in row.queries else None
+        return _all if file.name in row.queries and _is_before(row, file) else None
     if file.kind is Kind.SUMMARY:
         return lambda table: _of_summaries(row, table)
     if row.what == "device":
@@ -134,8 +134,18 @@ def gone_of(row: Erasure, file: File) -> IsGone | None:
         end = row.deleted_at or row.asked_at
         return lambda table: _until(table["received_at"], end)
     if is_telling:
-        return lambda table: _tells(table, {row.name, *row.queries}, True)
+        names = {row.name, *row.queries}
+        return lambda table: pc.and_(
+            _tells(table, names, True),
+            _until(table["received_at"], row.deleted_at or row.asked_at),
+        )
     return None
+
+
+def _is_before(row: Erasure, file: File) -> bool:
+    """Are these results of a registration that there was when it was asked for?"""
+    registration = topics.parse_query_topic(file.topic)
+    return registration is None or registration[1] <= row.asked_at
 
 
 def _all(table: pa.Table) -> pa.Array:
@@ -152,7 +162,8 @@ def _until(times: pa.ChunkedArray, at_ms: int) -> pa.Array:
 def _tells(table: pa.Table, words: set[str], is_telling: bool) -> pa.Array:
     """Rows in which one of these names is a value."""
     found = pa.chunked_array([pa.array([False] * table.num_rows, pa.bool_())])
-    for name in table.column_names if is_telling else ():
+    told = [name for name in table.column_names if name not in NO_NAMES] if is_telling else []
+    for name in told:
         if pa.types.is_string(table.schema.field(name).type):
             is_in = pc.is_in(table[name], value_set=pa.array(sorted(words), pa.string()))
             found = pc.or_(found, is_in)

@@ -66,8 +66,9 @@ class EventIndex(Generic[M]):
         if not self._groups_of[keys.field]:
             del self._groups_of[keys.field], self._by_field[keys.field]
 
-    def __len__(self) -> int:
-        return sum(map(len, self._groups.values()))
+    def __bool__(self) -> bool:
+        """Is anybody in it? A group that nobody is left in is gone."""
+        return bool(self._groups)
 
     def find(self, event: Event) -> Iterator[M]:
         """The members that an event may have to be shown to, each once; all others are not shown

@@ -135,7 +135,7 @@ class FanOut:
     def _take_out(self, view: Watching, streams: Sequence[_Indexed]) -> None:
         for i, (stream, key) in enumerate(zip(streams, view.plan.keys or (), strict=False)):
             stream.members.remove((view, i), key)
-            if not len(stream.members):
+            if not stream.members:
                 self._streams.pop(id(stream.tails), None)
 
     def on_tick(self) -> None:

@@ -169,6 +169,10 @@ def shown_token(head: Head) -> str:
     return head.query.get("p", head.query.get("token", ""))
 
 
+MEMBERS_MAX: Final = 100
+"""Members of a compressed body, which may be empty; each costs a copy of those after it."""
+
+
 def unpacked(body: bytes, coding: str, most: int) -> bytes:
     """A body without its content coding, at most so many bytes. Raises Rejected."""
     coding = coding.strip().lower()
@@ -177,8 +181,14 @@ def unpacked(body: bytes, coding: str, most: int) -> bytes:
     if coding not in ("gzip", "x-gzip", "deflate"):
         raise Rejected(RejectReason.ENCODING, f"content coding {coding[:40]!r}: expected gzip")
     found = bytearray()
+    members = 0
     try:
         while body and len(found) <= most:
+            members += 1
+            if members > MEMBERS_MAX:
+                raise Rejected(
+                    RejectReason.ENCODING, f"{coding}: expected at most {MEMBERS_MAX} members"
+                )
             one = zlib.decompressobj(wbits=47)  # gzip or zlib, by its head
             found += one.decompress(body, most + 1 - len(found))
             if len(found) <= most and not one.eof:

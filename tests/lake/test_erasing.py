@@ -111,6 +111,24 @@ def test_streams_that_tell_of_others_lose_what_names_it(disk: Disk, tmp_path: Pa
     assert [row["v"] for row in of_device] == ["q", "a"]  # type: ignore[attr-defined]
 
 
+def test_a_sketch_of_a_field_that_is_called_as_the_stream_is_stays(
+    disk: Disk, tmp_path: Path
+) -> None:
+    source = Source(topics.stream_topic("device_sketches"), Kind.STREAM, "device_sketches")
+    columns = dict(READINGS) | {"of_stream": ["t", "s", "t"], "of_field": ["s", "v", "v"]}
+    file = written(disk, source, columns)
+    named = left(disk, tmp_path, erasure("stream", "s"), file)
+    assert [row["of_field"] for row in named] == ["s", "v"]  # type: ignore[attr-defined]
+
+
+def test_results_of_a_query_that_was_registered_since_stay(disk: Disk, tmp_path: Path) -> None:
+    asked = erasure("stream", "s", queries=("q",))
+    for registered_at, wanted in ((ASKED - 1, "nothing"), (ASKED + 1, "untouched")):
+        source = Source(topics.query_topic("q", registered_at), Kind.QUERY, "q")
+        file = written(disk, source, READINGS)
+        assert left(disk, tmp_path, asked, file) == wanted
+
+
 def test_a_file_that_cannot_be_read_is_said_and_not_passed_over(disk: Disk, tmp_path: Path) -> None:
     file = written(disk, STREAM, READINGS)
     (tmp_path / file.path).write_bytes(b"PAR1")

@@ -114,7 +114,7 @@ def test_the_index_finds_all_who_are_shown_an_event(
         assert shown <= set(found)
     for i, keys in keyed.items():
         index.remove(i, keys)
-    assert len(index) == 0
+    assert not index
     assert index._entries == 0
     assert not index._by_field
 

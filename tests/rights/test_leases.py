@@ -206,6 +206,39 @@ async def test_a_delivery_shows_what_its_owner_sees_and_ends_with_its_right(
         assert (await asked(push, "DELETE", path, good)).status_code == 204
 
 
+async def test_another_right_of_the_same_name_reaches_no_dead_letter(
+    rights_world: World, push: Service
+) -> None:
+    """A person may have several tokens, and one of them may be for one device only."""
+    world, name = rights_world, unique("d")
+    good, other = world.token(), world.token(device="car-2")
+    path = f"/v1/deliveries/{name}"
+    async with receiving() as receiver, receiving() as elsewhere:
+        receiver.answer = lambda n: (422, {})
+        body = {"streams": [world.mine.name], "from": "earliest", "events_max": 1}
+        made = await asked(push, "PUT", path, good, body | {"url": receiver.url})
+        assert made.status_code == 201, made.text
+
+        async def letters(bearer: str) -> httpx.Response:
+            return await asked(push, "GET", f"{path}/letters", bearer)
+
+        async with asyncio.timeout(PATIENCE_S):
+            while not (found := (await letters(good)).json()["letters"]):
+                await asyncio.sleep(0.05)
+        assert found[0]["event"]["device"] == "car-1", "the control: its owner sees them"
+        replay = f"{path}/letters/{found[0]['number']}/replay"
+        taken_over = await asked(push, "PUT", path, other, body | {"url": elsewhere.url})
+        assert (taken_over.status_code, taken_over.json()["title"]) == (422, "letters")
+        for answer in (await letters(other), await asked(push, "POST", replay, other)):
+            assert (answer.status_code, answer.json()["title"]) == (404, "no such delivery")
+        enabled = await asked(push, "POST", f"{path}/enable", other)
+        assert (enabled.status_code, enabled.json()["title"]) == (422, "letters")
+        assert elsewhere.calls == []
+        receiver.answer = lambda n: (204, {})
+        assert (await asked(push, "POST", replay, good)).json()["taken"] is True
+        assert (await asked(push, "DELETE", path, good)).status_code == 204
+
+
 async def test_a_group_is_shared_by_who_sees_the_same(rights_world: World, push: Service) -> None:
     world, name = rights_world, unique("g")
     path = f"/v1/groups/{name}"

@@ -242,7 +242,9 @@ class EraserDesk:
 
     async def _without_queries(self, row: Erasure) -> str:
         for name in row.queries:
-            if name in self._tables.queries:
+            registration = self._tables.queries.get(name)
+            # One that was registered since is another query.
+            if registration is not None and registration.registered_at <= row.asked_at:
                 await self._registry.remove(name)
         told = [name for name in row.queries if name in self._tables.progress]
         is_patient = self._clock.now_ms() - row.asked_at < self._settle_ms
@@ -252,7 +254,11 @@ class EraserDesk:
         waits_for = await self._blocking(lambda kafka: kafka.unsequenced(row.cuts, is_freed=False))
         if waits_for:
             return waits_for
-        if row.name in self._tables.streams:
+        mine = topics.stream_topic(row.name)
+        there = await self._blocking(lambda kafka: kafka.topic_ids(row.topics))
+        # A server may have died behind the deletion: the stream may be a new one by now.
+        is_old = there.get(mine) in (None, row.topics.get(mine))
+        if is_old and row.name in self._tables.streams:
             await self._writer.write(topics.STREAMS, row.name, None)
         await self._blocking(lambda kafka: kafka.delete(row.topics))
         there = await self._blocking(lambda kafka: kafka.topic_ids(row.topics))

@@ -22,7 +22,7 @@ from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import topics
 from edgewake.protocol.device_partition import up_partition
-from edgewake.protocol.erasure import TELLING, Cut, Erasure
+from edgewake.protocol.erasure import NO_NAMES, TELLING, Cut, Erasure
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.record import PLACEMENT_HEADER, Placement
 from edgewake.protocol.sequence import POSITION_KEY, Position, decode_positions
@@ -272,7 +272,8 @@ def _tells_of(message: Message, words: set[str]) -> bool:
     if not any(word.encode() in value for word in words):
         return False
     try:
-        columns = orjson.loads(value).get("fields", {}).values()
+        fields = orjson.loads(value).get("fields", {})
+        columns = [column for name, column in fields.items() if name not in NO_NAMES]
     except (ValueError, AttributeError):
         return False
     return any(one in words for column in columns for one in column if isinstance(one, str))

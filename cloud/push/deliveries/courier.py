@@ -28,7 +28,7 @@ from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscriber import ViewEnded
-from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request
+from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request, RequestError
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
 from edgewake.cloud.push.deliveries.reading import Batch, Reading
@@ -57,7 +57,7 @@ RIGHT_S: Final = 1.0
 LETTERS_MAX: Final = 100
 """Letters of one delivery, 128 KB each at most. With so many it waits until some are replayed or
 removed: an endpoint that refuses everything is not right, and its events are not at fault."""
-WRONG: Final = (CursorError, FilterError, sealing.Damaged)
+WRONG: Final = (CursorError, FilterError, RequestError, sealing.Damaged)
 """What no further attempt mends."""
 
 
@@ -314,6 +314,8 @@ class Courier:
             is_replayed=True,
         )
         outcome = await self._call(letter.number, body)
+        if self.letters.get(letter.number) is not letter:
+            return outcome  # it was dropped, or replayed, meanwhile
         if isinstance(outcome, webhook.Taken):
             await self.drop(letter)
         else:

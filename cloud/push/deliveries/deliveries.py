@@ -157,6 +157,8 @@ class Deliveries:
             old = _find(partition, owner, name)
             if old is None:
                 self._check_room(owner)
+            else:
+                self._check_letters(old, reader)
             host = await self._services.caller.check(str(asked.url))
             wanted = normal(
                 Subscription(streams=asked.streams, where=asked.where, select=asked.select)
@@ -184,7 +186,11 @@ class Deliveries:
                 created_at=now,
                 changed_at=now,
             )
-            is_same = base.subscription == wanted and base.cursor == cursor
+            is_same = (
+                base.subscription == wanted
+                and base.cursor == cursor
+                and lease_rights.sees_the_same(base.right, reader, wanted.streams, Action.READ)
+            )
             # An id belongs to its events: where these may be others now, the batch is made anew.
             delivery = delivery_state.enabled(base, now=now).but(
                 streams=wanted.streams,
@@ -256,18 +262,44 @@ class Deliveries:
         owner, partition = self._owners(reader, client)
         return _there(partition, owner, name)
 
+    def get_shown(self, name: str, reader: Principal, client: str) -> Courier:
+        """One whose letters this reader may see: he sees what it was made with.
+
+        An owner is a name, and its tokens may have different rights. Raises as `get` does.
+        """
+        courier = self.get(name, reader, client)
+        if not _shows(courier, reader):
+            raise NoSuchDelivery(f"no delivery with your right is named {name[:80]!r}")
+        return courier
+
+    def _check_letters(self, courier: Courier, reader: Principal) -> None:
+        """Letters are of the right that made them. Raises RequestError."""
+        if courier.letters and not _shows(courier, reader):
+            raise RequestError(
+                "letters",
+                f"{courier.delivery.name} has dead letters that were made with another right than "
+                "yours: drop them, or delete it, first",
+            )
+
     async def remove(self, name: str, reader: Principal, client: str) -> None:
         """End a delivery and forget it, with its letters; no further call is begun."""
         owner, partition = self._owners(reader, client)
         async with partition.lock(owner):
             courier = _there(partition, owner, name)
             courier.abandon()
-            keys = [courier.delivery.key, *(one.key for one in courier.letters.values())]
+            # Its own row last: what is left of a delivery otherwise could not be deleted.
+            letters = dict(courier.letters)
+            courier.letters.clear()
+            keys = [*(one.key for one in letters.values()), courier.delivery.key]
             try:
                 for key in keys:
                     await partition.writer.put_row(key, None)
             except NotOwner as error:
                 raise _moved() from error
+            except Unavailable:
+                courier.letters.update(letters)
+                courier.start(self._tasks.spawn)
+                raise
             partition.couriers.pop(courier.delivery.id, None)
             self._count()
 
@@ -276,12 +308,13 @@ class Deliveries:
         owner, partition = self._owners(reader, client)
         async with partition.lock(owner):
             courier = _there(partition, owner, name)
+            self._check_letters(courier, reader)
             await self._services.hub.check(courier.delivery.streams, reader)
             await self._services.hub.check(courier.delivery.streams, reader, Action.WAKE)
             await courier.stop()
             right = lease_rights.right_of(reader, courier.delivery.streams, Action.READ)
             changed = delivery_state.enabled(courier.delivery, now=self._clock.now_ms())
-            pending = changed.pending if right == changed.right else None
+            pending = changed.pending if _shows(courier, reader) else None
             await self._changed(partition, courier, changed.but(right=right, pending=pending))
             return courier
 
@@ -341,7 +374,7 @@ class Deliveries:
         self, name: str, number: int, reader: Principal, client: str
     ) -> webhook.Outcome:
         """Send a letter once more, now."""
-        courier = self.get(name, reader, client)
+        courier = self.get_shown(name, reader, client)
         _target(courier)
         if courier.delivery.state is DeliveryState.ENDED:
             raise NoSuchDelivery(f"{name} ended: {courier.delivery.why}; enable it first")
@@ -366,6 +399,12 @@ class Deliveries:
         if partition is None:
             raise Elsewhere(number)
         return owner, partition
+
+
+def _shows(courier: Courier, reader: Principal) -> bool:
+    """Does a delivery show what this reader sees, no more and no less?"""
+    stored = courier.delivery
+    return lease_rights.sees_the_same(stored.right, reader, stored.streams, Action.READ)
 
 
 def _check_secret(text: str) -> None:

@@ -205,7 +205,7 @@ def _letters_router(deliveries: Deliveries, clients: Clients) -> APIRouter:
     @routes.get("/v1/deliveries/{name}/letters", responses=problems(404))
     async def letters(http: Request, name: Name, reader: ReaderAsks) -> dict[str, list[LetterView]]:
         """Its dead letters: events that the endpoint refused, the oldest first."""
-        found = deliveries.get(name, reader, clients.of_request(http)).letters.values()
+        found = deliveries.get_shown(name, reader, clients.of_request(http)).letters.values()
         ordered = sorted(found, key=lambda letter: letter.number)
         return {"letters": [_letter_view(letter) for letter in ordered]}
 

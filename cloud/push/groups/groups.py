@@ -28,7 +28,7 @@ from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.proxy import Elsewhere, Standby
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import EdgewakeError
+from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.group import Ack, GroupRequest, Take
 from edgewake.protocol.group_record import GROUP, Group, decode, encode
 from edgewake.protocol.lease import Subscription
@@ -212,7 +212,11 @@ class Groups:
         async with partition.lock:
             sharing = self.get(name, reader, client)
             await sharing.close()
-            await _written(partition.writer.put_row(sharing.group.key, None))
+            try:
+                await _written(partition.writer.put_row(sharing.group.key, None))
+            except Unavailable:
+                sharing.reopen()
+                raise
             partition.groups.pop(sharing.group.id, None)
 
     def _check_right(self, sharing: Sharing, reader: Principal) -> None:

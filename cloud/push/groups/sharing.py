@@ -21,7 +21,7 @@ from edgewake.cloud.log.reader import Step
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
-from edgewake.cloud.log.subscription import OnGap, Plan, Request, Start
+from edgewake.cloud.log.subscription import OnGap, Plan, Request, RequestError, Start
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
 from edgewake.cloud.push.groups.window import Given, Window
@@ -29,7 +29,7 @@ from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.rights.principal import Action
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import CursorError, Unavailable
+from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.group_record import Group, encode
 
 log = logging.getLogger("edgewake.groups")
@@ -47,6 +47,19 @@ READY_S: Final = 8.0
 events, and below the time that a request may take."""
 GAPS_MAX: Final = 100
 """Gaps that wait for the next take; of more the newest."""
+
+OTHER_PLACES: Final = LOSSES - {"retention"}
+"""Losses after which a position is another event. What retention took is passed over, and all other
+places are what they were."""
+WRONG: Final = (
+    Unavailable,
+    UnknownStream,
+    ViewEnded,
+    CursorError,
+    FilterError,
+    RequestError,
+)
+"""What keeps a group from its streams for a while, and no other group from its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,8 @@ class Sharing:
         self._asked_s = float("-inf")
         self._news = asyncio.Condition()
         self._room = asyncio.Event()
+        self._is_closed = False
+        """Is it being deleted?"""
         self._is_dirty = False
         """Was there something that could not be stored?"""
         self._kept_s = clock.monotonic_s()
@@ -121,6 +136,8 @@ class Sharing:
     async def _until_open(self, start: Spawn) -> None:
         """Until its streams are read. Raises Unavailable."""
         self._asked_s = self._clock.monotonic_s()
+        if self._is_closed:
+            raise Unavailable("the group is being deleted")
         if self._task is None or self._task.done():
             self._task = start(self._run(), f"group-{self.group.id}")
         ready_s = self._asked_s + READY_S
@@ -150,11 +167,18 @@ class Sharing:
         return finished, released
 
     async def close(self) -> None:
-        """Read no more."""
+        """Read no more, and store nothing more: a client may be taking."""
+        self._is_closed = True
+        async with self._lock:  # what is being stored is stored before
+            pass
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
+
+    def reopen(self) -> None:
+        """It could not be deleted."""
+        self._is_closed = False
 
     def abandon(self) -> None:
         """The same, at once."""
@@ -171,11 +195,17 @@ class Sharing:
             now = self._clock.now_ms()
             given = window.take(most, round(hold_s * 1000), now=now)
             if given or self._is_dirty:
-                await self._store(window)
+                try:
+                    await self._store(window)
+                except BaseException:
+                    self._gaps = [*gaps, *self._gaps][-GAPS_MAX:]
+                    raise
             return Taken(given, gaps)
 
     async def _store(self, window: Window) -> None:
         """Raises Unavailable and NotOwner; then it may be stored all the same."""
+        if self._is_closed:
+            raise Unavailable("the group is being deleted")
         if self._plan is None:
             raise Unavailable("its streams are being opened anew")
         cursor = self._hub.codec.encode(self._plan.cursor(window.floor))
@@ -187,7 +217,8 @@ class Sharing:
     async def _keep_progress(self, window: Window) -> None:
         """What came so far without an event for the group is not read again after a death."""
         now_s = self._clock.monotonic_s()
-        if now_s - self._kept_s < KEEP_S:
+        # A gap that nobody was told of yet is found again after a death.
+        if now_s - self._kept_s < KEEP_S or self._gaps:
             return
         async with self._lock:
             self._kept_s = now_s
@@ -206,7 +237,7 @@ class Sharing:
                 try:
                     await self._read()
                     self.trouble = ""
-                except (Unavailable, UnknownStream, ViewEnded, CursorError) as error:
+                except WRONG as error:
                     self.trouble = str(error)
                     await self._clock.sleep(AGAIN_S)
         except NotOwner:
@@ -239,8 +270,8 @@ class Sharing:
     def _begin(self, plan: Plan, start: Start) -> None:
         """A window; what is known of places counts only where these are what they were."""
         group = self.group
-        is_same = not any(gap.event.fields["reason"] in LOSSES for gap in start.gaps)
-        self._gaps = [item(gap.event) for gap in start.gaps][-GAPS_MAX:]
+        is_same = not any(gap.event.fields["reason"] in OTHER_PLACES for gap in start.gaps)
+        self._gaps = [*self._gaps, *(item(gap.event) for gap in start.gaps)][-GAPS_MAX:]
         self._plan = plan
         self._window = Window(
             start.positions, group.done if is_same else (), group.held if is_same else ()

@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
+from edgewake.edge.sources.mqtt.mqtt_maps import THING, SourceMaps
 from edgewake.edge.sources.web.device_tokens import DeviceTokens
 from edgewake.edge.sources.web.http_request import KINDS, Refusal, Wanted, asked_of
 from edgewake.protocol.maps.applying import Refusal as Unmapped
@@ -74,7 +74,7 @@ class MappedRequests:
         form = form_of(head)
         if form is Form.OTHER and head.path == "/" and head.content_type in KINDS:
             return None
-        if "origin" in headers:
+        if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
             return _refused(form, head, Refusal(403, "no page of a browser sends here"))
         if (found := probe(head)) is not None:
             return found
@@ -101,7 +101,10 @@ class MappedRequests:
         remarks: list[str] = []
         for message in messages(request.form, request.head, plain, now_ms):
             outcome = self.maps.outcome(message.topic, message.payload, now_ms, message.document)
-            items += self.maps.all_bodies(outcome.readings, STREAM)
+            found = self.maps.all_bodies(outcome.readings, STREAM)
+            if request.head.device:  # who shows a device's own token is that device
+                found = [one | {THING: request.head.device} for one in found]
+            items += found
             refused += outcome.refused
             remarks += outcome.remarks
         return Bodies(items, refused, remarks)

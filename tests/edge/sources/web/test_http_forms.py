@@ -32,7 +32,16 @@ from edgewake.protocol.errors import Rejected
 from edgewake.protocol.maps import http_forms
 from edgewake.protocol.maps.applying import apply
 from edgewake.protocol.maps.compiling import compile_presets
-from edgewake.protocol.maps.http_forms import Form, Head, Outcome, form_of, messages, reply
+from edgewake.protocol.maps.decoders import senml_cbor
+from edgewake.protocol.maps.http_forms import (
+    Form,
+    Head,
+    Outcome,
+    form_of,
+    messages,
+    reply,
+    unpacked,
+)
 from tests.edge.sources.cage import Caged, caged
 from tests.services import PATIENCE_S, free_ports, port_is_open
 
@@ -314,6 +323,58 @@ async def test_a_page_of_a_browser_and_a_bomb_are_refused_in_the_forms_own_words
         got = await post(f"{url}/write?db=d", b"cpu usage=1\n")
         assert got.status_code == 204
         assert one.intake.taken == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1/devices/victim/telemetry", {"t": 99}),
+        ("/v1/gateway/telemetry", {"victim": [{"t": 99}]}),
+        ("/pub", {"_type": "location", "lat": 1.0, "lon": 2.0, "topic": "owntracks/victim/ph"}),
+    ],
+)
+async def test_who_shows_a_device_s_own_token_is_that_device_whatever_it_says(
+    tmp_path: Path, path: str, said: dict[str, Any]
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("MALLORYS_TOKEN mallory\n")
+    async with intake(tmp_path, tokens_file=str(tokens)) as (one, url):
+        got = await post(
+            url + path, json.dumps(said).encode(), Authorization="Bearer MALLORYS_TOKEN"
+        )
+        assert got.status_code == 200, got.text
+        await one.until(lambda: len(one.times()) == 1, "a reading")
+        assert readings(one, "thing") == [("mallory",)]
+
+
+async def test_no_image_of_a_foreign_page_sends_a_reading(tmp_path: Path) -> None:
+    """A GET of a page has no origin."""
+    async with intake(tmp_path) as (one, url), httpx.AsyncClient() as client:
+        path = f"{url}/v1/devices/victim/telemetry?t=99"
+        got = await client.get(path, headers={"Sec-Fetch-Site": "cross-site"})
+        assert got.status_code == 403
+        assert one.intake.taken == 0
+        await client.get(path)
+        await one.until(lambda: one.intake.taken == 1, "the control: a program sends")
+
+
+def test_members_without_contents_are_bounded() -> None:
+    empty = gzip.compress(b"")
+    assert unpacked(empty * 99 + gzip.compress(b"x"), "gzip", 100) == b"x"
+    with pytest.raises(Rejected, match="at most 100 members"):
+        unpacked(empty * 101, "gzip", 100)
+
+
+@pytest.mark.parametrize("tag", [28, 29, 30, 35, 36])
+def test_a_pack_has_no_tags_that_cost_time(tag: int) -> None:
+    pack = [{"n": "a", "v": 1, "x": cbor2.CBORTag(tag, [3, 1 << 4000])}]
+    with pytest.raises(Rejected, match="not CBOR"):
+        senml_cbor.readings(cbor2.dumps(pack), T_MS)
+    deep: list[Any] = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(Rejected, match="not CBOR"):
+        senml_cbor.readings(cbor2.dumps(deep), T_MS)
 
 
 def test_a_request_of_thousands_is_taken_in_messages_that_a_map_reads() -> None:
