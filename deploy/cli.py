@@ -29,7 +29,7 @@ HELP: Final = {
     "query": "Register, check, list and remove continuous queries.",
     "sql": "Ask past and present by SQL.",
     "summary": "Show what a field of a stream held, with bounds.",
-    "devices": "List devices, give them passwords, show, forget and erase them.",
+    "devices": "List, add, show, forget and erase devices.",
     "command": "Ask a device for a command.",
     "config": "Set a device's configuration, and see what it says of it.",
     "requests": "Show what devices ask for.",

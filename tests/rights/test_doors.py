@@ -44,6 +44,7 @@ RULES = {
     "/readyz": OPEN, "/metrics": OPEN, "/v1/server": OPEN, "/page": OPEN, "/docs/{file}": OPEN,
     "/v1/streams": LISTS,
     "/v1/streams/{name}/events": NAMED, "/v1/events": NAMED, "/v1/latest/{name}": NAMED,
+    "/v1/sync/{name}": NAMED,
     "/v1/tickets": OWN, "/v1/session": OWN, "/v1/ws": OWN,
 }  # fmt: skip
 """Who may come in by each path: everybody; who has a right to the name; who has any right, and sees
@@ -55,6 +56,7 @@ NAMED_PATHS = {
     "several": "/v1/events?stream={}&stream={}&from=earliest",
     "one of several": "/v1/events?stream={}&stream={allowed}&from=earliest",
     "latest": "/v1/latest/{}",
+    "sync": "/v1/sync/{}",
 }
 PRINCIPALS = ("stranger", "board", "owner", "guest", "cookie", "ticket")
 STRANGERS: dict[str, dict[str, Any]] = {
