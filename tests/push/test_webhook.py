@@ -80,19 +80,19 @@ def test_a_secret_of_the_wrong_length_or_form_is_refused(secret: str) -> None:
         (200, None, Taken()),
         (204, None, Taken()),
         (410, None, Gone("the endpoint answered 410")),
-        (404, None, Failed("the endpoint answered 404")),
-        (301, None, Failed("the endpoint answered 301")),
-        (307, None, Failed("the endpoint answered 307")),
-        (400, None, Failed("the endpoint answered 400")),
-        (500, "10", Failed("the endpoint answered 500")),
-        (429, "10", Failed("the endpoint answered 429", 10.0)),
+        (404, None, Failed("the endpoint answered 404", status=404)),
+        (301, None, Failed("the endpoint answered 301", status=301)),
+        (307, None, Failed("the endpoint answered 307", status=307)),
+        (400, None, Failed("the endpoint answered 400", status=400)),
+        (500, "10", Failed("the endpoint answered 500", status=500)),
+        (429, "10", Failed("the endpoint answered 429", 10.0, status=429)),
         (
             503,
             formatdate(NOW_MS / 1000 + 60, usegmt=True),
-            Failed("the endpoint answered 503", 60.0),
+            Failed("the endpoint answered 503", 60.0, status=503),
         ),
-        (503, "soon", Failed("the endpoint answered 503")),
-        (503, "-1", Failed("the endpoint answered 503")),
+        (503, "soon", Failed("the endpoint answered 503", status=503)),
+        (503, "-1", Failed("the endpoint answered 503", status=503)),
     ],
 )
 def test_what_an_answer_means(status: int, retry_after: str | None, expected: object) -> None:
@@ -104,7 +104,9 @@ async def test_a_redirect_is_a_failure_and_its_place_is_never_called(
 ) -> None:
     async with receiving() as canary, receiving() as receiver:
         receiver.answer = lambda _: (302, {"location": canary.url})
-        assert await caller().call(receiver.url, WAKE) == Failed("the endpoint answered 302")
+        assert await caller().call(receiver.url, WAKE) == Failed(
+            "the endpoint answered 302", status=302
+        )
         assert canary.connections == 0
 
 
@@ -163,7 +165,7 @@ async def test_a_request_that_was_sent_is_not_sent_to_the_next_address_too(
         receiver.answer = lambda _: (503, {})
         many = caller(allow_hosts=["hooks.example"], resolver=twice)
         assert await many.call(f"http://hooks.example:{receiver.port}/x", WAKE) == Failed(
-            "the endpoint answered 503"
+            "the endpoint answered 503", status=503
         )
         assert len(receiver.calls) == 1
 
@@ -220,9 +222,12 @@ async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(
         ),
         (
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
-            Failed("the endpoint answered 101"),
+            Failed("the endpoint answered 101", status=101),
         ),
-        (b"HTTP/1.1 429 X\r\nRETRY-AFTER: 7\r\n\r\n", Failed("the endpoint answered 429", 7.0)),
+        (
+            b"HTTP/1.1 429 X\r\nRETRY-AFTER: 7\r\n\r\n",
+            Failed("the endpoint answered 429", 7.0, status=429),
+        ),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\nbegin", Taken()),
     ],
 )

@@ -25,7 +25,7 @@ from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import record, topics
 from edgewake.protocol.record import Record
 from edgewake.simulators import faults
-from tests.services import Mosquitto, Process, part, run_mosquitto, wait_until
+from tests.services import Mosquitto, Process, part, run_kafka, run_mosquitto, wait_until
 
 READY = '"event":"part.ready"'
 
@@ -56,6 +56,15 @@ class UpReader:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+@pytest.fixture(scope="module")
+def kafka_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConfig]:
+    """A Kafka of its own: elsewhere tests say how far a sequencer is, and a bridge accepts nothing
+    that one which is behind could lose.
+    """
+    with run_kafka(tmp_path_factory.mktemp("own-kafka")) as service:
+        yield KafkaConfig(bootstrap=service.bootstrap)
 
 
 @pytest.fixture
