@@ -66,11 +66,14 @@ def free_ports(count: int) -> list[int]:
         int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10
     )
     at = (os.getpid() * 131 + time.monotonic_ns() // 1000) % PORTS
+    looked = 0
     while len(ports) < count:
         at = (at + 1) % PORTS
         candidate = first + at
-        if len(_given) >= PORTS - count:
+        looked += 1
+        if looked == PORTS:
             _given.clear()
+        assert looked <= 3 * PORTS, f"no port is free from {first} to {first + PORTS}"
         if candidate in _given:
             continue
         listener = socket.socket()
