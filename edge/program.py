@@ -51,7 +51,13 @@ class Ended:
 async def run(program: Program, *, timeout_s: float | None = None) -> Ended:
     """Run it to its end, or kill it. Raises OSError, ValueError where it cannot be started."""
     with _Output(program.output_bytes_max) as output:
-        process = await _start(program, output.writing)
+        process = await start(
+            program.argv,
+            stdin=DEVNULL if program.stdin is None else PIPE,
+            stdout=output.writing,
+            stderr=STDOUT,
+            **program.options,
+        )
         output.is_passed_on()
         code = None
         try:
@@ -61,28 +67,23 @@ async def run(program: Program, *, timeout_s: float | None = None) -> Ended:
                         await _write(process, program.stdin)
                     code = await process.wait()
         finally:
-            await _end(process)
+            await end(process)
         return Ended(code, output.kept())
 
 
-async def _start(program: Program, output: int) -> Process:
-    """Cancelled meanwhile, asyncio would end the program and leave what it started."""
-    stdin = DEVNULL if program.stdin is None else PIPE
+async def start(argv: Sequence[str], **options: Any) -> Process:
+    """Start it in a session of its own. Raises OSError, ValueError where it cannot be started.
+
+    Cancelled meanwhile, asyncio would end the program and leave what it started.
+    """
     starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *program.argv,
-            stdin=stdin,
-            stdout=output,
-            stderr=STDOUT,
-            start_new_session=True,
-            **program.options,
-        )
+        asyncio.create_subprocess_exec(*argv, start_new_session=True, **options)
     )
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with contextlib.suppress(OSError, ValueError):
-            await _end(await starting)
+            await end(await starting)
         raise
 
 
@@ -95,7 +96,7 @@ async def _write(process: Process, data: bytes) -> None:
     process.stdin.close()
 
 
-async def _end(process: Process) -> None:
+async def end(process: Process) -> None:
     """Kill what is left of its session, and take note of its end."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +12,7 @@ from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, api_options, fail, shows
 from edgewake.cloud.commands.arguments import query_name
 from edgewake.cloud.commands.output import print_item, print_items, print_json, tell
+from edgewake.cloud.commands.tables_file import tables_of
 
 RULE_COLUMNS: Final = ("name", "severity", "looks_at", "alerts", "tell", "text")
 RAISED_COLUMNS: Final = ("rule", "key", "state", "since", "value", "by")
@@ -79,7 +78,7 @@ def apply(api: OpsApi, file: Path, is_trial: bool) -> None:
     """Put the rules in FILE (TOML: a table [NAME] for each rule; or JSON) in the place of those of
     their names.
     """
-    for name, text in _rules_of(file).items():
+    for name, text in tables_of(file, "rule", "with what it looks at in it").items():
         if is_trial:
             found = api.ask("POST", "/v1/alerts:check", body=text, about=f"{file}: {name}: ").json()
             tell(f"{file}: {name}: {_sentence(found)}")
@@ -94,19 +93,6 @@ def _sentence(trial: dict[str, Any]) -> str:
     count = len(trial["episodes"]) + trial["more"]
     cut = " (of the newest readings)" if trial["is_cut"] else ""
     return f"good; in the last hour it would have fired {count} times, {trial['keys']} keys{cut}"
-
-
-def _rules_of(file: Path) -> dict[str, dict[str, Any]]:
-    try:
-        text = file.read_text("utf-8")
-        found = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, OSError) as error:  # TOML's and JSON's faults, and no text
-        fail(f"{file}: {error}")
-    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
-        fail(f"{file}: expected a table [NAME] for each rule, with what it looks at in it")
-    if not found:
-        fail(f"{file}: there is no rule in it")
-    return found
 
 
 @alert.command("delete")

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ import click
 
 from edgewake.cloud.commands.api_client import fail
 from edgewake.cloud.commands.output import print_item, print_items, print_json, tell
+from edgewake.cloud.commands.tables_file import tables_of
 from edgewake.protocol.delivery import NAME_PATTERN
 
 if TYPE_CHECKING:
@@ -126,25 +126,12 @@ def apply(api: PushApi, file: Path) -> None:
     """Put the deliveries in FILE (TOML: a table [NAME] for each; or JSON) in the place of those of
     their names. One that is there goes on where it stands.
     """
-    for name, body in _deliveries_of(file).items():
+    for name, body in tables_of(file, "delivery", "with streams and url in it").items():
         _delivery_name(click.get_current_context(), click.Argument(["name"]), name)
         made = api.ask("PUT", f"/{name}", body, about=f"{file}: {name}: ")
         tell(f"{name}: {made['state']}, to {made['endpoint_host']}", err=True)
         if made["secret"]:
             tell(f"its secret, shown this once: {made['secret']}")
-
-
-def _deliveries_of(file: Path) -> dict[str, dict[str, Any]]:
-    try:
-        text = file.read_text("utf-8")
-        found = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, OSError) as error:  # TOML's and JSON's faults, and no text
-        fail(f"{file}: {error}")
-    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
-        fail(f"{file}: expected a table [NAME] for each delivery, with streams and url in it")
-    if not found:
-        fail(f"{file}: there is no delivery in it")
-    return found
 
 
 @delivery.command("test")

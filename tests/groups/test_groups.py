@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.push.service import Readings, Service, readings, serving
+from tests.push.service import Readings, Service, asked, back, readings, serving
 from tests.services import PATIENCE_S, Kafka, wait_until
 
 pytestmark = pytest.mark.services
@@ -50,22 +50,10 @@ def stream(kafka_config: KafkaConfig) -> Readings:
     return readings(kafka_config, f"grp_{uuid.uuid4().hex[:12]}")
 
 
-async def back(push: Service) -> None:
-    """Start it again; what is called by it is served meanwhile."""
-    push.process.start()
-    await asyncio.to_thread(push.until_ready)
-
-
 async def ask(
     push: Service, method: str, path: str, body: object = None, *, expected: int = 200
 ) -> Any:
-    async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S) as client:
-        answer = await client.request(method, f"/v1/groups/{path}", json=body)
-        while answer.status_code == 503:  # a proxy that is taking over says: come again
-            await asyncio.sleep(0.1)
-            answer = await client.request(method, f"/v1/groups/{path}", json=body)
-    assert answer.status_code == expected, answer.text
-    return answer.json() if answer.content else None
+    return await asked(push, method, f"/v1/groups/{path}", body, expected=expected)
 
 
 async def made(push: Service, stream: Readings, **more: Any) -> str:

@@ -199,3 +199,22 @@ async def _blocks_of(response: httpx.Response) -> AsyncIterator[dict[str, str]]:
         elif line and not line.startswith(":"):
             name, _, value = line.partition(": ")
             block[name] = value
+
+
+async def back(push: Service) -> None:
+    """Start it again; what is called by it is served meanwhile."""
+    push.process.start()
+    await asyncio.to_thread(push.until_ready)
+
+
+async def asked(
+    push: Service, method: str, path: str, body: object = None, *, expected: int = 200
+) -> Any:
+    """The answer to an owner; a proxy that is taking over says to come again."""
+    async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S) as client:
+        answer = await client.request(method, path, json=body)
+        while answer.status_code == 503:
+            await asyncio.sleep(0.1)
+            answer = await client.request(method, path, json=body)
+    assert answer.status_code == expected, answer.text
+    return answer.json() if answer.content else None

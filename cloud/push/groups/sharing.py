@@ -191,15 +191,13 @@ class Sharing:
             window = self._window
             if window is None:
                 return Taken((), ())
-            gaps, self._gaps = self._gaps, []
+            gaps = tuple(self._gaps)
             now = self._clock.now_ms()
             given = window.take(most, round(hold_s * 1000), now=now)
             if given or self._is_dirty:
-                try:
-                    await self._store(window)
-                except BaseException:
-                    self._gaps = [*gaps, *self._gaps][-GAPS_MAX:]
-                    raise
+                await self._store(window)
+            # Not before: where that fails nobody is told, and more may have come meanwhile.
+            self._gaps = [gap for gap in self._gaps if gap not in gaps]
             return Taken(given, gaps)
 
     async def _store(self, window: Window) -> None:

@@ -9,12 +9,10 @@ with the end of what it wrote to its standard error.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from typing import Annotated, Final, Literal
 
+from edgewake.edge import program
 from edgewake.edge.intake import Intake
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
@@ -27,8 +25,6 @@ CHUNK_BYTES: Final = 16 * 1024
 """Bytes of output that are read at once."""
 SAID_BYTES: Final = 400
 """Bytes of the end of its standard error that are kept, to say why it failed."""
-REAP_S: Final = 5.0
-"""Wait for a killed program to be gone."""
 
 
 def _command(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,7 +86,9 @@ class Exec:
         """From its start to its end. Raises LocalError where it fails."""
         name = self._config.command[0]
         try:
-            process = await self._started()
+            process = await program.start(
+                self._config.command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+            )
         except (OSError, ValueError) as error:
             raise LocalError(f"{name}: {error}") from error
         errors = asyncio.create_task(_tail(process))
@@ -100,27 +98,9 @@ class Exec:
             said = (await errors).decode("utf-8", "replace").strip()
         finally:
             errors.cancel()
-            await _end(process)
+            await program.end(process)
         if code != 0:
             raise LocalError(f"{name}: exit code {code}{': ' if said else ''}{said}")
-
-    async def _started(self) -> Process:
-        """Cancelled meanwhile, asyncio would end it and leave what it started."""
-        starting = asyncio.ensure_future(
-            asyncio.create_subprocess_exec(
-                *self._config.command,
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=PIPE,
-                start_new_session=True,
-            )
-        )
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            with contextlib.suppress(OSError, ValueError):
-                await _end(await starting)
-            raise
 
     async def _read(self, process: Process, intake: Intake) -> None:
         assert process.stdout is not None
@@ -137,12 +117,3 @@ async def _tail(process: Process) -> bytes:
     while data := await process.stderr.read(CHUNK_BYTES):
         kept = (kept + data)[-SAID_BYTES:]
     return kept
-
-
-async def _end(process: Process) -> None:
-    """Kill what is left of its session, and take note of its end."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(REAP_S):
-            await process.wait()
