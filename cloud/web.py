@@ -238,7 +238,7 @@ class _Server(uvicorn.Server):
     ) -> asyncio.Server:
         return await asyncio.get_running_loop().create_server(
             partial(
-                self.config.http_protocol_class,
+                self.config.http_protocol_class,  # type: ignore[call-arg]  # as uvicorn calls it
                 config=self.config,
                 server_state=self.server_state,
                 app_state=self.lifespan.state,
