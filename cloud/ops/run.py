@@ -15,7 +15,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import process_metrics
+from edgewake.cloud import process_metrics, web_tls
 from edgewake.cloud.alerts.judging import Judging
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls import sealing, webhook
@@ -54,7 +54,6 @@ from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
-from edgewake.cloud.web import http_part
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
@@ -76,6 +75,10 @@ class OpsConfig(config.Config):
     """Address to listen on."""
     also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
     """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
+    also_cert_file: Path | None = None
+    """PEM of the certificate that is shown at `also_hosts`, which are encrypted then."""
+    also_key_file: Path | None = None
+    """PEM of its key."""
     port: int = Field(default=8702, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
@@ -103,6 +106,11 @@ class OpsConfig(config.Config):
     here. For one operations server alone; claim codes are beside it."""
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """host:port of the MQTT broker as devices reach it: told to those that are given a password."""
+    certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
+    """The same, of the listener that asks for certificates."""
+    authority_dir: Path | None = None
+    """Folder with `ca.crt` and `ca.key`, which sign devices' certificates here, and `revoked.pem`,
+    which the broker reads; without it there are none. With it the broker encrypts."""
     lake_dir: Folder = Path("lake")
     """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
     there, SQL is answered from Kafka alone."""
@@ -117,7 +125,7 @@ def main(config_file: Path, *, verbose: bool) -> None:
     used).
     """
     log.set_up(verbose=verbose)
-    http_part.run_part(lambda: run(config.load(OpsConfig, config_file)))
+    web.run_part(lambda: run(config.load(OpsConfig, config_file)))
 
 
 async def run(settings: OpsConfig) -> None:
@@ -126,9 +134,10 @@ async def run(settings: OpsConfig) -> None:
     Order of the stop: live streams end, no new requests, tables left, producer flushed.
     """
     stop = asyncio.Event()
-    http_part.stop_on_signals(stop)
+    web.stop_on_signals(stop)
     keys = Keys(settings.key_file)
-    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
+    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
     past = Past(clock.now_ms)
     tables, ring = (
@@ -240,8 +249,9 @@ async def run(settings: OpsConfig) -> None:
         asking=Asking(settings.lake_dir, settings.kafka),
         credentials=None
         if settings.password_file is None
-        else CredentialDesk(settings.password_file, clock, os.urandom),
+        else CredentialDesk(settings.password_file, clock, os.urandom, settings.authority_dir),
         broker=settings.broker,
+        certificate_broker=settings.certificate_broker,
     )
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -260,9 +270,10 @@ async def run(settings: OpsConfig) -> None:
                 ),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
-            await http_part.serve(
+            await web.serve(
                 HostCheck(make_app(services), settings.public_names),
                 listeners,
+                encrypted=encrypted,
                 stop=stop,
                 on_ready=lambda: _log_ready(settings),
             )

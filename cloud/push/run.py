@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import process_metrics
+from edgewake.cloud import process_metrics, web_tls
 from edgewake.cloud.calls import sealing
 from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
@@ -36,7 +36,6 @@ from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.push.waking.waker import PROOFS_PER_SESSION
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.rights import Rights
-from edgewake.cloud.web import http_part
 from edgewake.cloud.web.connections import Connections
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
@@ -61,6 +60,10 @@ class PushConfig(config.Config):
     """Address to listen on."""
     also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
     """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
+    also_cert_file: Path | None = None
+    """PEM of the certificate that is shown at `also_hosts`, which are encrypted then."""
+    also_key_file: Path | None = None
+    """PEM of its key."""
     port: int = Field(default=8703, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
@@ -104,7 +107,7 @@ def main(config_file: Path, *, verbose: bool) -> None:
     used).
     """
     log.set_up(verbose=verbose)
-    http_part.run_part(lambda: run(config.load(PushConfig, config_file)))
+    web.run_part(lambda: run(config.load(PushConfig, config_file)))
 
 
 async def run(settings: PushConfig) -> None:
@@ -113,9 +116,10 @@ async def run(settings: PushConfig) -> None:
     Order of the stop: no new requests, calls cut off, group left; the leases stay in Kafka.
     """
     stop = asyncio.Event()
-    http_part.stop_on_signals(stop)
+    web.stop_on_signals(stop)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
-    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
+    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     own_url = settings.url or f"http://{settings.host}:{settings.port}"
     clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
     sealer = sealing.load(settings.lease_key_file, os.urandom)
@@ -210,12 +214,13 @@ async def run(settings: PushConfig) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(http_part.named(name, coroutine), name=name)
+                tasks.create_task(web.named(name, coroutine), name=name)
                 for name, coroutine in parts.items()
             ]
-            await http_part.serve(
+            await web.serve(
                 HostCheck(app, settings.public_names),
                 listeners,
+                encrypted=encrypted,
                 stop=stop,
                 on_ready=lambda: _log_ready(settings),
                 connections=connections,

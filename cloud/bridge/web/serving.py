@@ -11,7 +11,6 @@ from edgewake.cloud.bridge.http_config import HttpConfig
 from edgewake.cloud.bridge.web.door import Door
 from edgewake.cloud.bridge.web.requests import Requests
 from edgewake.cloud.client_share import Bound, Clients
-from edgewake.cloud.web import http_part as web
 from edgewake.cloud.web.connections import Connections
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.maps.device_tokens import DeviceTokens
