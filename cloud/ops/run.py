@@ -15,7 +15,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import process_metrics, web_tls
+from edgewake.cloud import process_metrics
 from edgewake.cloud.alerts.judging import Judging
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls import sealing, webhook
@@ -54,6 +54,7 @@ from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
+from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
@@ -125,7 +126,7 @@ def main(config_file: Path, *, verbose: bool) -> None:
     used).
     """
     log.set_up(verbose=verbose)
-    web.run_part(lambda: run(config.load(OpsConfig, config_file)))
+    http_part.run_part(lambda: run(config.load(OpsConfig, config_file)))
 
 
 async def run(settings: OpsConfig) -> None:
@@ -134,10 +135,10 @@ async def run(settings: OpsConfig) -> None:
     Order of the stop: live streams end, no new requests, tables left, producer flushed.
     """
     stop = asyncio.Event()
-    web.stop_on_signals(stop)
+    http_part.stop_on_signals(stop)
     keys = Keys(settings.key_file)
-    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
-    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
+    encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
     past = Past(clock.now_ms)
     tables, ring = (
@@ -270,7 +271,7 @@ async def run(settings: OpsConfig) -> None:
                 ),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
-            await web.serve(
+            await http_part.serve(
                 HostCheck(make_app(services), settings.public_names),
                 listeners,
                 encrypted=encrypted,
