@@ -96,7 +96,7 @@ class HostSession:
     async def _serve(self) -> None:
         """Until it is another one's turn, or the connection is lost."""
         self._host = Host(self._own.reorder_s)
-        self._unacked = deque()
+        self._unacked.clear()
         self._began_ms = self._clock.now_ms()
         connection = Connection(
             self._hello(),
