@@ -25,8 +25,8 @@ from edgewake.cloud.login.session import Session
 from edgewake.cloud.ops.login.keys import Holder, Keys, Role
 from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import Passes
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_origin import is_from_own_page
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.origin import is_from_own_page
 
 log = logging.getLogger("edgewake.ops")
 
