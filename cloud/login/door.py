@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edgewake.cloud.login.desk import Desk, Over, Seen, cookie_name
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol.errors import Unavailable
 
 STATE: Final = "login"

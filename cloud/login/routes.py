@@ -23,8 +23,8 @@ from edgewake.cloud.login.session import Session
 from edgewake.cloud.rights.guard import COOKIE
 from edgewake.cloud.rights.guard import cookie_of as key_cookie_of
 from edgewake.cloud.rights.routes import COOKIE_PATH
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_origin import is_from_own_page
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.origin import is_from_own_page
 
 OWN_PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,499}")
 """A path of this server: a browser takes `//x` and `/\\x` for another one."""

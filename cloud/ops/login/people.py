@@ -10,7 +10,7 @@ from edgewake.cloud.login.desk import Desk
 from edgewake.cloud.login.door import STATE
 from edgewake.cloud.login.session import Session, roles_of
 from edgewake.cloud.ops.login.keys import Holder, Role
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol.errors import ConfigError
 
 SHOWN_MAX = 10
