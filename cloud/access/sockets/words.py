@@ -75,7 +75,7 @@ class Credit(_Words):
 
 
 class Change(_Words):
-    """Another filter or other streams; what is left out stays, null is none."""
+    """Change the filter or the streams; parts that are left out stay, null removes one."""
 
     type: Literal["change"]
     streams: Streams | None = None

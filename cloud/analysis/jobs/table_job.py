@@ -1,5 +1,6 @@
-"""Queries over tables: FROM is a table, as what it is joined with is, and so is the result. Its
-rows come, change and are withdrawn.
+"""Queries over tables: FROM is a table, and so are what it is joined with and the result.
+
+Rows of the result are emitted, changed and withdrawn.
 
     records of both streams ─ observe ─→ something is new
     both tables, read up to their ends ─→ table_state.py ─ rows that may be others ─→ WHERE, columns
