@@ -19,7 +19,7 @@ from edgewake.protocol.names import is_device
 PAGE: Final = 1_000
 """Devices of one request."""
 FILE_BYTES_MAX: Final = 8 << 20
-"""Of a file of names: more than twice as many as may have a password."""
+"""Size of a file of names: more than twice what all devices that may have a password need."""
 HEADINGS: Final = ("device", "name", "names", "devices")
 """What the first line of a file of names may say in place of a name."""
 
@@ -132,7 +132,7 @@ def _write_rows(file: TextIO, items: Iterable[dict[str, Any]]) -> None:
 
 
 def _lines(one: dict[str, Any], broker: dict[str, Any] | None) -> list[str]:
-    """What the device is to be told."""
+    """The lines that the device needs."""
     device, password = one["device"], one["password"]
     found = [f"{device}", f"  user name  {device}", f"  password   {password}"]
     if broker is None:

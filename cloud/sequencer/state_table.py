@@ -51,9 +51,7 @@ class State(NamedTuple):
 
 
 def seconds(ms: int) -> int:
-    """Milliseconds since 1970 as a slot keeps them; times out of its range (2020 to 2156) are
-    clamped.
-    """
+    """Convert milliseconds since 1970 to a slot's seconds, clamped to its range (2020 to 2156)."""
     return min(max(ms // 1000 - EPOCH_S, 0), 0xFFFF_FFFF)
 
 

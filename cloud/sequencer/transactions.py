@@ -69,7 +69,10 @@ class Transactions:
         self._fenced: set[str] = set()
 
     def claim(self, shards: Collection[int]) -> None:
-        """From now on who serves them next fences us first. Raises KafkaException."""
+        """Claim shards: the next session to serve them must fence this one.
+
+        Raises KafkaException.
+        """
         self._write_claims(shards, b"1", KAFKA_S)
 
     def take_back(self, shards: Collection[int], timeout_s: float = KAFKA_S) -> None:

@@ -1,8 +1,9 @@
-"""Gives devices their passwords, and takes them back: the file that the MQTT broker reads, and the
-claim codes beside it.
+"""Gives devices their passwords, and revokes them.
+
+It keeps the file that the MQTT broker reads, and the claim codes beside it.
 
     PASSWORD_FILE  NAME:$7$…, a line a device; `edgewake up` has the broker read what changed
-    claims.json    beside it: codes by which devices come in by themselves
+    claims.json    beside it: codes by which devices enrol themselves
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Taken(EdgewakeError):
 
 
 class TooMany(EdgewakeError):
-    """There is no room for so many."""
+    """There is no room for that many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,13 @@ class CredentialDesk:
 
     @property
     def devices(self) -> list[str]:
-        """Who has a password, by name."""
+        """The devices that have a password, by name."""
         return sorted(self._entries)
 
     def add(self, names: Iterable[str], *, replace: bool = False) -> list[Credential]:
-        """A password for each name, all of them or none. `replace`: also for those that have one,
-        which is worth nothing then. Raises BadName, Taken, TooMany.
+        """Make a password for each name, for all of them or none. Raises BadName, Taken, TooMany.
+
+        `replace`: also for those that have one, which is invalid then.
         """
         wanted = [passwords.checked(name) for name in names]
         taken = [name for name in wanted if name in self._entries]
@@ -95,8 +97,9 @@ class CredentialDesk:
         return code, claim
 
     def enrol(self, code: str, device: str, is_known: Callable[[str], bool]) -> Credential:
-        """What a device gets that has a code. `is_known`: is there a device of that name? Nobody
-        takes another's name by a code. Raises Unclaimed, BadName, Taken, TooMany.
+        """Give a device that has a code its password. Raises Unclaimed, BadName, Taken, TooMany.
+
+        `is_known`: is there a device of that name? Nobody takes another's name by a code.
         """
         left = claims.used(self._claims, code, device, now=self._clock.now_ms())
         passwords.checked(device)

@@ -53,7 +53,7 @@ class GivenAll(BaseModel):
 
 
 class Holders(BaseModel):
-    """Who has a password."""
+    """The devices that have a password."""
 
     devices: list[str]
 
@@ -62,7 +62,7 @@ class ClaimWanted(BaseModel):
     """A code by which devices come in by themselves."""
 
     count: int = Field(default=1, ge=1, le=10_000)
-    """For so many devices."""
+    """Number of devices it is for."""
     life_s: float = Field(default=86_400, gt=0, le=LIFE_MAX_S)
     prefix: Text = ""
     """How their names begin."""
@@ -107,7 +107,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/credentials", responses=problems(409))
     async def holders() -> Holders:
-        """Who has one."""
+        """List the devices that have a password."""
         return Holders(devices=desk().devices)
 
     @routes.delete("/v1/credentials/{device}", status_code=204, responses=problems(404, 409))
