@@ -105,12 +105,12 @@ class OpsConfig(config.Config):
     """File of the passwords of devices, which the MQTT broker reads; without it none are given
     here. For one operations server alone; claim codes are beside it."""
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
-    """host:port of the MQTT broker as devices reach it: told to those that are given a password."""
+    """host:port of the MQTT broker as devices reach it: sent along with passwords."""
     certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """The same, of the listener that asks for certificates."""
     authority_dir: Path | None = None
     """Folder with `ca.crt` and `ca.key`, which sign devices' certificates here, and `revoked.pem`,
-    which the broker reads; without it there are none. With it the broker encrypts."""
+    which the broker reads; without it devices get no certificates. With it the broker encrypts."""
     lake_dir: Folder = Path("lake")
     """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
     there, SQL is answered from Kafka alone."""

@@ -1,5 +1,6 @@
-"""The states of one partition in one block of memory: a hash table with open addressing, 45 bytes a
-slot, no Python object per state.
+"""The states of one partition in one block of memory, without a Python object per state.
+
+It is a hash table with open addressing, 45 bytes a slot.
 
 A *line* is a device's stream under one discipline; its states, one per epoch, have the same digest
 and so lie side by side. A slot:

@@ -221,9 +221,7 @@ class Rebuilder:
         return repair.model_copy(update=update), [*news.outputs, *states]
 
     def _begin(self, plan: Plan, repair: Repair, query: Query) -> int:
-        """The first closed window to compute: the first that the log has whole, or may have a
-        reading of.
-        """
+        """The first closed window to compute: the log has it whole, or may have a reading of it."""
         oldest = self._oldest(plan)
         asked = first_begin(query.window, repair.begin) if repair.begin else 0
         first = FOREVER_MS if oldest is None else max(asked, first_begin(query.window, oldest))

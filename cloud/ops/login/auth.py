@@ -28,9 +28,10 @@ log = logging.getLogger("edgewake.ops")
 
 LOGIN_PATH: Final = "/in"
 ENROL_PATH: Final = "/v1/enrol"
-"""Of devices that have a claim code and no key."""
+"""The path for devices that have a claim code and no key."""
 AUTHORITY_PATH: Final = "/v1/authority"
-"""Whom to trust: no secret, and asked before anybody can be trusted."""
+"""The path of the authority's certificate: public, and asked for before a client can trust
+anybody."""
 OPEN_PATHS: Final = frozenset(
     {"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH, ENROL_PATH, AUTHORITY_PATH}
 )

@@ -94,7 +94,7 @@ class Certified(BaseModel):
 
 
 class Holders(BaseModel):
-    """Who has a password, and who a certificate."""
+    """The devices that have a password, and those that have a certificate."""
 
     devices: list[str]
     certificates: list[Certified]
@@ -118,7 +118,7 @@ class ClaimGiven(BaseModel):
     until: int
     """ms"""
     fingerprint: str | None
-    """SHA-256 of this installation's authority: by it a device knows whom it talks to."""
+    """SHA-256 of this installation's authority, by which a device recognizes it."""
 
 
 class Enrolment(BaseModel):
@@ -161,7 +161,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/credentials", responses=problems(409))
     async def holders() -> Holders:
-        """Who has one."""
+        """List the devices that have a password or a certificate."""
         found = desk()
         return Holders(
             devices=found.devices,
@@ -200,7 +200,7 @@ def router(services: Services) -> APIRouter:
 
 
 def enrolment(services: Services) -> APIRouter:
-    """The routes that need no key: a code is proof enough, and whom one trusts is no secret."""
+    """The routes that need no key: a code is proof enough, and the authority is public."""
     routes = APIRouter(tags=["credentials"])
 
     @routes.post("/v1/enrol", responses=problems(403, 404, 409, 422))

@@ -184,8 +184,9 @@ class DeviceTable:
         is_wanted: Callable[[str], bool],
         state: Presence | None = None,
     ) -> tuple[list[DeviceView], int]:
-        """Up to `limit` of the wanted devices behind `after`, by name, and how many there are in
-        all. Looks at every name.
+        """Up to `limit` of the wanted devices after `after`, by name, and how many there are.
+
+        It looks at every name.
         """
         names = self._names if state is None else self._names_of[state]
         wanted = [name for name in names.after(None) if is_wanted(name)]

@@ -1,12 +1,13 @@
-"""What devices ask for: the rows of `ew.requests`, joined with what is read of the devices'
-requests and with their replies. No I/O.
+"""Devices' requests: the rows of `ew.requests`, joined with their readings and replies.
+
+No I/O.
 
     read ─ taken (a row) ─ replied (in the row) ─ sent (a row of ew.down) ─ delivered (in the row) ─
     forgotten
 
-`due` says what is to be written next; each step is decided from what is durable, so it is the same
-whoever was killed before. A row says where its request stands on the stream's topic: what stands
-before the last of them was taken, and is not taken again after a restart.
+`due` says what must be written next; each step is decided from what is durable, so it is the same
+whoever was killed before. A row has its request's position on the stream's topic: requests before
+the last of them were taken, and are not taken again after a restart.
 """
 
 from __future__ import annotations
