@@ -1,4 +1,5 @@
-"""Tells the push proxies which clients with a lease read here, so that nobody wakes them meanwhile.
+"""Tells the push proxies which clients with a lease read here
+(`edgewake.protocol.leases.lease_read`), so that nobody wakes them meanwhile.
 
 It sends one record (`edgewake.protocol.lease_read`) when such a stream is opened, then one every
 REPEAT_S while it is open. Kafka's absence delays no stream: the record is sent when it is back. A
@@ -17,10 +18,11 @@ from confluent_kafka import KafkaException, Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import lease_read, lease_record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.lease_read import REPEAT_S, LeaseRead
+from edgewake.protocol.leases import lease_read, lease_record
+from edgewake.protocol.leases.lease_read import REPEAT_S, LeaseRead
 
 log = logging.getLogger("edgewake.access")
 

@@ -17,11 +17,11 @@ import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
-from edgewake.cloud import process_metrics, web, web_tls
+from edgewake.cloud import process_metrics
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
-from edgewake.cloud.access.latest_stores import LatestStores
+from edgewake.cloud.access.latest.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
@@ -31,8 +31,9 @@ from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.rights.config import checked
 from edgewake.cloud.rights.rights import Rights
-from edgewake.cloud.web_connections import Connections
-from edgewake.cloud.web_host import HostCheck
+from edgewake.cloud.web import http_part, tls
+from edgewake.cloud.web.connections import Connections
+from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config
 from edgewake.protocol import log as protocol_log
 from edgewake.protocol.clock import SystemClock
@@ -58,7 +59,7 @@ def main(
     Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     protocol_log.set_up(verbose=verbose)
-    web.run_part(lambda: run(_settings(config_file, host=host, port=port)))
+    http_part.run_part(lambda: run(_settings(config_file, host=host, port=port)))
 
 
 def _settings(config_file: Path | None, *, host: str | None, port: int | None) -> AccessConfig:
@@ -73,9 +74,9 @@ def _settings(config_file: Path | None, *, host: str | None, port: int | None) -
 async def run(settings: AccessConfig) -> None:
     """Serve until a signal stops it. Raises ConfigError."""
     stop, is_listening = asyncio.Event(), asyncio.Event()
-    web.stop_on_signals(stop)
-    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
-    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
+    http_part.stop_on_signals(stop)
+    encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     for listener in listeners:
         tune(listener, stall_s=settings.stall_s)
     _raise_file_limit()
@@ -129,10 +130,10 @@ async def run(settings: AccessConfig) -> None:
             "ready": _report_ready(hub, is_listening, listeners[0]),
         }
         background = [
-            tasks.create_task(web.named(name, coroutine), name=name)
+            tasks.create_task(http_part.named(name, coroutine), name=name)
             for name, coroutine in work.items()
         ]
-        await web.serve(
+        await http_part.serve(
             HostCheck(app, settings.public_names),
             listeners,
             encrypted=encrypted,

@@ -14,16 +14,16 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError
 
 from edgewake.cloud import metrics_port
+from edgewake.cloud.bridge.admission.catalogue import Catalogue
+from edgewake.cloud.bridge.admission.mapped import Mapper
+from edgewake.cloud.bridge.admission.register import Register
 from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
-from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
-from edgewake.cloud.bridge.mapped import Mapper
-from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
+from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
-from edgewake.cloud.bridge.register import Register
-from edgewake.cloud.bridge.subscriptions import read_keys, subscriptions
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
@@ -113,6 +113,7 @@ async def run(
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
                 tasks.create_task(_serve_http(config, bridge, clock, stop), name="http"),
+                tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
             await stop.wait()
             pump.cancel()
@@ -163,6 +164,19 @@ async def _serve_http(
     from edgewake.cloud.bridge.web.serving import serve
 
     await serve(config.http, bridge, clock, stop)
+
+
+async def _host_sparkplug(
+    config: BridgeConfig, bridge: Bridge, clock: Clock, rng: random.Random
+) -> None:
+    """Imported where it is wanted: Google's library is an extra."""
+    if config.sparkplug.host_id is None:
+        return
+    try:
+        from edgewake.cloud.bridge.sparkplug.host_session import HostSession
+    except ImportError as error:
+        raise LocalError(f"[sparkplug]: pip install 'edgewake[formats]' ({error})") from error
+    await HostSession(config, bridge, clock, Backoff(rng)).run()
 
 
 async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import mqtt5
 
-from edgewake.cloud.bridge.adoption import Adoption
-from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.admission.register import Register
+from edgewake.cloud.bridge.mqtt.adoption import Adoption
+from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.presence import BEAT_S, Beat, Presence
-from edgewake.cloud.bridge.register import Register
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
@@ -68,6 +68,11 @@ class Watch:
     def others(self) -> int:
         """The number of other bridges that live."""
         return len(self._presence.others())
+
+    @property
+    def is_first(self) -> bool:
+        """Are we the one of the bridges that does what only one may do?"""
+        return self._source.subscribed.is_set() and self._presence.is_first
 
     async def run(self) -> None:
         """Beat and look after the others, for ever."""

@@ -9,7 +9,6 @@ from fastapi import FastAPI, Response, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from edgewake.cloud import web, web_pages
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.routes import (
@@ -33,9 +32,11 @@ from edgewake.cloud.ops.routes import (
     system,
 )
 from edgewake.cloud.ops.routes.shared import Services
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_app import application
-from edgewake.protocol.query import QUERY_CHARS_MAX
+from edgewake.cloud.web import http_part
+from edgewake.cloud.web import pages as web_pages
+from edgewake.cloud.web.app import application
+from edgewake.cloud.web.http_part import Problem
+from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 
 BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
 """A query file is the largest body; a character has at most four bytes."""
@@ -49,7 +50,7 @@ def make_app(services: Services) -> FastAPI:
         Security(APIKeyHeader(name="X-API-Key", auto_error=False)),
     ]
     app = application("Edgewake operations", description=__doc__ or "")
-    app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
+    app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)
     app.add_middleware(Guard, access=services.access)
     _add_health(app, services)
     pages.add(app, services.access)

@@ -15,7 +15,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import process_metrics, web, web_tls
+from edgewake.cloud import process_metrics
 from edgewake.cloud.alerts.judging import Judging
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls import sealing, webhook
@@ -25,19 +25,19 @@ from edgewake.cloud.lake import manifest
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
+from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
-from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
-from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
-from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
@@ -54,11 +54,12 @@ from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
-from edgewake.cloud.web_host import HostCheck
+from edgewake.cloud.web import http_part, tls
+from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.frames.stream import Stream
 
 logger = logging.getLogger("edgewake.ops")
 
@@ -126,7 +127,7 @@ def main(config_file: Path, *, verbose: bool) -> None:
     Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     log.set_up(verbose=verbose)
-    web.run_part(lambda: run(config.load(OpsConfig, config_file)))
+    http_part.run_part(lambda: run(config.load(OpsConfig, config_file)))
 
 
 async def run(settings: OpsConfig) -> None:
@@ -135,10 +136,10 @@ async def run(settings: OpsConfig) -> None:
     Order of the stop: live streams end, no new requests, tables left, producer flushed.
     """
     stop = asyncio.Event()
-    web.stop_on_signals(stop)
+    http_part.stop_on_signals(stop)
     keys = Keys(settings.key_file)
-    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
-    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
+    encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
     past = Past(clock.now_ms)
     tables, ring = (
@@ -271,7 +272,7 @@ async def run(settings: OpsConfig) -> None:
                 ),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
-            await web.serve(
+            await http_part.serve(
                 HostCheck(make_app(services), settings.public_names),
                 listeners,
                 encrypted=encrypted,
