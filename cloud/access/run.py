@@ -55,8 +55,9 @@ FILES_MAX: Final = 65_536
 def main(
     config_file: Path | None, *, host: str | None, port: int | None, verbose: bool
 ) -> NoReturn:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
-    used).
+    """Run until SIGTERM or SIGINT.
+
+    Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     protocol_log.set_up(verbose=verbose)
     http_part.run_part(lambda: run(_settings(config_file, host=host, port=port)))
@@ -72,7 +73,7 @@ def _settings(config_file: Path | None, *, host: str | None, port: int | None) -
 
 
 async def run(settings: AccessConfig) -> None:
-    """Serve until told to stop. Raises ConfigError."""
+    """Serve until a signal stops it. Raises ConfigError."""
     stop, is_listening = asyncio.Event(), asyncio.Event()
     http_part.stop_on_signals(stop)
     encrypted = tls.context(settings.also_cert_file, settings.also_key_file)

@@ -46,7 +46,7 @@ BODY_BYTES_MAX = 32 * 1024
 
 OPEN_PATHS: Final = frozenset({"/docs", "/openapi.json", "/healthz", "/readyz", "/metrics"})
 OPEN_FOLDERS: Final = ("/docs/", "/v1/leases/")
-"""Of a lease its own token opens it: no reader's right is asked for."""
+"""A lease's own token opens it: no reader's right is required."""
 
 
 class LeaseView(BaseModel):
@@ -271,7 +271,10 @@ def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
 
 
 def _headers_of(request: Request) -> Mapping[str, str]:
-    """With what proves who asks: a cookie was believed here, and is no other proxy's."""
+    """The headers that prove the client's identity to another proxy.
+
+    A session cookie was accepted here, and is sent on as a token.
+    """
     cookie = cookie_of(request.scope)
     if cookie is None or "authorization" in request.headers:
         return request.headers

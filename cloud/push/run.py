@@ -101,15 +101,16 @@ class PushConfig(config.Config):
     a broker allows by default (`group.min.session.timeout.ms`)."""
     kafka: KafkaConfig = KafkaConfig()
     rights: RightsConfig | None = None
-    """Who may be woken for what: the same as of the access servers. Where it is left out, anybody
-    on this machine for everything."""
+    """Who may be woken for what, as for the access servers. Without it anybody on this machine may
+    have everything."""
     login: LoginConfig | None = None
     """Where people log in: the same as of the access servers."""
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
-    used).
+    """Run until SIGTERM or SIGINT.
+
+    Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     log.set_up(verbose=verbose)
     http_part.run_part(lambda: run(config.load(PushConfig, config_file)))

@@ -1,4 +1,4 @@
-"""From Kafka records to frames in columns, and from frames to readings."""
+"""Decodes Kafka records into frames in columns, and frames into readings."""
 
 from __future__ import annotations
 
