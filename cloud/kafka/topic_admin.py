@@ -154,7 +154,11 @@ def topic_settings(config: KafkaConfig, name: str) -> dict[str, str]:
         }
         settings |= {"message.timestamp.type": "LogAppendTime"}
     elif name == topics.CLIENTS:
-        settings |= {"retention.ms": str(topics.CLIENTS_KEPT_MS), "segment.ms": "60000"}
+        settings |= {
+            "retention.ms": str(topics.CLIENTS_KEPT_MS),
+            "retention.bytes": "-1",
+            "segment.ms": "60000",
+        }
     elif name == topics.HISTORY:
         settings |= {
             "retention.ms": str(topics.HISTORY_KEPT_MS),

@@ -71,4 +71,4 @@ def test_they_survive_a_kill(
 def test_an_unknown_problem_is_said(kafka: Kafka, tmp_path: Path) -> None:
     with running(kafka.bootstrap, tmp_path) as ops:
         answer = ops.client.post("/v1/problems/1-1/acknowledge", json={})
-        assert (answer.status_code, answer.json()["code"]) == (404, "no_such_problem")
+        assert (answer.status_code, answer.json()["type"].split(":")[-1].split("/")[-1]) == (404, "no_such_problem")
