@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 NOTE_CHARS_MAX: Final = 500
+"""Characters of what is said when a problem is acknowledged."""
 
 Kind = Literal["operations", "part", "query", "dead_letters", "lease", "alert", "device"]
 

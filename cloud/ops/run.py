@@ -24,7 +24,6 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake import manifest
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.app import make_app
-from edgewake.cloud.ops.clients.desk import ClientDesk
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
 from edgewake.cloud.ops.history.history_log import HistoryLog
 from edgewake.cloud.ops.history.problem_desk import ProblemDesk
@@ -36,6 +35,7 @@ from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
+from edgewake.cloud.ops.services.client_desk import ClientDesk
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk

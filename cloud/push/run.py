@@ -25,9 +25,9 @@ from edgewake.cloud.push.counting.watchers import Watchers
 from edgewake.cloud.push.deliveries import routes as delivery_routes
 from edgewake.cloud.push.deliveries.courier import Services as DeliveryServices
 from edgewake.cloud.push.deliveries.deliveries import Deliveries
+from edgewake.cloud.push.expulsions import Expulsions
 from edgewake.cloud.push.groups import routes as group_routes
 from edgewake.cloud.push.groups.groups import Groups
-from edgewake.cloud.push.leases.expulsions import Expulsions
 from edgewake.cloud.push.leases.lease_member import Membership
 from edgewake.cloud.push.leases.lease_reads import LeaseReads
 from edgewake.cloud.push.metrics import Metrics

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.ops.history.past import Noted, Past
+from edgewake.cloud.ops.tables.past import Noted, Past
 from edgewake.cloud.ops.tables.tables import Change
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock

@@ -16,14 +16,13 @@ from pydantic import BaseModel
 
 from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
-from edgewake.cloud.ops.clients.desk import ClientDesk
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
-from edgewake.cloud.ops.history.past import Past
 from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
+from edgewake.cloud.ops.services.client_desk import ClientDesk
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
@@ -37,6 +36,7 @@ from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.event_ring import EventRing
+from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.protocol.clock import Clock

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel
 from sse_starlette import EventSourceResponse
 
-from edgewake.cloud.ops.history.past import Happening
 from edgewake.cloud.ops.login.auth import LOGIN_PATH, cookie_name
 from edgewake.cloud.ops.login.pages import Ticket
 from edgewake.cloud.ops.routes.shared import (
@@ -21,6 +20,7 @@ from edgewake.cloud.ops.routes.shared import (
     page_of,
 )
 from edgewake.cloud.ops.tables.audit_ring import AuditEntry
+from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
 
 

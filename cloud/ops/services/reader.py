@@ -30,8 +30,8 @@ from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
-from edgewake.cloud.ops.history.past import ENTRIES_MAX
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.tables.past import ENTRIES_MAX
 from edgewake.cloud.ops.tables.tables import (
     ANSWERS_TOPIC,
     PARTS_STREAM,

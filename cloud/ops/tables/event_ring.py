@@ -18,8 +18,8 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.client_share import Bound, Held
-from edgewake.cloud.ops.history.past import Past
 from edgewake.cloud.ops.tables.device_table import Event
+from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.web import Problem
 
 RING_EVENTS: Final = 2000

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from edgewake.cloud.ops.clients.table import ClientTable
 from edgewake.cloud.ops.tables.alerts import AlertTable
+from edgewake.cloud.ops.tables.client_table import ClientTable
 from edgewake.cloud.ops.tables.device_commands import DownTable
 from edgewake.cloud.ops.tables.device_table import DeviceTable, Event
 from edgewake.cloud.ops.tables.flow import Flow

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from edgewake.protocol import topics
@@ -71,4 +72,12 @@ def test_they_survive_a_kill(
 def test_an_unknown_problem_is_said(kafka: Kafka, tmp_path: Path) -> None:
     with running(kafka.bootstrap, tmp_path) as ops:
         answer = ops.client.post("/v1/problems/1-1/acknowledge", json={})
-        assert (answer.status_code, answer.json()["type"].split(":")[-1].split("/")[-1]) == (404, "no_such_problem")
+        assert (answer.status_code, answer.json()["type"].split(":")[-1].split("/")[-1]) == (
+            404,
+            "no_such_problem",
+        )
+
+
+def _code(answer: httpx.Response) -> str:
+    """What kind of problem it is."""
+    return str(answer.json()["type"]).rpartition(":")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.ops.clients.table import SERVERS_MAX, ClientTable
+from edgewake.cloud.ops.tables.client_table import SERVERS_MAX, ClientTable
 from edgewake.protocol.open_client import SILENT_S, OpenClient, ServerClients
 
 

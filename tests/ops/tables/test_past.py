@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewake.cloud.ops.history.past import FACTS, Past
 from edgewake.cloud.ops.tables.event_ring import EventRing
+from edgewake.cloud.ops.tables.past import FACTS, Past
 
 
 def device(name: str, state: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 
@@ -130,9 +131,20 @@ async def test_a_server_that_is_killed_has_no_clients_any_more(
 @pytest.mark.parametrize("name", ["none-such", "a" * 128])
 def test_an_unknown_client_is_said(ops: Ops, name: str) -> None:
     answer = ops.client.delete(f"/v1/clients/{name}")
-    assert (answer.status_code, answer.json()["type"].split(":")[-1].split("/")[-1]) == (404, "no_such_client")
+    assert (answer.status_code, answer.json()["type"].split(":")[-1].split("/")[-1]) == (
+        404,
+        "no_such_client",
+    )
 
 
 def test_an_unknown_lease_is_said(ops: Ops) -> None:
     answer = ops.client.delete("/v1/leases/none-such")
-    assert (answer.status_code, answer.json()["type"].split(":")[-1].split("/")[-1]) == (404, "no_such_lease")
+    assert (answer.status_code, answer.json()["type"].split(":")[-1].split("/")[-1]) == (
+        404,
+        "no_such_lease",
+    )
+
+
+def _code(answer: httpx.Response) -> str:
+    """What kind of problem it is."""
+    return str(answer.json()["type"]).rpartition(":")[2]

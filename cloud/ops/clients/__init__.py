@@ -1,1 +1,0 @@
-"""Who reads at the access servers, and ending one."""
