@@ -27,6 +27,10 @@ class AccessConfig(Config):
     """By default only this machine may read. Where others reach it, `rights` must say who may."""
     also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
     """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
+    also_cert_file: Path | None = None
+    """PEM of the certificate that is shown at `also_hosts`, which are encrypted then."""
+    also_key_file: Path | None = None
+    """PEM of its key."""
     port: int = Field(default=8700, ge=0, le=65535)
     """TCP port; 0 takes any that is free."""
     public_names: tuple[str, ...] = ()

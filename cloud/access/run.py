@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
-from edgewake.cloud import process_metrics, web
+from edgewake.cloud import process_metrics, web, web_tls
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
@@ -74,6 +74,7 @@ async def run(settings: AccessConfig) -> None:
     """Serve until told to stop. Raises ConfigError."""
     stop, is_listening = asyncio.Event(), asyncio.Event()
     web.stop_on_signals(stop)
+    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     for listener in listeners:
         tune(listener, stall_s=settings.stall_s)
@@ -137,6 +138,7 @@ async def run(settings: AccessConfig) -> None:
         await web.serve(
             HostCheck(app, settings.public_names),
             listeners,
+            encrypted=encrypted,
             stop=stop,
             on_ready=is_listening.set,
             before_close=lambda: _drain(streams),

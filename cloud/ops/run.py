@@ -15,7 +15,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import process_metrics, web
+from edgewake.cloud import process_metrics, web, web_tls
 from edgewake.cloud.alerts.judging import Judging
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls import sealing, webhook
@@ -77,6 +77,10 @@ class OpsConfig(config.Config):
     """Address to listen on."""
     also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
     """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
+    also_cert_file: Path | None = None
+    """PEM of the certificate that is shown at `also_hosts`, which are encrypted then."""
+    also_key_file: Path | None = None
+    """PEM of its key."""
     port: int = Field(default=8702, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
@@ -104,6 +108,11 @@ class OpsConfig(config.Config):
     here. For one operations server alone; claim codes are beside it."""
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """host:port of the MQTT broker as devices reach it: told to those that are given a password."""
+    certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
+    """The same, of the listener that asks for certificates."""
+    authority_dir: Path | None = None
+    """Folder with `ca.crt` and `ca.key`, which sign devices' certificates here, and `revoked.pem`,
+    which the broker reads; without it there are none. With it the broker encrypts."""
     lake_dir: Folder = Path("lake")
     """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
     there, SQL is answered from Kafka alone."""
@@ -129,6 +138,7 @@ async def run(settings: OpsConfig) -> None:
     stop = asyncio.Event()
     web.stop_on_signals(stop)
     keys = Keys(settings.key_file)
+    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
     history = HistoryLog(settings.kafka, clock, lambda: judging.judge.leads)
@@ -249,8 +259,9 @@ async def run(settings: OpsConfig) -> None:
         asking=Asking(settings.lake_dir, settings.kafka),
         credentials=None
         if settings.password_file is None
-        else CredentialDesk(settings.password_file, clock, os.urandom),
+        else CredentialDesk(settings.password_file, clock, os.urandom, settings.authority_dir),
         broker=settings.broker,
+        certificate_broker=settings.certificate_broker,
     )
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -277,6 +288,7 @@ async def run(settings: OpsConfig) -> None:
             await web.serve(
                 HostCheck(make_app(services), settings.public_names),
                 listeners,
+                encrypted=encrypted,
                 stop=stop,
                 on_ready=lambda: _log_ready(settings),
             )

@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import process_metrics, web
+from edgewake.cloud import process_metrics, web, web_tls
 from edgewake.cloud.calls import sealing
 from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
@@ -61,6 +61,10 @@ class PushConfig(config.Config):
     """Address to listen on."""
     also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
     """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
+    also_cert_file: Path | None = None
+    """PEM of the certificate that is shown at `also_hosts`, which are encrypted then."""
+    also_key_file: Path | None = None
+    """PEM of its key."""
     port: int = Field(default=8703, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
@@ -115,6 +119,7 @@ async def run(settings: PushConfig) -> None:
     stop = asyncio.Event()
     web.stop_on_signals(stop)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
+    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
     own_url = settings.url or f"http://{settings.host}:{settings.port}"
     clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
@@ -219,6 +224,7 @@ async def run(settings: PushConfig) -> None:
             await web.serve(
                 HostCheck(app, settings.public_names),
                 listeners,
+                encrypted=encrypted,
                 stop=stop,
                 on_ready=lambda: _log_ready(settings),
                 connections=connections,

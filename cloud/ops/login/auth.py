@@ -29,8 +29,10 @@ log = logging.getLogger("edgewake.ops")
 LOGIN_PATH: Final = "/in"
 ENROL_PATH: Final = "/v1/enrol"
 """Of devices that have a claim code and no key."""
+AUTHORITY_PATH: Final = "/v1/authority"
+"""Whom to trust: no secret, and asked before anybody can be trusted."""
 OPEN_PATHS: Final = frozenset(
-    {"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH, ENROL_PATH}
+    {"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH, ENROL_PATH, AUTHORITY_PATH}
 )
 FILES: Final = "/page/"
 """Scripts and styles of the pages: the same for everybody, and nothing of the system is in them."""

@@ -102,6 +102,8 @@ class Services:
     """None: this server gives devices no passwords."""
     broker: str = ""
     """host:port of the MQTT broker, as devices reach it."""
+    certificate_broker: str = ""
+    """The same, of those that have a certificate."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:
