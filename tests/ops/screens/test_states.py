@@ -5,6 +5,7 @@ What a screen asks is answered by the real API; the test changes only status and
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
@@ -92,16 +93,15 @@ async def test_a_refusal_stands_where_the_list_would_with_a_way_to_try_again(
 
 @pytest.mark.parametrize("address", LISTS)
 async def test_a_list_that_is_slow_says_that_it_loads(visit: Visit, address: str) -> None:
-    waiting: list[Route] = []
+    is_answered = asyncio.Event()
 
     async def held(route: Route) -> None:
-        waiting.append(route)
+        await is_answered.wait()
+        await route.continue_()
 
     await answered(visit, address, held)
     await expect(visit.page.get_by_text("loading…").first).to_be_visible()
-    await visit.page.unroute_all()
-    for route in waiting:
-        await route.continue_()
+    is_answered.set()
     await expect(visit.page.get_by_text("loading…")).to_have_count(0)
 
 
