@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
-from edgewake.cloud.commands.output import print_items
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options, shows
+from edgewake.cloud.commands.common.output import print_items
 
 COLUMNS: Final = (
     "id",

@@ -29,13 +29,14 @@ from playwright.async_api import CDPSession, Page
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record, topics
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import Frame
-from edgewake.protocol.frame import encode as encode_frame
-from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame
+from edgewake.protocol.frames.frame import encode as encode_frame
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 from tests.bench.figures import Found, run
 from tests.chromium import chromium, open_page
 from tests.ops.service import Ops, running

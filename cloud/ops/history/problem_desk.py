@@ -12,7 +12,7 @@ from edgewake.cloud.ops.services.problems import alert_problems
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem as Refusal
+from edgewake.cloud.web.http_part import Problem as Refusal
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

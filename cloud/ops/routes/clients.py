@@ -15,8 +15,8 @@ from edgewake.cloud.ops.routes.shared import (
     Services,
     page_of,
 )
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.lease_record import Lease, LeaseState
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.leases.lease_record import Lease, LeaseState
 from edgewake.protocol.open_client import ID_PATTERN, OpenClient
 
 ClientId = Annotated[str, Path(pattern=ID_PATTERN)]

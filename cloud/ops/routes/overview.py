@@ -16,9 +16,9 @@ from edgewake.cloud.ops.services.system_look import Look
 from edgewake.cloud.ops.tables.devices import Presence
 from edgewake.cloud.ops.tables.flow import Point
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.ops.query import QueryState
 from edgewake.protocol.problem import NOTE_CHARS_MAX, Kind, Problem
-from edgewake.protocol.query import QueryState
 
 
 class Hop(BaseModel):

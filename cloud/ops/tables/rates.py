@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Final
 
-from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.ops.device import DeviceSeen
 
 SAMPLES: Final = 7
 """Samples that a rate is taken over: at one every five seconds 30 s."""

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from edgewake.protocol import topics
-from edgewake.protocol.device import DeviceSeen
-from edgewake.protocol.query import Progress, QueryState, Registration
+from edgewake.protocol.ops.device import DeviceSeen
+from edgewake.protocol.ops.query import Progress, QueryState, Registration
 from tests.ops.conftest import Writer
 from tests.ops.service import Ops, running
 from tests.services import Kafka, wait_until

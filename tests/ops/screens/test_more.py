@@ -12,9 +12,9 @@ from playwright.async_api import expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 from tests.access.world import key_file, open_stream, server
 from tests.ops.conftest import Writer
 from tests.ops.screens.conftest import Visit
