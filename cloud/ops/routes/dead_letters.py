@@ -34,7 +34,7 @@ class ReplayView(BaseModel):
     stream: str
     partition: int
     offset: int
-    """Of the record on the stream's topic."""
+    """Offset of the record on the stream's topic."""
     replayed_at: int
     holder: str
     """Name of the key by which it was asked for."""

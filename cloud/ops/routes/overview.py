@@ -44,7 +44,8 @@ class Overview(BaseModel):
     """Devices by presence."""
     streams: int
     records_per_s: float
-    """Of all streams over the last 30 s; a record is a frame of one or many readings."""
+    """Records a second of all streams over the last 30 s; a record is a frame of one or many
+    readings."""
     queries: dict[str, int]
     """Queries by state."""
     leases: int

@@ -75,7 +75,10 @@ def problems_of(
 
 
 def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[KnownProblem]:
-    """Rules that fire, and destinations that could not be told. No rule looks at these."""
+    """Problems of alerting: rules that fire, destinations that failed.
+
+    Rules do not look at them.
+    """
     firing: dict[str, list[str]] = {}
     for alert in alerts:
         if alert.state is State.FIRING:

@@ -103,8 +103,9 @@ class DeviceTable:
         return device in self._entries
 
     def put(self, device: str, what: str, value: bytes | None, *, now: int) -> Event | None:
-        """A row of `ew.devices`: `what` is status or seen, None removes it. The event, where it is
-        worth one. Raises ValidationError.
+        """Store a row of `ew.devices`; return an event where one is due. Raises ValidationError.
+
+        `what` is status or seen; None removes it.
         """
         entry = self._entries.get(device) or _Entry()
         before = (entry.status, entry.seen)
@@ -192,8 +193,9 @@ class DeviceTable:
         )
 
     def silent(self, before: int, stream: str | None) -> dict[str, int]:
-        """Devices of which no record came since `before`, and when their last one did; of a stream:
-        only those that send it. Those that never sent a reading are in none.
+        """Devices from which no record came since `before`, and when their last one did.
+
+        `stream`: only those that send it. Devices that never sent a reading are left out.
         """
         return {
             device: entry.heard
