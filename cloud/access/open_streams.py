@@ -55,7 +55,7 @@ EXPELLED_RETRY_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How an open stream is, for people (`edgewake.protocol.open_client`)."""
+    """How an open stream is, for people (`edgewake.protocol.ops.open_client`)."""
 
     protocol: Literal["sse", "websocket", "page"]
     state: Literal["opening", "waiting", "behind", "live", "ending"]

@@ -9,13 +9,13 @@ from fastapi import FastAPI, Response, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from edgewake.cloud.ops.clients import routes as clients_routes
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.routes import (
     acks,
     alerts,
     boards,
-    clients,
     credentials,
     dead_letters,
     destinations,
@@ -59,7 +59,7 @@ def make_app(services: Services) -> FastAPI:
         overview,
         alerts,
         boards,
-        clients,
+        clients_routes,
         destinations,
         credentials,
         devices,

@@ -1,4 +1,4 @@
-"""Ends leases that an operator ends (`ew.endings`, `edgewake.protocol.open_client`)."""
+"""Ends leases that an operator ends (`ew.endings`, `edgewake.protocol.ops.open_client`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewake.cloud.push.proxy import Elsewhere, Proxy, Standby
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.open_client import Ending
+from edgewake.protocol.ops.open_client import Ending
 
 log = logging.getLogger("edgewake.push")
 

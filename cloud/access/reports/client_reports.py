@@ -1,4 +1,5 @@
-"""Says on Kafka who reads here, and ends whom an operator ends (`edgewake.protocol.open_client`).
+"""Says on Kafka who reads here, and ends whom an operator ends
+(`edgewake.protocol.ops.open_client`).
 
 A report goes out every REPORT_EVERY_S and at once when a client was ended. Kafka's absence delays
 no stream: nothing is queued, and the next report says all.
@@ -23,7 +24,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.open_client import (
+from edgewake.protocol.ops.open_client import (
     CLIENTS_TOLD_MAX,
     FILTER_CHARS_MAX,
     REPORT_EVERY_S,

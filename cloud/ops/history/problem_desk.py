@@ -16,7 +16,7 @@ from edgewake.cloud.web.http_part import Problem as Refusal
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.problem import Problem
+from edgewake.protocol.ops.problem import Problem
 
 log = logging.getLogger("edgewake.ops")
 

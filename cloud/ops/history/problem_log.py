@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from edgewake.cloud.ops.services.problems import KnownProblem
-from edgewake.protocol.problem import Problem
+from edgewake.protocol.ops.problem import Problem
 
 GONE_MS: Final = 15_000
 """A problem that was not seen for so long is over: three looks."""

@@ -17,8 +17,8 @@ from edgewake.cloud.ops.tables.devices import Presence
 from edgewake.cloud.ops.tables.flow import Point
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView
 from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.ops.problem import NOTE_CHARS_MAX, Kind, Problem
 from edgewake.protocol.ops.query import QueryState
-from edgewake.protocol.problem import NOTE_CHARS_MAX, Kind, Problem
 
 
 class Hop(BaseModel):

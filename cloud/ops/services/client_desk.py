@@ -11,7 +11,7 @@ from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.open_client import Ending
+from edgewake.protocol.ops.open_client import Ending
 
 HEARD_S: Final = 10.0
 """How long a word may take until its server has heard it: it looks once a second, and says so."""

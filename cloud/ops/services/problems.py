@@ -13,8 +13,8 @@ from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.alert import Alert, Note, NoteState, State
+from edgewake.protocol.ops.problem import Kind
 from edgewake.protocol.ops.query import QueryState
-from edgewake.protocol.problem import Kind
 
 LETTER_AGE_MS: Final = 3_600_000
 """Dead letters of the last hour are a problem, older ones are history."""

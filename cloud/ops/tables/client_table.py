@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from edgewake.protocol.open_client import SILENT_S, Ending, OpenClient, ServerClients
+from edgewake.protocol.ops.open_client import SILENT_S, Ending, OpenClient, ServerClients
 
 SERVERS_MAX = 100
 """Servers remembered; a new one beyond it is left out."""

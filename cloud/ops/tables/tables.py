@@ -34,9 +34,9 @@ from edgewake.protocol.ops.device import DeviceSeen
 from edgewake.protocol.ops.device_note import DeviceNote
 from edgewake.protocol.ops.erasure import Erasure, Report
 from edgewake.protocol.ops.preview import Preview
+from edgewake.protocol.ops.problem import Problem
 from edgewake.protocol.ops.query import Progress, Registration
 from edgewake.protocol.ops.repair import Repair
-from edgewake.protocol.problem import Problem
 
 PARTS_STREAM: Final = "part_status"
 ANSWERS_TOPIC: Final = topics.stream_topic(ANSWERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewake.cloud.ops.history.problem_log import GONE_MS, KEPT_MS, ROWS_MAX, ProblemLog
 from edgewake.cloud.ops.services.problems import KnownProblem
-from edgewake.protocol.problem import Problem
+from edgewake.protocol.ops.problem import Problem
 
 
 def problem(name: str, text: str = "is failed") -> KnownProblem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.ops.tables.client_table import SERVERS_MAX, ClientTable
-from edgewake.protocol.open_client import SILENT_S, OpenClient, ServerClients
+from edgewake.protocol.ops.open_client import SILENT_S, OpenClient, ServerClients
 
 
 def said(server: str, at: int, *ids: str) -> bytes:

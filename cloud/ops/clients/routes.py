@@ -17,7 +17,7 @@ from edgewake.cloud.ops.routes.shared import (
 )
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.leases.lease_record import Lease, LeaseState
-from edgewake.protocol.open_client import ID_PATTERN, OpenClient
+from edgewake.protocol.ops.open_client import ID_PATTERN, OpenClient
 
 ClientId = Annotated[str, Path(pattern=ID_PATTERN)]
 LeaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
