@@ -29,7 +29,7 @@ STREAMS_PER_SUBSCRIPTION_MAX = 16
 
 RESERVED_FIELDS = frozenset(
     {
-        "stream", "device", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at",
+        "stream", "device", "via", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at",
         "received_at", "fields", "gap",
         "query", "revision", "final", "window_start", "window_end", "event_time", "clock_flag",
     }

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.cloud.bridge.allowance import DeviceConfig
 from edgewake.cloud.bridge.feeds import FeedConfig
+from edgewake.cloud.bridge.gateways import RULES_MAX, GatewayRule, Pattern
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
@@ -62,6 +63,9 @@ class MapsConfig(Config):
     write in the name of no other device."""
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     """Zone of times that do not say theirs, e.g. `Europe/Berlin`."""
+    devices: Annotated[tuple[Pattern, ...], Field(max_length=100)] = ()
+    """Names that devices may have which come by a map, the prefix included, `*` for any characters:
+    what is of another is refused. None: any."""
 
     @property
     def are_wanted(self) -> bool:
@@ -86,6 +90,9 @@ class BridgeConfig(Config):
     """[device]"""
     maps: MapsConfig = MapsConfig()
     """[maps]"""
+    gateway: Annotated[tuple[GatewayRule, ...], Field(max_length=RULES_MAX)] = ()
+    """[[gateway]]: which devices may send for which things behind them. Without one nobody may
+    where the broker knows devices by certificate or password, and everybody where it does not."""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"
@@ -97,14 +104,18 @@ class BridgeConfig(Config):
     inflight_bytes_max: int = Field(default=64 << 20, ge=2 * FRAME_BYTES_MAX)
     """Bytes taken and not yet in Kafka; at the bound the bridge stops reading its connection."""
 
+    @property
+    def knows_devices(self) -> bool:
+        """Does the broker know devices by certificate or password?"""
+        return self.mqtt.ca_file is not None or self.mqtt.username is not None
+
     @model_validator(mode="after")
     def _check_maps(self) -> Self:
         if self.maps.file is not None and self.maps.presets:
             raise ValueError(
                 "maps: expected `file` or `presets`; a file names its own: presets = [...]"
             )
-        knows_devices = self.mqtt.ca_file is not None or self.mqtt.username is not None
-        if self.maps.are_wanted and knows_devices and not self.maps.prefix:
+        if self.maps.are_wanted and self.knows_devices and not self.maps.prefix:
             raise ValueError(
                 "maps.prefix is missing: where the broker knows devices by certificate or "
                 "password, names of mapped devices begin with a prefix that no other device has, "

@@ -18,6 +18,7 @@ from edgewake.cloud.commands.output import print_item, print_items
 DEVICE_COLUMNS: Final = (
     "device",
     "state",
+    "via",
     "last_seen",
     "backlog_readings",
     "lost_readings",

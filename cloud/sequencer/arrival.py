@@ -38,6 +38,19 @@ class Arrival:
     """Monotonic clock, when it began to wait for an earlier frame."""
 
     @property
+    def sender(self) -> str:
+        """Who numbers it, for whom: of a thing behind a gateway both, since two gateways number by
+        themselves.
+        """
+        via = self.placement.via
+        return f"{self.device} via {via}" if via else self.device
+
+    @property
+    def clock(self) -> str:
+        """Whose clock its times are from."""
+        return self.placement.via or self.device
+
+    @property
     def stream(self) -> str:
         """The stream of its placement."""
         return self.placement.stream
@@ -72,6 +85,8 @@ class Statement(NamedTuple):
     last: int
     seq: int
     lost: int = 0
+    via: str = ""
+    """The gateway that numbers them, of a thing behind one."""
 
 
 Output: TypeAlias = Arrival | Statement

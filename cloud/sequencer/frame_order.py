@@ -78,13 +78,13 @@ class FrameOrder:
         placement = arrival.placement
         discipline = placement.discipline
         if arrival.sent_at is not None:
-            clock = clock_key(arrival.device)
+            clock = clock_key(arrival.clock)
             arrival.shift = self._clocks.shift(
                 clock, arrival, arrival.sent_at, is_known=self._is_in_row(clock[0], arrival.offset)
             )
         if discipline is Discipline.FREE:
             return self._accept_free(arrival)
-        digest = line_digest(arrival.device, placement.stream, discipline)
+        digest = line_digest(arrival.sender, placement.stream, discipline)
         key = state_key(digest, placement.epoch)
         slot = self.table.find(key)
         is_known_before = self._is_in_row(digest[0], arrival.offset)

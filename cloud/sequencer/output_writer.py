@@ -128,6 +128,7 @@ class OutputWriter:
             sent_at=None,
             received_at=now_ms,
             frame_bytes=frames.encode(frame),
+            via=one.via,
         )
         self.produce(
             topics.stream_topic(one.stream),
@@ -143,7 +144,8 @@ class OutputWriter:
 
     def write_seen(self, seen: DeviceSeen, now_ms: int) -> None:
         """When a device was last seen."""
-        self.produce(topics.DEVICES, seen.to_json(), f"{seen.device}|seen", 0, now_ms)
+        key = f"{seen.device}|seen|{seen.via}" if seen.via else f"{seen.device}|seen"
+        self.produce(topics.DEVICES, seen.to_json(), key, 0, now_ms)
 
     def bury(self, message: Message, now_ms: int) -> None:
         """Somebody else wrote to `ew.up`."""

@@ -77,7 +77,7 @@ def _tail(
         return b""
     body: dict[str, Any] = {
         "holes": [
-            [key.hex(), one.device, one.stream, one.epoch, [tuple(hole) for hole in one]]
+            [key.hex(), one.device, one.stream, one.epoch, [tuple(hole) for hole in one], one.via]
             for key, one in holes.items()
         ],
         "wide": [[key.hex(), f"{window:x}"] for key, window in wide.items()],
@@ -124,8 +124,8 @@ def decode_block(value: bytes) -> BlockRow:
 
 
 def _decode_holes(rows: Iterable[Any]) -> Iterable[tuple[bytes, Holes]]:
-    for key, device, stream, epoch, ranges in rows:
-        holes = Holes(device, stream, epoch)
+    for key, device, stream, epoch, ranges, *via in rows:
+        holes = Holes(device, stream, epoch, *via)
         for one in ranges:
             holes.open(Hole(*one))
         yield bytes.fromhex(key), holes

@@ -19,6 +19,9 @@ from edgewake.protocol.maps.topic import Crossing
 
 THING: Final = "thing"
 """Field with the device that a map gives: one behind this agent."""
+THING_SEQ: Final = "thing_seq"
+"""Field with the number that this device gave the reading. The cloud tells by it what came by two
+gateways (docs/gateways.md)."""
 
 
 class SourceMaps:
@@ -66,7 +69,7 @@ class SourceMaps:
         found: list[dict[str, Any]] = []
         for one in readings:
             other = {} if one.stream in ("", self._stream) else {named: one.stream}
-            found.append(one.body | other | ({THING: one.device} if one.device else {}))
+            found.append(_of_thing(one) | other)
         return found
 
     def bodies(
@@ -85,8 +88,18 @@ class SourceMaps:
         found: list[dict[str, Any]] = []
         for reading in outcome.readings:
             if reading.stream in ("", self._stream):
-                found.append(reading.body | ({THING: reading.device} if reading.device else {}))
+                found.append(_of_thing(reading))
         return found
+
+
+def _of_thing(reading: Mapped) -> dict[str, Any]:
+    """The object, with the device of the map and its number as fields."""
+    if not reading.device:
+        return reading.body
+    body = reading.body | {THING: reading.device}
+    if "seq" in body:
+        body[THING_SEQ] = body.pop("seq")
+    return body
 
 
 def check_presets(presets: Sequence[str], stream: str) -> None:
