@@ -192,10 +192,16 @@ class Agent:
         self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig
     ) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
-        intake = Intake(name, self._sink(config), Policy.BLOCK, self._clock, time=config.time.rule(),
+        intake = Intake(
+            name,
+            self._sink(config),
+            Policy.BLOCK,
+            self._clock,
+            time=config.time.rule(),
             book=self._book(config.stream),
-            book_name=BOOK + config.stream, also=_check_of(config.stream),
-        )  # fmt: skip
+            book_name=BOOK + config.stream,
+            also=_check_of(config.stream),
+        )
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(
             self._config.device, self._clock, self._events.position, self._feeds

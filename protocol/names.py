@@ -38,6 +38,12 @@ RESERVED_FIELDS = frozenset(
 such a name."""
 
 
+THING = "thing"
+"""Field with the name of the thing behind an agent that a reading is of."""
+THING_SEQ = "thing_seq"
+"""Field with the number that the thing itself gave the reading."""
+
+
 def is_device(name: str) -> bool:
     """May `name` be a device id?"""
     return DEVICE_PATTERN.fullmatch(name) is not None

@@ -29,6 +29,9 @@ class Arrival:
     """The bridge's clock when the record came to it, ms."""
     payload: Any = None
     """The caller's; passed on untouched."""
+    value: bytes | None = None
+    """Set on the way out: the record's value in place of the payload's, where readings were left
+    out."""
     late: bool = False
     """Set on the way out: it fills a hole that was stated open, or came after its device had given
     it up."""

@@ -114,7 +114,8 @@ class OutputWriter:
         headers = [(ORIGIN_HEADER, record.origin(up_partition, arrival.offset))]
         if arrival.late:
             headers.append((LATE_HEADER, b"1"))
-        value = record.with_clocks(arrival.payload.value(), shift=arrival.shift, kept_at=kept_at)
+        value = arrival.payload.value() if arrival.value is None else arrival.value
+        value = record.with_clocks(value, shift=arrival.shift, kept_at=kept_at)
         self.produce(topic, value, arrival.device, partition, arrival.received_at, headers)
 
     def _state(self, up_partition: int, one: Statement, now_ms: int) -> None:

@@ -1,5 +1,5 @@
-"""Readings of things behind this device on their way into the log: each thing's into a stream of its
-own, `power/of/meter-7`, so that numbers, gaps, quotas and frames are the thing's.
+"""Readings of things behind this device on their way into the log: each thing's into a stream of
+its own, `power/of/meter-7`, so that numbers, gaps, quotas and frames are the thing's.
 
 What one call brings of several things becomes durable together, with the place of its source.
 """
@@ -17,12 +17,11 @@ from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.work import Commit
 from edgewake.protocol.frame import Scalar
 from edgewake.protocol.maps.names import device_name
+from edgewake.protocol.names import THING
 from edgewake.protocol.topics import of_thing, stream_and_thing
 
 log = logging.getLogger("edgewake.intake")
 
-THING: Final = "thing"
-"""Field with the name of the thing that a reading is of."""
 TOO_MANY: Final = "too_many_things"
 """Reason of what was lost of things beyond the bound."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from edgewake.edge.intake import Intake
 from edgewake.protocol.errors import ConfigError
@@ -16,12 +16,7 @@ from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.maps.topic import Crossing
-
-THING: Final = "thing"
-"""Field with the device that a map gives: one behind this agent."""
-THING_SEQ: Final = "thing_seq"
-"""Field with the number that this device gave the reading. The cloud tells by it what came by two
-gateways (docs/gateways.md)."""
+from edgewake.protocol.names import THING, THING_SEQ
 
 
 class SourceMaps:
