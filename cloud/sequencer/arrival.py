@@ -6,6 +6,7 @@ the sequencer has to say itself.
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -29,7 +30,7 @@ class Arrival:
     """The bridge's clock when the record came to it, ms."""
     payload: Any = None
     """The caller's; passed on untouched."""
-    value: bytes | None = None
+    value: builtins.bytes | None = None
     """Set on the way out: the record's value in place of the payload's, where readings were left
     out."""
     late: bool = False

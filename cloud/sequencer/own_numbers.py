@@ -17,13 +17,14 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
+from edgewake.protocol.frame import COUNTER_MAX
+
 BLOCK: Final = 64
 BLOCKS_MAX: Final = 128
 """Blocks and runs that are remembered of one thing and stream: 5 KB, and 8,192 numbers where every
 second one is of another stream."""
 _FULL: Final = (1 << BLOCK) - 1
 _PIECE: Final = Struct("<QQQqq")
-_NUMBER_MAX: Final = (1 << 53) - 1
 
 
 class _Piece(NamedTuple):
@@ -51,7 +52,7 @@ class OwnNumbers:
 
     def is_new(self, number: object, time_ms: int) -> bool:
         """Has this reading not come yet? It has from now on. What is no number is always new."""
-        if type(number) is not int or not 0 <= number <= _NUMBER_MAX:
+        if type(number) is not int or not 0 <= number <= COUNTER_MAX:
             return True
         block, bit = number // BLOCK, 1 << number % BLOCK
         at = bisect_right(self._pieces, block, key=lambda piece: piece.first) - 1

@@ -10,6 +10,7 @@ import itertools
 import json
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -146,7 +147,7 @@ class Floor:
 
     def events(self, stream: str, where: str = "") -> list[dict[str, Any]]:
         """What a client reads of a stream, from its beginning."""
-        query = f"from=earliest&limit=10000{where and '&where=' + urllib.request.quote(where)}"
+        query = f"from=earliest&limit=10000{where and '&where=' + urllib.parse.quote(where)}"
         address = f"http://127.0.0.1:{self.access_port}/v1/streams/{stream}/events?{query}"
         try:
             with urllib.request.urlopen(address, timeout=ANSWER_S) as answer:

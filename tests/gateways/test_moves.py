@@ -14,6 +14,14 @@ from tests.services import wait_until
 pytestmark = pytest.mark.services
 
 
+def has_come(here: Floor, thing: Thing, count: int) -> None:
+    wait_until(lambda: here.values("power", thing.name).total() == count, f"{count} readings")
+
+
+def is_at(here: Floor, thing: Thing, gateway: str) -> None:
+    wait_until(lambda: here.device(thing.name).get("via") == gateway, f"it is at {gateway}")
+
+
 def test_a_move_while_both_gateways_are_cut_off_and_one_is_killed(here: Floor) -> None:
     here.start_gateway("gw-from")
     here.start_gateway("gw-to")
@@ -23,8 +31,8 @@ def test_a_move_while_both_gateways_are_cut_off_and_one_is_killed(here: Floor) -
     for thing in things:
         thing.send_until_kept("gw-from", 10)
     for thing in things:
-        wait_until(lambda t=thing: here.values("power", t.name).total() == 10, "the first ten")
-        wait_until(lambda t=thing: here.device(t.name).get("via") == "gw-from", "it is shown there")
+        has_come(here, thing, 10)
+        is_at(here, thing, "gw-from")
 
     here.broker.process.kill()
     for thing in things:
@@ -42,8 +50,8 @@ def test_a_move_while_both_gateways_are_cut_off_and_one_is_killed(here: Floor) -
 
     here.broker.start()
     for thing in things:
-        wait_until(lambda t=thing: here.values("power", t.name).total() == 25, "the second's")
-        wait_until(lambda t=thing: here.device(t.name).get("via") == "gw-to", "it moved")
+        has_come(here, thing, 25)
+        is_at(here, thing, "gw-to")
     # What is known of the numbers survives a sequencer that is killed.
     here.parts["sequencer-1"].kill()
     here.parts["sequencer-1"].start().wait_for(READY)
@@ -67,5 +75,5 @@ def test_it_goes_on_by_the_first_gateway_when_it_comes_back(here: Floor) -> None
     thing = Thing(here, "meter-back-1")
     for gateway in ("gw-there", "gw-back", "gw-there"):
         thing.send_until_kept(gateway, 5)
-        wait_until(lambda g=gateway: here.device(thing.name).get("via") == g, f"it is at {gateway}")
+        is_at(here, thing, gateway)
     assert here.values("power", thing.name) == Counter(range(1, 16))

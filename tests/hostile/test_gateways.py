@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edgewake.protocol import record, topics
-from tests.hostile.world import Client, Victim, World, unharmed
+from tests.deploy.production import Client
+from tests.hostile.world import Victim, World, unharmed
 from tests.services import wait_until
 
 RULE = ("[[gateway]]", 'name = "attacker"', 'things = ["meter-*"]')
@@ -33,7 +34,8 @@ def test_a_gateway_speaks_for_nobody_whom_its_rule_does_not_name(
         unharmed(victim, lambda: forge(device, victim))
         assert forged(here, victim) == []
         reasons = [letter.reason for letter, _ in here.letters("attacker")]
-        assert reasons and set(reasons) == {"foreign_device"}
+        assert reasons
+        assert set(reasons) == {"foreign_device"}
         assert here.letters("victim") == [], "the letters are the gateway's"
         device.publish(f"ew/v1/attacker/up/{victim.stream}/of/meter-1", b'{"n": 1}')
         wait_until(
