@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from edgewake.cloud.bridge.allowance import DeviceConfig
 from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.bridge.gateways import RULES_MAX, GatewayRule, Pattern
+from edgewake.cloud.bridge.http_config import HttpConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
@@ -93,6 +94,8 @@ class BridgeConfig(Config):
     gateway: Annotated[tuple[GatewayRule, ...], Field(max_length=RULES_MAX)] = ()
     """[[gateway]]: which devices may send for which things behind them. Without one nobody may
     where the broker knows devices by certificate or password, and everybody where it does not."""
+    http: HttpConfig = HttpConfig()
+    """[http]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"
@@ -120,5 +123,11 @@ class BridgeConfig(Config):
                 "maps.prefix is missing: where the broker knows devices by certificate or "
                 "password, names of mapped devices begin with a prefix that no other device has, "
                 'e.g. "zb-"'
+            )
+        if self.http.port is not None and self.knows_devices and not self.http.prefix:
+            raise ValueError(
+                "http.prefix is missing: where the broker knows devices by certificate or "
+                "password, names that HTTP payloads give begin with a prefix that no other device "
+                'has, e.g. "web-"'
             )
         return self

@@ -112,6 +112,7 @@ async def run(
                 tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
+                tasks.create_task(_serve_http(config, bridge, clock, stop), name="http"),
             ]
             await stop.wait()
             pump.cancel()
@@ -151,6 +152,17 @@ async def _follow_maps(
                 config.kafka.installation, keys, map_file.maps.filters, sorted(former)
             )
             bridge.set_maps(map_file.maps, wanted)
+
+
+async def _serve_http(
+    config: BridgeConfig, bridge: Bridge, clock: Clock, stop: asyncio.Event
+) -> None:
+    """Imported where it is wanted: a web server is 20 MB."""
+    if config.http.port is None:
+        return
+    from edgewake.cloud.bridge.web.serving import serve
+
+    await serve(config.http, bridge, clock, stop)
 
 
 async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> None:
