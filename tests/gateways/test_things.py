@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
+
 import pytest
+from paho.mqtt import client as mqtt
 
 from tests.gateways.floor import Floor, Thing
 from tests.services import wait_until
@@ -44,6 +49,41 @@ def test_a_thing_behind_a_gateway_is_a_device_of_its_own(here: Floor) -> None:
     assert (shown["via"], shown["state"], shown["agent"]) == ("gw-thin", "online", False)
     assert shown["streams"] == ["power"]
     assert here.device("gw-thin")["agent"]
+
+
+def test_a_map_that_names_a_device_makes_it_one(here: Floor, tmp_path: Path) -> None:
+    """Numbered by the map, so that a message that comes again counts once."""
+    maps = tmp_path / "floor.toml"
+    maps.write_text(
+        '[[map]]\ntopic = "floor/{device}/climate"\ndevice = "{device}"\n'
+        'stream = "climate"\nseq = "no"\ntime = "at"\n'
+    )
+    here.start_gateway(
+        "gw-map",
+        '[[source]]\ntype = "mqtt_subscribe"\nstream = "climate"\nthings = "devices"',
+        f'maps = "{maps}"\n[source.broker]\nport = {here.broker.port}',
+    )
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", here.broker.port)
+    client.loop_start()
+    try:
+        sends = iter((1, 2, 2, 3))
+
+        def is_heard() -> bool:
+            """The broker has our subscription: what it was sent before is nobody's."""
+            client.publish("floor/meter-map-1/climate", json.dumps({"no": 0, "at": 1, "n": 0}), 1)
+            return bool(here.values("climate", "meter-map-1"))
+
+        wait_until(is_heard, "the gateway listens")
+        for number in sends:
+            body = {"no": number, "at": 1_790_000_000_000 + number, "n": number}
+            client.publish("floor/meter-map-1/climate", json.dumps(body), 1).wait_for_publish(10)
+        wait_until(lambda: 3 in here.values("climate", "meter-map-1"), "all of it")
+    finally:
+        client.loop_stop()
+        client.disconnect()
+    assert here.values("climate", "meter-map-1") == Counter([0, 1, 2, 3])
+    assert here.device("meter-map-1")["via"] == "gw-map"
 
 
 def test_a_gateway_speaks_only_for_what_its_rule_names(here: Floor) -> None:
