@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.cloud.sequencer.arrival import Arrival, Output
-from edgewake.cloud.sequencer.changes import Changes
+from edgewake.cloud.sequencer.order.arrival import Arrival, Output
+from edgewake.cloud.sequencer.order.changes import Changes
+from edgewake.cloud.sequencer.order.state_table import BLOCKS, DIGEST_BYTES
 from edgewake.cloud.sequencer.own_numbers import OwnNumbers
-from edgewake.cloud.sequencer.state_table import BLOCKS, DIGEST_BYTES
 from edgewake.protocol.names import THING_SEQ
 
 _MARK: Final = f'"{THING_SEQ}":['.encode()

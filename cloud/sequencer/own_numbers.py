@@ -17,7 +17,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
-from edgewake.protocol.frame import COUNTER_MAX
+from edgewake.protocol.frames.frame import COUNTER_MAX
 
 BLOCK: Final = 64
 BLOCKS_MAX: Final = 128

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import CLOCK_FLOOR_MS
-from edgewake.protocol.downlink import DownKind
+from edgewake.protocol.downlink.downlink import DownKind
 
 
 @dataclass(frozen=True, slots=True)

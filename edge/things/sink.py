@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.log.work import Commit
-from edgewake.protocol.frame import Scalar
+from edgewake.edge.log.keeping.work import Commit
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.names import THING
 from edgewake.protocol.topics import of_thing, stream_and_thing

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record, topics
-from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.dead_letter import DeadLetter
 from tests.bridge.topic_reader import TopicReader
 from tests.services import (
     Kafka,

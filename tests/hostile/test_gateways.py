@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.protocol import record, topics
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
 from tests.deploy.production import Client
 from tests.hostile.world import Victim, World, unharmed
 from tests.services import wait_until

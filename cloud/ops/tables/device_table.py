@@ -32,7 +32,7 @@ from edgewake.cloud.ops.tables.devices import (
     view,
 )
 from edgewake.cloud.ops.tables.name_index import NameIndex
-from edgewake.protocol.device import DeviceSeen, DeviceStatus, is_overtaken
+from edgewake.protocol.ops.device import DeviceSeen, DeviceStatus, is_overtaken
 
 DEVICES_MAX: Final = 200_000
 """Devices in the table, about one KB each."""

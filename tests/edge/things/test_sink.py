@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.things.sink import TOO_MANY, ThingSink
 from tests.edge.helpers import Sent, opened, reading
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewake.cloud.ops.tables.device_table import LOOKED_AT_MAX, WAYS_MAX, DeviceTable
 from edgewake.cloud.ops.tables.devices import PLAIN_SILENT_AFTER_MS, Presence
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 
 NOW = 1_790_000_000_000
 
