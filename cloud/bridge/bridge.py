@@ -45,6 +45,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.in_full import in_full
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part, is_mapped
+from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     aside_letter,
@@ -67,7 +68,6 @@ from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
-from edgewake.cloud.bridge.payers import Payers
 from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.health import Health

@@ -6,8 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from edgewake.cloud.bridge.admission.gateways import Gateways
 from edgewake.cloud.bridge.config import BridgeConfig
-from edgewake.cloud.bridge.gateways import Gateways
 from edgewake.edge.config import AgentConfig
 
 TEXT = (Path(__file__).parents[2] / "docs/gateways.md").read_text("utf-8")

@@ -1,5 +1,6 @@
-"""What devices are to do, by device: the rows of `ew.down`, joined with the answers that came back
-as readings. No I/O.
+"""Commands by device: the rows of `ew.down`, joined with the answers that came as readings.
+
+No I/O.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class DownTable:
     def on_answer(self, reading: Mapping[str, Any]) -> None:
         """A reading of the stream of answers, with the device that the bridge saw, and the gateway.
 
-        Raises ValueError where it is none.
+        Raises ValueError where it is not an answer.
         """
         answer = Answer.checked(
             {name: reading[name] for name in ANSWER_FIELDS if reading.get(name) is not None}
@@ -85,8 +86,9 @@ class DownTable:
         )
 
     def to_forget(self, device: str, now_ms: int) -> list[str]:
-        """Keys of a device that ended, but the latest ENDED_MAX of each kind: settings are told
-        from what they replaced.
+        """Keys of a device that ended, but the latest ENDED_MAX of each kind.
+
+        Settings are compared with those that they replaced.
         """
         keys: list[str] = []
         for kind in (DownKind.COMMAND, DownKind.SETTINGS):  # replies go with their requests

@@ -236,8 +236,9 @@ class DeviceTable:
         return "" if entry is None else entry.via
 
     def silent(self, before: int, stream: str | None) -> dict[str, int]:
-        """Devices of which no record came since `before`, and when their last one did; of a stream:
-        only those that send it. Those that never sent a reading are in none.
+        """Devices from which no record came since `before`, and when their last one did.
+
+        `stream`: only those that send it. Devices that never sent a reading are left out.
         """
         return {
             device: entry.heard
@@ -262,8 +263,9 @@ class DeviceTable:
         *,
         now: int,
     ) -> tuple[list[DeviceView], int]:
-        """Up to `limit` of the wanted devices behind `after`, by name, and how many there are in
-        all. Looks at every name.
+        """Up to `limit` of the wanted devices after `after`, by name, and how many there are.
+
+        It looks at every name.
         """
         names = self._names if state is None else self._names_of[state]
         wanted = [name for name in names.after(None) if is_wanted(name)]

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from edgewake.cloud.sequencer.each_once import EachOnce
 from edgewake.cloud.sequencer.order.arrival import Arrival, Output
 from edgewake.cloud.sequencer.order.bounds import EPOCHS_MAX, Bounds
 from edgewake.cloud.sequencer.order.changes import Changes
 from edgewake.cloud.sequencer.order.clocks import DeviceClocks, clock_key
+from edgewake.cloud.sequencer.order.each_once import EachOnce
 from edgewake.cloud.sequencer.order.numbered import NumberedRecords
 from edgewake.cloud.sequencer.order.ordered import OrderedFrames
 from edgewake.cloud.sequencer.order.state_rows import BlockRow, decode_block, encode_block
@@ -61,8 +61,9 @@ class FrameOrder:
     # In
 
     def replay_before(self, offset: int) -> None:
-        """Records below this offset were passed on before: they come again to repeat their changes
-        of state.
+        """Replay records below this offset, which were emitted before.
+
+        They repeat their changes of state.
         """
         self.emitted_before = offset
         self._ordered.is_replaying = offset > 0
@@ -166,8 +167,9 @@ class FrameOrder:
         return self._ordered.holes_count
 
     def read_from(self, position: int) -> int:
-        """The offset to read the partition from after a restart, when all before `position` was
-        accepted and no row is due.
+        """The offset to read the partition from after a restart.
+
+        All records before `position` were accepted and no row is due.
         """
         return min(self._ordered.holding.first_offset(position), self.changes.read_from(position))
 

@@ -18,8 +18,8 @@ import orjson
 
 from edgewake.cloud.sequencer.order.arrival import Arrival, Output
 from edgewake.cloud.sequencer.order.changes import Changes
+from edgewake.cloud.sequencer.order.own_numbers import OwnNumbers
 from edgewake.cloud.sequencer.order.state_table import BLOCKS, DIGEST_BYTES
-from edgewake.cloud.sequencer.own_numbers import OwnNumbers
 from edgewake.protocol.names import THING_SEQ
 
 _MARK: Final = f'"{THING_SEQ}":['.encode()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.sequencer.own_numbers import BLOCK, BLOCKS_MAX, OwnNumbers
+from edgewake.cloud.sequencer.order.own_numbers import BLOCK, BLOCKS_MAX, OwnNumbers
 
 T0 = 1_790_000_000_000
 DAY_MS = 86_400_000

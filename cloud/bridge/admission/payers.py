@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgewake.cloud.bridge.admission.allowance import REFUSED_S, Account, Allowance
+from edgewake.cloud.bridge.admission.gateways import GatewayRule, Gateways
 from edgewake.cloud.bridge.admission.records import device_in, thing_in
-from edgewake.cloud.bridge.gateways import GatewayRule, Gateways
 from edgewake.protocol.errors import Rejected
 
 
