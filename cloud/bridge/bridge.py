@@ -411,10 +411,7 @@ class Bridge:
     def _admitted(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> bool:
-        """Give the message to Kafka, or its device an answer.
-
-        False: something in it is new, and the catalogue must decide first.
-        """
+        """Give it to Kafka, or its device an answer; False: the catalogue must decide first."""
         account = self._payers.of(packet.topic, delivery.since_s)
         record: KafkaRecord | None
         try:
