@@ -28,7 +28,7 @@ class DevicesPage(Page[DeviceView]):
 def router(services: Services) -> APIRouter:
     """List and show devices, and forget them."""
     routes = APIRouter(tags=["devices"])
-    table, notes = services.tables.devices, services.tables.notes
+    table, notes, clock = services.tables.devices, services.tables.notes, services.clock
 
     def noted(found: DeviceView) -> DeviceView:
         note = notes.get(found.device)
@@ -51,10 +51,13 @@ def router(services: Services) -> APIRouter:
         that sent on it.
         """
         if not q and (group, has, stream) == (None, None, None):
-            found, total = table.page(after, limit + 1, state), table.total(state)
+            found = table.page(after, limit + 1, state, now=clock.now_ms())
+            total = table.total(state)
         else:
             wanted = _filter(notes, q, group)
-            found, total = table.find(after, limit + 1, wanted, state, mark=has, stream=stream)
+            found, total = table.find(
+                after, limit + 1, wanted, state, mark=has, stream=stream, now=clock.now_ms()
+            )
         following = found[limit - 1].device if len(found) > limit else None
         counts = {one.value: table.total(one) for one in Presence}
         counts |= {one.value: table.marked[one] for one in Mark}
@@ -64,7 +67,7 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/devices/{device}", responses=problems(404))
     async def device(device: DeviceName) -> DeviceView:
         """One device."""
-        found = table.get(device)
+        found = table.get(device, now=clock.now_ms())
         if found is None:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
         return noted(found)
@@ -77,8 +80,8 @@ def router(services: Services) -> APIRouter:
         """
         if device not in table:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
-        for what in ("status", "seen"):
-            await services.writer.write(topics.DEVICES, f"{device}|{what}", None)
+        for key in table.keys_of(device):
+            await services.writer.write(topics.DEVICES, key, None)
         if device in notes:
             await services.writer.write(topics.NOTES, device, None)
 

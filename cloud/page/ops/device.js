@@ -23,7 +23,8 @@ export function Device({ name }) {
       <${Facts} of=${[
         ["state", html`<${State} state=${device.state} />`],
         ["last heard", html`<${Ago} at=${device.last_seen} />`],
-        ["kind", device.agent ? `agent ${device.version || "of no known version"}` : "plain MQTT device"],
+        ["kind", device.agent ? `agent ${device.version || "of no known version"}` : device.via ? "behind a gateway" : "plain MQTT device"],
+        ...(device.via ? behind(device) : []),
         ["waiting on it", device.backlog_readings === null ? null : `${device.backlog_readings.toLocaleString("en")} readings, ${bytes(device.backlog_bytes)}`],
         ["oldest not acknowledged", device.oldest_unacked_s === null ? null : duration(device.oldest_unacked_s)],
         ["lost", device.lost_readings ? `${device.lost_readings.toLocaleString("en")} readings` : "nothing"],
@@ -34,12 +35,20 @@ export function Device({ name }) {
       ${device.streams.length > 0 && html`<${Values} key=${device.streams.join()} device=${name} streams=${device.streams.slice(0, STREAMS_MAX)} />`}
       <${Note} device=${device} />
       <${History} kind="device" name=${name} />
-      ${device.agent && html`<${Commands} device=${name} /><${Settings} device=${name} used=${device.settings_version} />`}
+      ${(device.agent || device.via) && html`<${Commands} device=${name} />`}
+      ${device.agent && html`<${Settings} device=${name} used=${device.settings_version} />`}
       <${Refused} device=${name} />
       <section class="card"><h2>Forget it</h2><p class="quiet">Its readings stay. It is listed again when it sends again.</p>
         <${Do} danger act=${() => api("DELETE", `/v1/devices/${enc(name)}`)} confirm=${`Forget what is known of ${name}?`} done="forgotten">Forget ${name}<//></section>
       <${Erase} name=${name} what="All that it has sent until now, in all streams." ask=${() => `/v1/devices/${enc(name)}/readings`} />`}<//>`;
 }
+
+/** What there is to say of a thing behind a gateway. */
+const behind = ({ via, former, reason }) => [
+  ["gateway", html`<a href=${`#/devices/${enc(via)}`}>${via}</a>`],
+  ["came before by", former.join(", ") || null],
+  ["silent because", reason || null],
+];
 
 /** When it was there in the last day, from what happened to it. */
 function Presence({ name }) {

@@ -31,7 +31,7 @@ export function Devices({ params }) {
         ["streams", "streams", { view: ({ streams }) => streams.join(", ") || "–" }],
         ["backlog_readings", "waiting", { number: true }],
         ["lost_readings", "lost", { number: true }],
-        ["version", "version", { view: ({ agent, version }) => (agent ? version || "–" : "plain") }],
+        ["version", "version", { view: ({ agent, version, via }) => (agent ? version || "–" : via ? html`behind <a href=${`#/devices/${enc(via)}`}>${via}</a>` : "plain") }],
         ["groups", "groups", { view: ({ groups: of }) => of.join(", ") || "–" }],
       ]} />
       <${More} path="#/devices" params=${params} next=${page.next}>Next ${page.items.length}<//>`}<//>`;
