@@ -56,6 +56,10 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
                        group|id, on their owner's partition; a fixed number of partitions
     ew.reads           which of these clients read at the moment, key = lease id
     ew.cursors *       cursors kept for readers, key = holder|name
+    ew.clients         who reads at each access server now, key = server; kept for minutes
+    ew.endings *       clients that an operator ends, key = client or lease; until it is heard
+    ew.problems *      problems of the system, when each began and ended, key = problem
+    ew.history         what happened to devices, queries and parts; kept for 90 days
     ew.installation.<name>  empty: the installation that this Kafka serves
 """
 
@@ -119,6 +123,15 @@ of hours, eleven years of days."""
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
 CURSORS: Final = "ew.cursors"
+CLIENTS: Final = "ew.clients"
+CLIENTS_KEPT_MS: Final = 600_000
+"""The retention of reports of clients, ms: only the newest of each server counts."""
+ENDINGS: Final = "ew.endings"
+PROBLEMS: Final = "ew.problems"
+HISTORY: Final = "ew.history"
+HISTORY_KEPT_MS: Final = 90 * 86_400_000
+HISTORY_BYTES_MAX: Final = 256 << 20
+"""The retention of what happened, ms and bytes: a quarter of a year, or a million events."""
 STREAM_PREFIX: Final = "ew.s."
 LATE: Final = f"{STREAM_PREFIX}late_readings"
 SHED: Final = f"{STREAM_PREFIX}shed_readings"
@@ -148,6 +161,8 @@ FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 TABLES: Final = (
     BRIDGES,
     CURSORS,
+    ENDINGS,
+    PROBLEMS,
     STREAMS,
     DEVICES,
     NOTES,
@@ -168,7 +183,7 @@ TABLES: Final = (
 )
 """Compacted topics that are read whole."""
 COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
-SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED})
+SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED, CLIENTS, HISTORY})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many
 as the configuration says."""
 
