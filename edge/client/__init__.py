@@ -1,5 +1,4 @@
-"""The client: follows streams over SSE, from its own position, whatever happens to servers and
-connections in between.
+"""The client: follows streams over SSE from its own position, across failures.
 
     from edgewake.edge.client import Follower, Subscription
 

@@ -88,10 +88,10 @@ def tail(
     cert_file: Path | None,
     key_file: Path | None,
 ) -> None:
-    """Follow STREAM (a stream or a query; several are merged): a live table on a terminal, JSON
-    lines when piped.
+    """Follow STREAM (a stream or a query): a live table on a terminal, JSON lines when piped.
 
-    Reconnects and resumes by itself. Gaps, warnings and reconnects are shown on standard error.
+    Several are merged. Reconnects and resumes by itself. Gaps, warnings and reconnects are shown on
+    standard error.
     """
     from pydantic import ValidationError
 

@@ -1,5 +1,4 @@
-"""Follow streams for ever: connect, resume by the last cursor, go to the next server when one is
-gone, and report what happens.
+"""Follows streams: connects, resumes by the last cursor, fails over, and reports what happens.
 
     follower = Follower(["http://127.0.0.1:8700"], Subscription(streams=("vehicle_position",)),
     cursor=saved) async for received in follower.events():
@@ -75,15 +74,14 @@ class FollowError(RemoteError):
 
 
 class NoStreamError(SseError):
-    """An answer 200 without an event stream: another program, or a network's page that asks to log
-    in.
-    """
+    """A 200 answer without an event stream: from another program, or a network's login page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One event. `kind` is empty for data, else gap, watermark, warning or checkpoint; `text` is
-    its JSON as sent.
+    """One event. `kind` is empty for data, else gap, watermark, warning or checkpoint.
+
+    `text` is its JSON as sent.
     """
 
     kind: str
@@ -267,9 +265,7 @@ class Follower:
             )
 
     async def _refuse(self, server: str, response: httpx.Response, why: str = "") -> NoReturn:
-        """Raise FollowError where every server refuses for good, httpx.HTTPStatusError for what may
-        pass.
-        """
+        """Raise FollowError where every server refuses permanently, else httpx.HTTPStatusError."""
         detail = why or await _told(response)
         if (why or _is_final(response.status_code)) and not (
             response.status_code == 404 and self._was_connected
@@ -288,8 +284,9 @@ class Follower:
         )
 
     def _give_up_if_hopeless(self, server: str, error: Exception) -> None:
-        """Raise FollowError where the first round found no server, and not because one is away for
-        a moment.
+        """Raise FollowError where the first round found no server at all.
+
+        A server that is away for a moment does not count.
         """
         if self._patient or self._was_connected or self._attempts < len(self._servers):
             return
@@ -309,8 +306,9 @@ class Follower:
             ) from error
 
     def _next_server(self) -> tuple[str, float]:
-        """The next one in turn that may be asked, and in how many seconds; where all asked for
-        time, the first that may be asked again.
+        """The next server in turn that may be asked, and in how many seconds.
+
+        Where all asked for time, it is the first that may be asked again.
         """
         now = self._clock.monotonic_s()
         in_turn = [
@@ -321,8 +319,9 @@ class Follower:
         return server, waits[server]
 
     async def _pause(self, server: str, attempt: _Attempt) -> None:
-        """Wait with a growing back-off, and as the server asked in its stream (`retry`, jittered so
-        that not all come back at once).
+        """Wait with a growing back-off, and at least as long as the server asked (`retry`).
+
+        Jitter keeps clients from coming back all at once.
         """
         if attempt.opened:
             self._backoff.connection_lasted(self._clock.monotonic_s() - attempt.began_s)
@@ -372,8 +371,9 @@ class _Attempt:
 
 
 def _is_final(status: int) -> bool:
-    """Would trying again not mend it? Of what says that all is well only 200 has events, as for a
-    browser (WHATWG HTML, 9.2.3).
+    """Is the status permanent?
+
+    Among the successful ones only 200 has events, as for a browser (WHATWG HTML, 9.2.3).
     """
     return status in _FINAL or 200 < status < 300
 
@@ -414,8 +414,9 @@ def _detail(body: bytes) -> str:
 
 
 def silence_of(heartbeat: str) -> float:
-    """Seconds of silence after which a connection is dead, from the seconds between two beats as
-    the server says them. Pure.
+    """Seconds of silence after which a connection is dead. Pure.
+
+    `heartbeat`: seconds between two heartbeats, as the server states them.
     """
     try:
         beat_s = float(heartbeat)

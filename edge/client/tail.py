@@ -48,8 +48,9 @@ class Tail:
 
 
 def run(tail: Tail) -> int:
-    """Follow until the count is reached or somebody ends it; the exit code: 2 for what its caller
-    must mend, 1 for what was refused.
+    """Follow until the count is reached or the user ends it; return the exit code.
+
+    2: the caller must change something; 1: a server refused.
     """
     try:
         return asyncio.run(_main(tail))
@@ -195,7 +196,7 @@ class Screen:
         self._table.show_state(printable(_sentence(notice)))
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Does nothing: this form does not buffer."""
 
 
 def _beside(received: Received) -> str:

@@ -86,8 +86,9 @@ class JsonLines:
         )
 
     def _read(self, chunks: Chunks, stop: int) -> None:
-        """In a thread of its own; ends with the input, with the loop, or when the other end of
-        `stop` is closed. Then it says so.
+        """Read in a thread; end with the input, the loop, or when the other end of `stop` closes.
+
+        Then it says so.
         """
         poll = select.poll()
         for fd in (self._fd, stop):
@@ -103,9 +104,10 @@ class JsonLines:
 
 
 class Chunks:
-    """From the reading thread to the loop that it was made in: a turn of the loop and a lock for
-    each. Asking for the coroutine of a queue instead takes four turns, which is what a device
-    spends on most when lines come one by one.
+    """Passes chunks from the reading thread to the loop that it was made in.
+
+    It takes a turn of the loop and a lock for each. Awaiting a queue's coroutine instead takes four
+    turns, which is what a device spends on most when lines come one by one.
     """
 
     def __init__(self) -> None:

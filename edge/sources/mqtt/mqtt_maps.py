@@ -1,6 +1,4 @@
-"""Maps of a source: imported where one has them, for a small device pays for what
-it has.
-"""
+"""Maps of a source, imported only where it has any: a small device pays for what it uses."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ THING: Final = "thing"
 
 
 class SourceMaps:
-    """Of one source: the readings of its stream."""
+    """The maps of one source: they give the readings of its stream."""
 
     def __init__(
         self,
@@ -34,8 +32,9 @@ class SourceMaps:
         takes_all: bool = False,
         text: str | None = None,
     ) -> None:
-        """`takes_all`: are readings of other streams taken too? `text`: of a map file, in place of
-        its path. Raises ConfigError.
+        """`takes_all`: are readings of other streams taken too? Raises ConfigError.
+
+        `text`: a map file's text, in place of its path.
         """
         self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream
