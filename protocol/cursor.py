@@ -105,8 +105,9 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorKeys:
-    """What signs and verifies: `secrets` by key id (0-255), at least 16 bytes each. Key `signing`
-    signs, all verify.
+    """The keys that sign and verify: `secrets` by key id (0-255), at least 16 bytes each.
+
+    Key `signing` signs, all verify.
     """
 
     secrets: Mapping[int, bytes]
@@ -169,8 +170,9 @@ class CursorCodec:
 
 
 def stream_hashes(text: str) -> frozenset[bytes] | None:
-    """The streams (stream_hash) that a cursor of this version is of, read without a key and so not
-    to be trusted; None where it is another version's or no cursor.
+    """The streams (stream_hash) of a cursor, read without a key and so not to be trusted.
+
+    None where it is of another version or not a cursor.
     """
     if not text.startswith(PREFIX):
         return None
@@ -183,8 +185,9 @@ def stream_hashes(text: str) -> frozenset[bytes] | None:
 
 
 class CursorWriter:
-    """Writes the cursors of one subscription one after another, encoding only the partition that
-    moved: what a hub does per event.
+    """Writes a subscription's cursors one after another, encoding only the partition that moved.
+
+    A hub does this per event.
     """
 
     def __init__(self, codec: CursorCodec, cursor: Cursor) -> None:

@@ -176,8 +176,9 @@ def shard_of(up_partition: int) -> int:
 
 
 def stream_partition(up_partition: int, count: int) -> int:
-    """The partition of a stream's topic with `count` partitions to which the records of a partition
-    of `ew.up` go.
+    """The partition of a stream's topic that takes the records of a partition of `ew.up`.
+
+    `count`: partitions of the topic.
 
     A device is on one partition of `ew.up`, so all its records of a stream are on one partition
     there, in their order.
@@ -211,8 +212,9 @@ def status(device: str) -> str:
 
 
 def bridge(installation: str, name: str) -> str:
-    """MQTT topic of a bridge's beats; `+` for the name: a filter of all bridges of the
-    installation.
+    """MQTT topic of a bridge's heartbeats.
+
+    With `+` for the name it is a filter of all bridges of the installation.
     """
     return f"{BRIDGE_PREFIX}{installation}/{name}"
 
@@ -243,8 +245,9 @@ class UpTopic:
 
 
 def parse_up(topic: str) -> UpTopic:
-    """Read device and stream from an MQTT topic; raises Rejected(topic), which names the nearest
-    right topic.
+    """Read device and stream from an MQTT topic.
+
+    Raises Rejected(topic), which names the nearest right topic.
     """
     parts = topic.split("/")
     if len(parts) != 5 or parts[0] != "ew" or parts[1] != "v1" or parts[3] != "up":
@@ -262,8 +265,9 @@ def _wrong(topic: str, detail: str) -> Rejected:
 
 
 def device_in(topic: str) -> str:
-    """The device that a topic names, be it right or have it levels or slashes too many; empty where
-    it names none.
+    """The device that a topic names, even with too many levels or slashes.
+
+    Empty where it names none.
     """
     levels = topic.strip("/").split("/", 3)
     return (
@@ -274,8 +278,9 @@ def device_in(topic: str) -> str:
 
 
 def nearest(topic: str) -> str:
-    """The right topic that is most like a wrong one; what cannot be guessed stays as `<device>` or
-    `<stream>`.
+    """The right topic that is most like a wrong one.
+
+    What cannot be guessed stays as `<device>` or `<stream>`.
     """
     levels = [level for level in topic[:TOPIC_CHARS_READ].split("/") if level]
     levels = levels[2:] if levels[:2] == ROOT.split("/") else levels

@@ -1,5 +1,6 @@
-"""Varints: unsigned integers in base 128, least first, the high bit set on all bytes but the last
-(as in LEB128 and protocol buffers).
+"""Varints: unsigned integers in base 128, least first (as in LEB128 and protocol buffers).
+
+The high bit is set on all bytes but the last.
 """
 
 from __future__ import annotations

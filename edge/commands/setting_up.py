@@ -126,9 +126,7 @@ def _login(file: Path, said: Said, ask: Ask) -> tuple[str, Login]:
 
 
 def _enrolled(file: Path, said: Said) -> tuple[Enrolled, Login]:
-    """What the server gave, and the files that hold it: written at once, since the code is used up
-    and nobody shows a password again.
-    """
+    """Write what the server gave into files at once: the code is used up, secrets show once."""
     from edgewake.edge.commands import enrolling
 
     try:

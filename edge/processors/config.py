@@ -68,9 +68,7 @@ class ProcessorConfig(ConfigTable):
 
     @property
     def behind_s(self) -> float:
-        """Seconds of event time by which what it makes may lie before the reading that completed
-        it.
-        """
+        """How old a result may be at birth: seconds from its time to its last reading."""
         return 0.0
 
 

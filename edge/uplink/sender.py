@@ -329,9 +329,7 @@ class Uplink:
             await self._until_due(now_s, drain_until_s)
 
     def _say_lost(self, now_s: float = float("-inf")) -> None:
-        """Let the log tell the cloud what was lost of the one_way streams, now that they flow
-        again, or that the agent stops.
-        """
+        """Record losses of the one-way streams in the log, when they flow again or we stop."""
         self._said_lost_s = now_s
         for (stream, reason), count in self.one_way.take_unsaid().items():
             log.error(

@@ -1,10 +1,9 @@
-"""JSON objects on standard input, one a line: `{"t": 1790000000000, "speed_kmh": 51.2}`; `t` (ms
-since 1970) may be missing.
+"""Reads JSON objects from standard input, one a line: `{"t": 1790000000000, "speed_kmh": 51.2}`.
 
-A thread reads, because standard input may be a file, a pipe or a terminal and only a thread can
-wait for each of them. When the log's queue is full it stops reading, so that the sender of a pipe
-waits. A bad line is refused, counted and said; the next one is read. What was read when the source
-is stopped is passed on still: nobody could read it again.
+`t` (ms since 1970) may be missing. A thread reads, because standard input may be a file, a pipe or
+a terminal and only a thread can wait for each of them. When the log's queue is full it stops
+reading, so that the sender of a pipe waits. A bad line is refused, counted and logged; the next one
+is read. What was read when the source is stopped is still passed on: nobody could read it again.
 """
 
 from __future__ import annotations
