@@ -145,8 +145,9 @@ class Catalogue:
     async def find(
         self, names: tuple[str, ...], reader: Principal = ANYBODY, action: Action = Action.READ
     ) -> list[Topic]:
-        """The topics of names, after a fresh look if one is unknown; raises UnknownStream or
-        Unavailable.
+        """The topics of names, after a fresh look if one is unknown.
+
+        Raises UnknownStream or Unavailable.
         """
         if any(name not in self.seen_by(reader, action) for name in names):
             await self._ask()
@@ -168,8 +169,9 @@ class Catalogue:
         ]
 
     def field_kinds(self, name: str) -> Mapping[str, str] | None:
-        """The fields of a stream with their types; None of a query, and of a stream whose fields
-        were not learnt yet.
+        """The fields of a stream with their types.
+
+        None for a query, and for a stream whose fields are not known yet.
         """
         topic = self.topics.get(name)
         if topic is None or topic.is_query:
@@ -200,8 +202,9 @@ class Catalogue:
                 raise Unavailable(self.why_unreachable) from None
 
     def _with_vanished(self, found: Mapping[str, Topic]) -> Mapping[str, Topic]:
-        """Keep a topic that is missing for VANISH_LOOKS looks: a broker that starts may not know
-        all, and a 404 ends a browser's stream.
+        """Keep a topic that is missing for VANISH_LOOKS polls.
+
+        A broker that starts may not know all, and a 404 ends a browser's stream.
         """
         gone = {name: self._missing.get(name, 0) + 1 for name in self.topics if name not in found}
         self._missing = gone
@@ -313,8 +316,9 @@ class Catalogue:
 
 
 def is_list_due(now_s: float, *, listed_s: float, changed_s: float) -> bool:
-    """Are Kafka's topics to be listed with this look, though nobody asks and none is missed? In
-    seconds, monotonic: when they were listed last, and when the streams or queries changed last.
+    """Is it time to list Kafka's topics, though nobody asks and none is missed?
+
+    In seconds, monotonic: when they were listed last, and when the streams or queries changed last.
     """
     return now_s - listed_s >= LIST_S or now_s - changed_s < CHANGED_S
 
@@ -355,8 +359,9 @@ T = TypeVar("T")
 
 
 async def _in_daemon_thread(call: Callable[[], T]) -> T:
-    """Run a call that may block; unlike an executor's, its thread does not hold up the process's
-    end when Kafka is away.
+    """Run a call that may block.
+
+    Unlike an executor's, its thread does not delay the end of the process when Kafka is away.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

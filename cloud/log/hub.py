@@ -168,8 +168,10 @@ class Hub:
     async def check(
         self, names: tuple[str, ...], reader: Principal, action: Action = Action.READ
     ) -> None:
-        """Raises UnknownStream, or Unavailable, for what is not there for a reader: what it may not
-        see is answered as slowly as what nobody sees, and neither names what is like it elsewhere.
+        """Raises UnknownStream, or Unavailable, for streams that a reader may not see.
+
+        A hidden stream is answered as slowly as a missing one, and neither answer suggests other
+        names.
         """
         unseen = tuple(
             name
@@ -185,8 +187,9 @@ class Hub:
         reader: Principal = ANYBODY,
         action: Action = Action.READ,
     ) -> Plan:
-        """Follow the streams of a subscription, as far as `reader` may see them. `close` the plan
-        when done.
+        """Follow the streams of a subscription, as far as `reader` may see them.
+
+        `close` the plan.
         """
         wanted = normal(subscription)
         check_filters(wanted)
@@ -257,9 +260,7 @@ class Hub:
             self._reader.unassign(entry.partitions())
 
     def _close(self, entry: Followed, why: str) -> None:
-        """End all who read a stream; they come back with their cursors and are told what is
-        lost.
-        """
+        """End all readers of a stream; they come back with their cursors and get the gaps."""
         log.warning(
             "stream %s: %s",
             entry.source.name,
@@ -303,9 +304,7 @@ class Hub:
 
     @contextlib.contextmanager
     def _fatal(self) -> Iterator[None]:
-        """What fails in a callback would only be logged by the loop, again and again: it ends the
-        hub instead.
-        """
+        """End the hub at an error in a callback, which the loop would only log, again and again."""
         try:
             yield
         except Exception as error:
@@ -346,8 +345,9 @@ class Hub:
         return await self._resume(opened, cursor, request)
 
     def has_stream(self, cursor: str | None, name: str) -> bool:
-        """Whether there was such a stream when this cursor was made. Then its absence now is not
-        the client's mistake.
+        """Was there such a stream when this cursor was made?
+
+        Then its absence now is not the client's mistake.
         """
         with contextlib.suppress(CursorError):
             if cursor is not None:
@@ -412,9 +412,7 @@ class Hub:
         return await self.kafka.bounds(opened.sources, fresh=fresh)
 
     async def _at_time(self, opened: Plan, ms: int) -> Positions:
-        """The first records that entered the cloud at `ms` or later; the end where there is no such
-        record yet.
-        """
+        """The first records that entered the cloud at `ms` or later, or the end."""
         found = await self.kafka.offsets_at(opened.sources, ms)
         live = self.live(opened)
 

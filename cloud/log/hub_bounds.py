@@ -62,8 +62,9 @@ class HubBounds:
 
     @classmethod
     def within(cls, memory_bytes: int, *, places: int, followed_max: int) -> Self:
-        """The bounds with which `memory_bytes_max(places=places)` is `memory_bytes` or a little
-        less. `memory_bytes` is at least `least_bytes(places)`.
+        """The bounds for which `memory_bytes_max(places=places)` is at most `memory_bytes`.
+
+        It is equal or a little less. `memory_bytes` is at least `least_bytes(places)`.
         """
         part = (memory_bytes - _fixed_bytes(places)) // PARTS
         views = (PARTS - 16) * part // (VIEW_BYTES + BLOCK_BYTES)

@@ -124,8 +124,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A subscription as it is seen through its reader's rights: what is the same for all is made
-    once for all who have equal ones.
+    """A subscription as seen through its reader's rights.
+
+    Readers with equal rights share what is made of it.
     """
 
     subscription: Subscription
@@ -162,8 +163,7 @@ class Plan:
         return Sight(self.subscription, self.scopes)
 
     def show(self, event: Event, stream: int = 0) -> Event | None:
-        """The event of the n-th source as this subscription sees it; None when filtered out, or not
-        to be seen.
+        """The event of the n-th source as this subscription sees it; None: filtered out or hidden.
 
         Watermarks are always shown, and gaps unless it is ruled out that they concern what is seen:
         those of other devices.
@@ -197,9 +197,7 @@ class Plan:
 
     @property
     def keys(self) -> tuple[Keys, ...] | None:
-        """Of each source what an event must hold to be shown; None where that is not known of one
-        of them.
-        """
+        """Per source, the values that an event must have to be shown; None where one is unknown."""
         where = None if self.where is None else self.where.tree
         found = [
             keys_of(where, self.scopes[i] if self.scopes else None)
@@ -209,9 +207,7 @@ class Plan:
         return known if len(known) == len(found) else None
 
     def warnings(self, fields_of: Callable[[str], Kinds | None]) -> list[FilterWarning]:
-        """What in the filters can hardly be meant; nothing where the fields of one of the streams
-        are not known.
-        """
+        """Warnings about the filters; empty where the fields of one of the streams are unknown."""
         trees = [
             *([self.where.tree] if self.where else []),
             *(self.select.trees if self.select else []),
@@ -230,9 +226,7 @@ class Plan:
 
     @property
     def events_per_look(self) -> int:
-        """Events after which a reader should check the clock, because this plan's filters are
-        expensive.
-        """
+        """Events after which a reader should check the clock: this plan's filters are expensive."""
         return events_per_look(
             sum(part.cost for part in (self.where, self.select) if part is not None)
         )
@@ -354,8 +348,10 @@ def parse_heartbeat(text: str) -> float:
 
 
 def parse_start(text: str, now_ms: int) -> LogEnd | int:
-    """`earliest`, `latest`, an ISO 8601 time with offset or Z, a time ago (`-15m`), or ms since
-    1970 UTC; raises RequestError.
+    """Parse where to start. Raises RequestError.
+
+    It is `earliest`, `latest`, an ISO 8601 time with offset or Z, a time ago (`-15m`), or ms since
+    1970 UTC.
     """
     if text in (LogEnd.EARLIEST, LogEnd.LATEST):
         return LogEnd(text)
@@ -405,8 +401,9 @@ def _iso_ms(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What Kafka has of a partition now: offset of its first record and the one after its last
-    committed record.
+    """The range of a partition in Kafka now.
+
+    It is the offset of its first record and the one after its last committed record.
     """
 
     earliest: int

@@ -1,5 +1,6 @@
-"""What goes to Kafka for a message: a record for `ew.up`, a status for `ew.devices`, or a dead
-letter with its reason. No I/O.
+"""Makes the Kafka record of a message: for `ew.up`, a status for `ew.devices`, or a dead letter.
+
+No I/O.
 """
 
 from __future__ import annotations
@@ -136,8 +137,9 @@ def left_out_letter(left_out: LeftOut, *, part: str, received_at: int) -> KafkaR
 
 
 def too_large(record: KafkaRecord, detail: str, *, part: str) -> KafkaRecord | None:
-    """The dead letter for a record that Kafka refuses by its size; None where it is one already and
-    cut to its smallest.
+    """The dead letter for a record that Kafka refuses by its size.
+
+    None where the record is a dead letter already and cut to its smallest.
     """
     if record.topic == topics.DEAD:
         value = record.value or b""

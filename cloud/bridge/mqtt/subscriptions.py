@@ -100,8 +100,9 @@ def subscriptions(
     mapped: Sequence[str] = (),
     former: Sequence[str] = (),
 ) -> Subscriptions:
-    """The subscriptions of a bridge that knows these keys, the present one first; without keys the
-    group has the name that everybody knows.
+    """The subscriptions of a bridge that knows these keys, the current one first.
+
+    Without keys the group has the name that everybody knows.
 
     The bridges of an installation share the messages among them; those of another one get each of
     them, too. `mapped`: filters of the maps, `former`: those of maps before.

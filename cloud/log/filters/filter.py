@@ -1,5 +1,6 @@
-"""`where=` and `select=` evaluated: a checked tree becomes closures, compiled once per subscription
-and called once per event.
+"""Evaluates `where=` and `select=`.
+
+A checked tree becomes closures, compiled once per subscription and called once per event.
 
 SQL's three-valued logic: a missing field is NULL, a comparison with NULL is NULL, and only TRUE
 lets an event pass. Values keep their JSON types: a number compared with a string, or any operator
@@ -145,9 +146,7 @@ def _compile(node: Node, count: Callable[[int], None] | None) -> Evaluate:
 
 
 def _decided_by(decisive: bool, *parts: Evaluate) -> Evaluate:
-    """AND is decided by the first False, OR by the first True; else one that is neither True nor
-    False makes it NULL.
-    """
+    """AND is decided by the first False, OR by the first True; else NULL wins."""
     undecided = not decisive
 
     def run(event: Event) -> bool | None:

@@ -1,8 +1,7 @@
-"""What in a filter can hardly be meant, by what the catalogue knows: a field that no stream has, a
-comparison that is never true.
+"""Warns of mistakes in a filter, by what the catalogue knows. Pure.
 
-These are warnings and no refusals: a stream's fields are learnt, and one that is unknown today may
-come tomorrow. Pure.
+Such are a field that no stream has, and a comparison that is never true. These are warnings and not
+refusals: a stream's fields are learnt, and one that is unknown today may come tomorrow.
 """
 
 from __future__ import annotations

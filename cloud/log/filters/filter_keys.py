@@ -32,8 +32,9 @@ class Keys:
 
 
 def keys_of(where: Node | None, scope: Scope | None) -> Keys | None:
-    """The keys of a condition (None: no condition) in the sight of `scope` (None: everything); None
-    where an event's values cannot rule it out.
+    """The keys of a condition (None: no condition) in `scope` (None: everything).
+
+    None where an event's values cannot rule it out.
     """
     seen, wanted = _of_scope(scope), _of_condition(where)
     if seen is not None and wanted is not None and seen.field == wanted.field:
@@ -75,7 +76,10 @@ def _of_list(name: str, items: Sequence[Node]) -> Keys | None:
 
 
 def _keys(name: str, values: Sequence[Scalar]) -> Keys | None:
-    """Of what a gap tells, a text compared with no text is NULL, which rules no gap out."""
+    """The keys of some values; None where a gap may match in spite of them.
+
+    For fields that a gap has, a text compared with no text is NULL, which rules no gap out.
+    """
     if name in KNOWN_OF_A_GAP and not all(isinstance(value, str) for value in values):
         return None
     return Keys(name, frozenset(value for value in values if value is not None))

@@ -1,5 +1,4 @@
-"""What a condition comes to when only some fields are known: enough to hide what it can never let
-pass.
+"""Evaluates a condition when only some fields are known, to hide what it can never let pass.
 
 A gap names the device that lost readings and nothing of what was in them. `device = 'car-7'` rules
 a gap of car-8 out; `speed_kmh > 50` rules none out, because nobody knows how fast the lost ones

@@ -74,8 +74,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or function, by a name that `edgewake.cloud.log.filters.filter` knows, and its
-    arguments.
+    """An operator or function with its arguments.
+
+    `edgewake.cloud.log.filters.filter` knows its name.
     """
 
     name: str
@@ -145,8 +146,9 @@ _PLACE: Final = "\0"
 
 
 def _without_lists(text: str) -> tuple[str, list[tuple[Value, ...]]]:
-    """The condition with each list of texts replaced by its number, and the lists: the parser takes
-    a hundred microseconds for each value, and this one.
+    """The condition with each list of texts replaced by its number, and the lists.
+
+    The parser takes a hundred microseconds for each value, and this takes one.
     """
     if _PLACE in text or "--" in text or "/*" in text:  # a quote in a comment begins no text
         return text, []

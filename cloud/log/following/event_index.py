@@ -1,8 +1,7 @@
-"""Who may have to be shown an event of one stream, found by the event's values: one look-up for
-each field that anybody is looked up by, however many they are. Pure.
+"""Finds the members that may have to see an event, by the event's values. Pure.
 
-Members with equal keys share one entry a value, so a set of 10,000 devices that a thousand clients
-use is kept once.
+It takes one look-up for each indexed field, however many members there are. Members with equal keys
+share one entry a value, so a set of 10,000 devices that a thousand clients use is kept once.
 """
 
 from __future__ import annotations
@@ -71,9 +70,7 @@ class EventIndex(Generic[M]):
         return bool(self._groups)
 
     def find(self, event: Event) -> Iterator[M]:
-        """The members that an event may have to be shown to, each once; all others are not shown
-        it.
-        """
+        """The members that may have to see an event, each once; no other must."""
         for field, by_value in self._by_field.items():
             if _is_told(event, field):
                 value = event.fields.get(field)
@@ -90,8 +87,9 @@ class EventIndex(Generic[M]):
 
 
 def _is_told(event: Event, field: str) -> bool:
-    """Does the event's own field decide? A watermark is for all; a gap tells of what was lost only
-    whose it was.
+    """Does the event's own field decide?
+
+    A watermark is for all; of what was lost, a gap names only the owner.
     """
     if event.kind == DATA:
         return True

@@ -1,5 +1,6 @@
-"""New records go to the views that have something to show of them, found by an index for each
-stream: the cost of an event follows who gets it, and not who listens.
+"""Passes new records to the views that show something of them, found by an index per stream.
+
+So the cost of an event follows its recipients, and not the listeners.
 
 A view is *indexed* where what it shows can be told by an event's values (`Plan.keys`). Its cohorts
 that have read everything are *covered*: they wait here, are not touched by records that show them
@@ -91,7 +92,7 @@ class FanOut:
         self._turns = turns
         self._horizon = horizon
         self._streams: dict[int, _Indexed] = {}
-        """By the identity of their tails; at most one for each followed stream."""
+        """Streams by the identity of their tails; at most one for each followed stream."""
         self._lookouts: dict[Watching, Lookout] = {}
         self._found: dict[Watching, list[Candidate]] = {}
         """What one look found; handed out before the next one."""

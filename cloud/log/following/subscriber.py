@@ -20,9 +20,7 @@ C = TypeVar("C")
 
 
 class ViewEnded(Exception):
-    """Nothing more comes from this view: a stream was recreated or lost. Open again with the
-    cursor.
-    """
+    """This view has ended: a stream was recreated or lost. Open again with the cursor."""
 
 
 class ViewFailed(ViewEnded):
