@@ -1,5 +1,4 @@
-"""The command `edgewake`: gathers the commands of the parts that are installed, each imported only
-when it is called.
+"""The command `edgewake`: gathers the commands of installed parts, imported when called.
 
 An EdgewakeError ends in one sentence on standard error: exit code 2 for a configuration that cannot
 be used, 1 for the rest.
@@ -182,9 +181,7 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
 
 
 def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> str:
-    """What to install; a module of our own that is missing is named, since no extra would bring
-    it.
-    """
+    """Name what to install; a missing module of our own is named, since no extra brings it."""
     if _is_ours(error):
         return (
             f"edgewake {entry.name} cannot run: no module {error.name} of Edgewake's own; install "

@@ -160,8 +160,9 @@ def checked(
     public_names: tuple[str, ...],
     trusted_proxies: tuple[str, ...],
 ) -> RightsConfig:
-    """The configuration that holds; raises ConfigError where others reach the server and nobody
-    said who may read.
+    """The configuration that holds.
+
+    Raises ConfigError where others reach the server and it does not say who may read.
     """
     if found is not None:
         if found.local is not None and trusted_proxies:

@@ -22,8 +22,9 @@ _ENVIRONMENT: Final = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
 
 def install(packages: Sequence[str], *, what: str, may_install: bool | None = None) -> None:
-    """Install the first of `packages` that apt knows; `what` names the need, e.g. "Java 17 or
-    newer". One that is there stays as it is.
+    """Install the first of `packages` that apt knows; an installed one stays as it is.
+
+    `what` names the need, e.g. "Java 17 or newer".
     """
     if may_install is None:
         may_install = os.geteuid() == 0 and shutil.which("apt-get") is not None

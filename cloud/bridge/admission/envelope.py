@@ -15,9 +15,7 @@ class Envelope(Protocol):
 
     @property
     def topic(self) -> str:
-        """`ew/v1/<device>/up/<stream>` or `ew/v1/<device>/status`, whatever the transport calls its
-        address.
-        """
+        """The address in MQTT's form: `ew/v1/<device>/up/<stream>` or `ew/v1/<device>/status`."""
 
     @property
     def payload(self) -> bytes:

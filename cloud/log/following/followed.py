@@ -142,8 +142,9 @@ class FollowedStreams:
                 return len(record.value) + 1
 
     def _keep_within_bounds(self, entry: Followed) -> None:
-        """Evict the oldest of the stream while it is over its bound, and of the largest while all
-        are.
+        """Evict a stream's oldest records while it is over its bound.
+
+        While all streams together are, evict the largest's.
         """
         while entry.bytes > self._config.tail_bytes:
             self._evict(entry)

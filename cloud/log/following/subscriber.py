@@ -20,7 +20,7 @@ C = TypeVar("C")
 
 
 class ViewEnded(Exception):
-    """This view has ended: a stream was recreated or lost. Open again with the cursor."""
+    """The view has ended: a stream was recreated or lost. Open again with the cursor."""
 
 
 class ViewFailed(ViewEnded):
