@@ -57,7 +57,7 @@ class Reader:
                 raise IndexError("a number of more than ten bytes")
 
     def signed(self) -> int:
-        """The next number, which may be below 0: zigzag, 0 -1 1 -2 …"""
+        """The next number, which may be below 0: zigzag, 0 -1 1 -2 and so on."""
         value = self.number()
         return -(value + 1 >> 1) if value & 1 else value >> 1
 

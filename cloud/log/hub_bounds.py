@@ -80,7 +80,7 @@ class HubBounds:
         )
 
     def memory_bytes_max(self, *, views: int | None = None, places: int = 0) -> int:
-        """Memory for streams and what is made of them, at most, beside the process itself:
+        """Memory for streams and what is made of them, at most, beside the process itself.
 
             tails_bytes + decoded_bytes + replay_bytes + chunks_bytes + views × VIEW_BYTES +
             replay_readers × READER_BYTES + KAFKA_BYTES + places × CHUNK_BYTES + blocks_max ×

@@ -49,7 +49,7 @@ def _update_and_install(packages: Sequence[str]) -> str:
 
 
 def _knows(package: str) -> bool:
-    """Has apt a candidate? (`show` also succeeds for names that are only mentioned.)"""
+    """Has apt a candidate? `show` also succeeds for names that are only mentioned."""
     answer = subprocess.run(
         ["apt-cache", "policy", package],
         capture_output=True,

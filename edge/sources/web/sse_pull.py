@@ -148,7 +148,7 @@ def wait_ms(asked: int | None) -> int:
 
 
 def sendable(last_id: str) -> bool:
-    """Can it be sent in a header as it is? (RFC 9110, section 5.5.)"""
+    """Can it be sent in a header as it is (RFC 9110, section 5.5)?"""
     return (
         len(last_id.encode()) <= ID_BYTES_MAX
         and last_id == last_id.strip()
