@@ -51,6 +51,7 @@ from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     aside_letter,
+    catalogue_row,
     dead_letter,
     device_in,
     is_answerable,
@@ -68,7 +69,7 @@ from edgewake.cloud.bridge.mqtt.adoption import Adoption
 from edgewake.cloud.bridge.mqtt.answers import Answers, pubacks
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
-from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions
+from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions, client_id
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.watch import Watch, last_will
@@ -685,14 +686,7 @@ class Bridge:
         if self._polled_s - self._told_s > LEFT_OUT_S:
             self._tell_left_out()
         for stream in self._catalogue.unpublished():
-            row = KafkaRecord(
-                topics.STREAMS,
-                stream.name,
-                stream.model_dump_json().encode(),
-                [],
-                self._clock.now_ms(),
-            )
-            self._writer.write(row, None)
+            self._writer.write(catalogue_row(stream, self._clock.now_ms()), None)
         self._note_metrics()
         if self._polled_s - self._looked_s >= HEALTH_S:
             self._looked_s = self._polled_s
@@ -738,8 +732,3 @@ class Bridge:
         await self.feeds.close()
         self.watch.farewell()
         self.source.disconnect()
-
-
-def client_id(installation: str, bridge: str) -> str:
-    """A bridge's client id: no device can have it, for a device's name holds no colon."""
-    return f"bridge:{installation}:{bridge}"

@@ -19,6 +19,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.frames.record import PLACEMENT_HEADER
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Unreadable
 
 TRUNCATED_BYTES: Final = 64 * 1024
@@ -122,6 +123,13 @@ def aside_letter(
         part=part,
         received_at=received_at,
         bytes_max=bytes_max,
+    )
+
+
+def catalogue_row(stream: Stream, received_at: int) -> KafkaRecord:
+    """The record that proposes or repeats a stream's row of the catalogue."""
+    return KafkaRecord(
+        topics.STREAMS, stream.name, stream.model_dump_json().encode(), [], received_at
     )
 
 

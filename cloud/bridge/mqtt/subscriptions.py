@@ -122,3 +122,8 @@ def subscriptions(
         tuple(f"$share/{present}/{one}" for one in mapped if one not in numbered),
         {f"$share/{present}/{one}": number for one, number in numbered.items()},
     )
+
+
+def client_id(installation: str, bridge: str) -> str:
+    """A bridge's client id: no device can have it, for a device's name holds no colon."""
+    return f"bridge:{installation}:{bridge}"
