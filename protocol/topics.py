@@ -210,9 +210,7 @@ def up(device: str, stream: str) -> str:
 
 
 def of_thing(stream: str, thing: str) -> str:
-    """What stands for the stream in topics, and names it in an agent's log, where its readings are
-    of a thing behind the agent.
-    """
+    """Name a thing's stream in topics and in its agent's log."""
     return f"{stream}{_OF}{thing}"
 
 

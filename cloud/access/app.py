@@ -93,9 +93,7 @@ def build(
     people: People | None = None,
     clock: Clock,
 ) -> FastAPI:
-    """The application; `hub`, `streams`, `latest`, `leases`, `rights` and the desk of
-    `people` are run by the caller.
-    """
+    """Build the application; the caller runs its services and the desk of `people`."""
     app = application(
         "Edgewake access",
         description="Streams and results of continuous queries, exactly once, with a cursor.",

@@ -98,8 +98,9 @@ def end(why: str) -> bytes:
 
 
 def ended_by_operator(reason: str) -> bytes:
-    """Somebody who runs the system ended this stream. It has no id: the client keeps its cursor,
-    and may come again after `retry`.
+    """Announce that an operator ended this stream.
+
+    It has no id: the client keeps its cursor, and may come again after `retry`.
     """
     facts = {"reason": "operator", "detail": reason or "an operator ended this stream"}
     return b"event: end\ndata: %b\n\n" % orjson.dumps(facts)

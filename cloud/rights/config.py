@@ -162,8 +162,10 @@ def checked(
     trusted_proxies: tuple[str, ...],
     has_login: bool = False,
 ) -> RightsConfig:
-    """The configuration that holds; raises ConfigError where others reach the server and nobody
-    said who may read. Where people log in, nobody reads without.
+    """The configuration that holds.
+
+    Raises ConfigError where others reach the server and it does not say who may read. Where people
+    log in, nobody reads without.
     """
     if found is None and has_login:
         return RightsConfig()

@@ -110,10 +110,9 @@ class KeySet:
             self._take(())
 
     async def renewed(self, again_s: float = AGAIN_S) -> bool:
-        """Ask its server because a key is not known, if the last question is `again_s` old. Are
-        there news?
+        """Ask its server because a key is unknown, if the last question is `again_s` old.
 
-        Raises Unavailable where it never answered.
+        Returns whether there are new keys.
         """
         before = self.issuer.keys
         if self._file is not None:

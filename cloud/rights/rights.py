@@ -166,8 +166,9 @@ class Rights:
         return self.anonymous if proof.kind is Kind.ANONYMOUS else self._by_key(proof.digest)
 
     def believes(self, proof: Proof, *, is_expired: bool) -> bool:
-        """Would this token or login be believed now, its expiry aside? Of an expired token the key
-        may be gone: issuers change theirs.
+        """Would this token or login be accepted now, its expiry aside?
+
+        The key of an expired token may be gone: issuers change theirs.
         """
         if proof.kind is Kind.LOGIN:
             is_revoked = self._revoked is not None and self._revoked.value.has(proof)

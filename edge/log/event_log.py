@@ -337,8 +337,9 @@ class EventLog:
         return self._writer.store.stream_names
 
     async def room(self, *streams: str, promised: bool = False) -> None:
-        """Wait until the queues of these streams have room, for what is `promised` in their lanes,
-        too. Raises LogClosedError.
+        """Wait until the queues of these streams have room. Raises LogClosedError.
+
+        Their lanes must also have room for what is `promised`.
         """
         if promised:
             await self.until(lambda: all(map(self._writer.may_promise, streams)))

@@ -190,8 +190,9 @@ _JOINABLE: Final = re.compile(rb"[ !#-\[\]-~]{1,192}")
 
 
 def is_joinable(correlation: bytes | None) -> bool:
-    """May this correlation data stand in a message of joined answers? 1 to 192 printable ASCII
-    characters without quote and backslash.
+    """May this correlation data stand in a message of joined answers?
+
+    It must be 1 to 192 printable ASCII characters without quote and backslash.
     """
     return correlation is not None and _JOINABLE.fullmatch(correlation) is not None
 

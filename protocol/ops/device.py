@@ -84,9 +84,11 @@ def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:
 
 
 class DeviceSeen(Plain):
-    """Kept by the sequencer on `ew.devices`, key `<device>|seen`, at most every 5 s for each device
-    that sends. Of a thing behind a gateway there is one for each gateway that sent for it, key
-    `<thing>|seen|<gateway>`: what one of them had kept and brings late does not hide the other.
+    """What the cloud saw of a device: the sequencer's row of `ew.devices`, key `<device>|seen`.
+
+    It writes one at most every 5 s for each device that sends. A thing behind a gateway has one for
+    each gateway that sent for it, key `<thing>|seen|<gateway>`: what one of them had kept and
+    brings late does not hide the other.
     """
 
     device: str

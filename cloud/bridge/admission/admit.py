@@ -77,9 +77,10 @@ def admit(
     received_at: int,
     compiled: CompiledStreams | None = None,
 ) -> Admitted:
-    """Check a message on `ew/v1/<device>/up/<stream>`, or of a thing behind a gateway; raises
-    Rejected, NotNow or AwaitsCatalogueError. Whether the gateway may speak for it, the caller has
-    checked.
+    """Check a message on `ew/v1/<device>/up/<stream>`, or of a thing behind a gateway.
+
+    Raises Rejected, NotNow or AwaitsCatalogueError. The caller has checked whether the gateway may
+    speak for it.
 
     Raises Rejected, NotNow or AwaitsCatalogueError. `compiled`: the decoders of known streams,
     tried first.

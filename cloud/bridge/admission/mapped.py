@@ -44,9 +44,7 @@ class Mapper:
     """Maps messages by the current map file."""
 
     def __init__(self, maps: Maps, prefix: str, devices: Sequence[str] = ()) -> None:
-        """`devices`: patterns of the names that the maps may give, the prefix included; none:
-        any.
-        """
+        """`devices`: patterns of names that the maps may give, with the prefix; none: any."""
         self._prefix = prefix
         self._devices = devices
         self.follow(maps)
