@@ -292,8 +292,9 @@ class OpenStream:
         return "waiting" if self.is_waiting else "opening"
 
     def expel(self, reason: str) -> None:
-        """An operator ends it: say so with the reason, and end. What waits for a client that does
-        not read is cut off.
+        """End it for an operator, and say so with the reason.
+
+        Bytes that wait for a client that does not read are dropped.
         """
         words = sse.ended_by_operator(reason) + sse.retry(EXPELLED_RETRY_MS)
         self.is_expelled = True
