@@ -23,6 +23,7 @@ from edgewake.cloud.ops.routes import (
     device_notes,
     devices,
     erasures,
+    named,
     overview,
     queries,
     repairs,
@@ -35,10 +36,9 @@ from edgewake.cloud.ops.routes import (
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_app import application
-from edgewake.protocol.query import QUERY_CHARS_MAX
 
-BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
-"""A query file is the largest body; a character has at most four bytes."""
+BODY_BYTES_MAX = 1024 * 1024
+"""A named set of ten thousand devices is the largest body."""
 
 
 def make_app(services: Services) -> FastAPI:
@@ -57,6 +57,7 @@ def make_app(services: Services) -> FastAPI:
         overview,
         alerts,
         boards,
+        named,
         destinations,
         credentials,
         devices,

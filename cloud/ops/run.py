@@ -38,6 +38,7 @@ from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
+from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
@@ -216,6 +217,7 @@ async def run(settings: OpsConfig) -> None:
         alerts=alerts,
         system=system,
         boards=BoardDesk(writer, tables, clock),
+        named=NamedDesk(writer, tables, clock),
         audit=audit,
         registry=registry,
         previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),

@@ -26,6 +26,7 @@ from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
+from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.services.repairs import RepairDesk
@@ -73,6 +74,7 @@ class Services:
     alerts: AlertDesk
     system: SystemLook
     boards: BoardDesk
+    named: NamedDesk
     audit: AuditRing
     eraser: EraserDesk
     registry: Registry

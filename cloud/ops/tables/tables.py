@@ -29,7 +29,9 @@ from edgewake.protocol.device_note import DeviceNote
 from edgewake.protocol.downlink import ANSWERS, REQUESTS
 from edgewake.protocol.erasure import Erasure, Report
 from edgewake.protocol.lease_record import Lease
+from edgewake.protocol.named_set import NamedSet
 from edgewake.protocol.preview import Preview
+from edgewake.protocol.publication import Publication
 from edgewake.protocol.query import Progress, Registration
 from edgewake.protocol.repair import Repair
 from edgewake.protocol.stream import NameKind, Stream, StreamTable
@@ -94,6 +96,9 @@ class OpsTables:
     previews: dict[str, Preview] = field(default_factory=dict)
     alerts: AlertTable = field(default_factory=AlertTable)
     boards: dict[str, Board] = field(default_factory=dict)
+    sets: dict[str, NamedSet] = field(default_factory=dict)
+    """Sets that filters use."""
+    publications: dict[str, Publication] = field(default_factory=dict)
     notes: dict[str, DeviceNote] = field(default_factory=dict)
     """What people say of devices."""
     erasures: dict[str, Erasure] = field(default_factory=dict)
@@ -154,7 +159,14 @@ class OpsTables:
                 return self._query(change, self.progress, Progress)
             case topics.REPAIRS:
                 return self._repair(change)
-            case topics.PREVIEWS | topics.BOARDS | topics.ERASURES | topics.NOTES:
+            case (
+                topics.PREVIEWS
+                | topics.BOARDS
+                | topics.SETS
+                | topics.PUBLICATIONS
+                | topics.ERASURES
+                | topics.NOTES
+            ):
                 return self._asked(change)
             case topics.ALERT_RULES | topics.ALERTS:
                 return self.alerts.put(change.key, change.value)
@@ -204,6 +216,8 @@ class OpsTables:
         tables: dict[str, tuple[dict[str, Any], type[BaseModel]]] = {
             topics.PREVIEWS: (self.previews, Preview),
             topics.BOARDS: (self.boards, Board),
+            topics.SETS: (self.sets, NamedSet),
+            topics.PUBLICATIONS: (self.publications, Publication),
             topics.NOTES: (self.notes, DeviceNote),
         }
         table, model = tables[change.topic]
