@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import mqtt5
 
-from edgewake.deploy.part import Floor, Part
+from edgewake.deploy.parts.part import Floor, Part
 from edgewake.protocol.errors import ConfigError
 
 SERVICES: Final = (

@@ -15,14 +15,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from edgewake.cloud.log.chunks import Chunk
-from edgewake.cloud.log.cohort import Lost
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
+from edgewake.cloud.log.following.cohort import Lost
+from edgewake.cloud.log.following.subscriber import Subscriber
+from edgewake.cloud.log.following.view import Encoding
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import At, Batch, Step
 from edgewake.cloud.log.steps import Steps
-from edgewake.cloud.log.subscriber import Subscriber
 from edgewake.cloud.log.subscription import Plan, Positions
-from edgewake.cloud.log.view import Encoding
 from edgewake.cloud.log.wanted import Pace
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Position

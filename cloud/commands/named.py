@@ -8,11 +8,11 @@ from typing import Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
-from edgewake.cloud.commands.arguments import query_name
-from edgewake.cloud.commands.output import print_items, print_json, tell
-from edgewake.cloud.commands.tables_file import tables_of
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options, shows
+from edgewake.cloud.commands.common.arguments import query_name
+from edgewake.cloud.commands.common.output import print_items, print_json, tell
+from edgewake.cloud.commands.common.tables_file import tables_of
 
 SET_COLUMNS: Final = ("name", "members", "description", "version", "changed_at", "changed_by")
 SET_OWN: Final = ("description", "members")

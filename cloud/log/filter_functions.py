@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 from edgewake.cloud.log import filter_geo as geo
 from edgewake.cloud.log.filter_json import parse_path, value_at
 from edgewake.cloud.log.filter_words import searcher
-from edgewake.protocol.frame import STRING_CHARS_MAX, Scalar
+from edgewake.protocol.frames.frame import STRING_CHARS_MAX, Scalar
 
 Literals: TypeAlias = Sequence[Scalar]
 Calculate: TypeAlias = Callable[..., Any]

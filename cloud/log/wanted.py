@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.names import FIELD_PATTERN, is_device
 from edgewake.protocol.publication import Publication
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.scope import Part, Scope
-from edgewake.protocol.downlink import ANSWERS, REQUESTS
+from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
 
 NONE: Final = Names.of([])
 OPERATOR_STREAMS: Final = frozenset({ANSWERS, REQUESTS})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from edgewake.edge.client.credentials import Credentials
     from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
     from edgewake.edge.client.sse import Parser
-    from edgewake.protocol.lease import Subscription
+    from edgewake.protocol.leases.lease import Subscription
 
 __all__ = [
     "Connected",
@@ -45,7 +45,7 @@ _MODULES = {
     "Published": "edgewake.edge.client.asked",
     "Credentials": "edgewake.edge.client.credentials",
     "Parser": "edgewake.edge.client.sse",
-    "Subscription": "edgewake.protocol.lease",
+    "Subscription": "edgewake.protocol.leases.lease",
 }
 
 

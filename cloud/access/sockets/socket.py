@@ -31,10 +31,10 @@ from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.words import WordsError
 from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.following.turns import IsTimeUp
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.subscription import Request, RequestError, Sight
-from edgewake.cloud.log.turns import IsTimeUp
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import End
 from edgewake.protocol.clock import Clock

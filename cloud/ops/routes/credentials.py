@@ -13,8 +13,8 @@ from edgewake.cloud.ops.credentials.claims import Unclaimed
 from edgewake.cloud.ops.credentials.desk import Credential, CredentialDesk, Taken, TooMany
 from edgewake.cloud.ops.credentials.passwords import BadName
 from edgewake.cloud.ops.routes.shared import DeviceName, Services
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 
 NAMES_MAX: Final = 1_000
 """Devices of one request."""

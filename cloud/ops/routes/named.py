@@ -16,7 +16,7 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.named_set import MEMBERS_MAX, Member, NamedSet, SetText
 from edgewake.protocol.names import STREAM_PATTERN
 from edgewake.protocol.publication import Publication, PublicationText

@@ -10,11 +10,11 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from edgewake.cloud.log.filter import compile_where
+from edgewake.cloud.log.filters.filter import compile_where
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.rights.principal import OPERATOR_STREAMS
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError

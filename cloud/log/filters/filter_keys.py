@@ -1,0 +1,159 @@
+"""What an event must hold to be shown at all: one field, and the values of it that can pass; or a
+place, and the boxes that it must lie in.
+
+A condition such as `device = 'car-7' AND speed_kmh > 50` can pass for no event whose device is
+another one, so readers with such conditions are found by an event's values
+(`edgewake.cloud.log.following.event_index`) in place of being tried one after the other. What is left of a
+condition is evaluated on what was found. Keys are read from `=`, IN with literals, IN SET, IS TRUE,
+IS FALSE and a bare boolean field, from `in_box`, `in_polygon` and `distance_m(…) < metres`, through
+AND and OR, and from the devices that a reader may see or asks for. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from edgewake.cloud.log.filter_functions import places_within
+from edgewake.cloud.log.filter_geo import Box, around
+from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, SetOf, Value
+from edgewake.cloud.rights.scope import Scope
+from edgewake.protocol.frames.frame import Scalar
+
+DEVICE: Final = "device"
+KNOWN_OF_A_GAP: Final = ("stream", "query", DEVICE)
+"""What a gap's own fields say of the events that were lost; its numbers and times are the gap's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """No event is shown whose `field` is none of `values`; with no values, none at all."""
+
+    field: str
+    values: frozenset[Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """No event is shown whose `lat` and `lon` lie in none of `boxes`; with no boxes, none at
+    all.
+    """
+
+    lat: str
+    lon: str
+    boxes: frozenset[Box]
+
+
+Key: TypeAlias = Keys | Places
+
+_PLACES_LIKE: Final = 8
+"""Values of a field that rule out as much as a place does, roughly."""
+
+
+def keys_of(
+    where: Node | None,
+    scope: Scope | None,
+    devices: frozenset[str] | None = None,
+    also: Node | None = None,
+) -> Key | None:
+    """The keys of a condition (None: no condition) in the sight of `scope` (None: everything), of
+    `devices` alone (None: all) and of what passes `also`; None where an event's values cannot rule
+    it out.
+    """
+    named = None if devices is None else Keys(DEVICE, frozenset[Scalar](devices))
+    found = (_of_scope(scope), named, _of_condition(where), _of_condition(also))
+    return _fewest([keys for keys in found if keys is not None])
+
+
+def _of_scope(scope: Scope | None) -> Keys | None:
+    if scope is None:
+        return None
+    devices: set[Scalar] = set()
+    for part in scope.parts:
+        if part.devices is None or part.devices.patterns:
+            return None
+        devices |= part.devices.exact
+    return Keys(DEVICE, frozenset(devices))
+
+
+def _of_condition(node: Node | None) -> Key | None:
+    match node:
+        case Field(name):
+            return _keys(name, [True])
+        case Call("=", (Field(name), Value(value)) | (Value(value), Field(name))):
+            return _keys(name, [value])
+        case Call("is", (Field(name), Value(bool(value)))):
+            return _keys(name, [value])
+        case Call("in", (Field(name), *items)):
+            return _of_list(name, items)
+        case Call("in_set", (Field(name), SetOf(named, sets))):
+            members = sets.members(named)
+            return None if members is None else Keys(name, frozenset[Scalar](members))
+        case Call("in_box" | "in_polygon" as name, (Field(lat), Field(lon), *literals)):
+            boxes = places_within(name, [one.value for one in literals if isinstance(one, Value)])
+            return None if boxes is None else Places(lat, lon, frozenset(boxes))
+        case Call("<" | "<=", (Call("distance_m", to), Value(metres))) | Call(
+            ">" | ">=", (Value(metres), Call("distance_m", to))
+        ):
+            return _near(to, metres)
+        case Call("and", parts):
+            return _fewest([keys for keys in map(_of_condition, parts) if keys is not None])
+        case Call("or", parts):
+            return _together([_of_condition(part) for part in parts])
+    return None
+
+
+def _of_list(name: str, items: Sequence[Node]) -> Keys | None:
+    values = [item.value for item in items if isinstance(item, Value)]
+    return _keys(name, values) if len(values) == len(items) else None
+
+
+def _keys(name: str, values: Sequence[Scalar]) -> Keys | None:
+    """Of what a gap tells, a text compared with no text is NULL, which rules no gap out."""
+    if name in KNOWN_OF_A_GAP and not all(isinstance(value, str) for value in values):
+        return None
+    return Keys(name, frozenset(value for value in values if value is not None))
+
+
+def _near(to: Sequence[Node], metres: Scalar) -> Places | None:
+    match to:
+        case (
+            Field(lat),
+            Field(lon),
+            Value(int() | float() as north),
+            Value(int() | float() as east),
+        ):
+            if isinstance(metres, bool) or not isinstance(metres, int | float):
+                return None
+            return Places(lat, lon, frozenset(around(north, east, metres)))
+    return None
+
+
+def _fewest(found: Sequence[Key]) -> Key | None:
+    """Of several that all hold the one that rules out most; of one field what all of them have."""
+    by_field: dict[str, Keys] = {}
+    places: list[Key] = []
+    for one in found:
+        if isinstance(one, Places):
+            places.append(one)
+            continue
+        before = by_field.get(one.field)
+        by_field[one.field] = one if before is None else Keys(one.field, one.values & before.values)
+    return min([*by_field.values(), *places], key=_weight, default=None)
+
+
+def _weight(keys: Key) -> int:
+    return len(keys.values) if isinstance(keys, Keys) else _PLACES_LIKE * len(keys.boxes)
+
+
+def _together(found: Sequence[Key | None]) -> Key | None:
+    """One of the conditions is enough: all must be of one field, or of one place."""
+    values = [one for one in found if isinstance(one, Keys)]
+    places = [one for one in found if isinstance(one, Places)]
+    if len(values) == len(found) and len({one.field for one in values}) == 1:
+        return Keys(values[0].field, frozenset().union(*(one.values for one in values)))
+    if len(places) == len(found) and len({(one.lat, one.lon) for one in places}) == 1:
+        boxes = frozenset[Box]().union(*(one.boxes for one in places))
+        return Places(places[0].lat, places[0].lon, boxes)
+    return None
