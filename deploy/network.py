@@ -4,6 +4,7 @@ for the phone and the next machine.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import json
@@ -13,8 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from edgewake.deploy import secret_files
+from edgewake.deploy import authority, secret_files
 from edgewake.deploy.plan import Plan
+from edgewake.deploy.thrown_out import ThrowOut
+from edgewake.protocol.certificates import authority as authorities
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError, LocalError
 from edgewake.protocol.installation import key_of
@@ -22,6 +25,8 @@ from edgewake.protocol.installation import key_of
 AUTO: Final = "auto"
 FIRST_DEVICE: Final = "device-1"
 FIRST_STREAM: Final = "hello"
+AUTHORITY_FILE: Final = "edgewake-ca.crt"
+"""How other machines call what they trust."""
 SOMEWHERE: Final = "192.0.2.1"
 """An address of the documentation (RFC 5737): a UDP socket that is connected to it sends nothing,
 and has the address by which this machine leaves."""
@@ -75,8 +80,10 @@ def _own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def prepare(plan: Plan) -> None:
-    """A key that reads, made once. Raises LocalError."""
+def prepare(plan: Plan, clock: Clock) -> None:
+    """A key that reads, and who signs certificates, made once. Raises LocalError."""
+    if plan.encrypted:
+        authority.prepare(plan.authority, plan.listen, now_ms=clock.now_ms())
     key = secret_files.ensure(plan.reader_key_file, secret_files.reader_key()).strip()
     try:
         plan.readers_file.unlink(missing_ok=True)
@@ -112,7 +119,7 @@ def ensure_first_device(plan: Plan, ops_url: str) -> None:
 def page_link(plan: Plan) -> str:
     """What the phone opens. The key is behind the #, which no browser sends."""
     key = plan.reader_key_file.read_text("ascii").strip()
-    return f"http://{_host(plan.listen)}:{plan.ports.access(0)}/#key={key}"
+    return f"{_scheme(plan)}://{_host(plan.listen)}:{plan.ports.access(0)}/#key={key}"
 
 
 def qr_code(text: str) -> str:
@@ -129,18 +136,42 @@ def qr_code(text: str) -> str:
 def lines(plan: Plan) -> list[str]:
     """What is printed: the phone's code, one line that sends, the next machine's configuration."""
     found = ["", f"Open to the local network on {plan.listen}, to who has a key or a password."]
-    found.append("Nothing is encrypted there: use it in a network that you trust.")
+    if plan.plain:
+        found.append("Nothing is encrypted there: use it in a network that you trust.")
     if plan.has("access"):
         link = page_link(plan)
         found += ["  on the phone", *(f"    {line}" for line in qr_code(link).split("\n"))]
         found.append(f"    {link}")
+    if plan.encrypted:
+        found += _authority_lines(plan)
     if plan.has("mosquitto"):
         found += _device_lines(plan)
     if plan.has("push"):
-        found.append(
-            f"  push              http://{_host(plan.listen)}:{plan.ports.push}/ (the same key)"
-        )
+        url = f"{_scheme(plan)}://{_host(plan.listen)}:{plan.ports.push}/"
+        found.append(f"  push              {url} (the same key)")
     return found
+
+
+def _authority_lines(plan: Plan) -> list[str]:
+    """By what the phone and other machines know that it is us."""
+    files = plan.authority
+    shown = authorities.fingerprint_of(files.server_certificate.read_text("ascii"))
+    return [
+        "    No public authority signs addresses of a home, so the phone warns once. The",
+        "    certificate is ours if its SHA-256 is",
+        f"    {_in_groups(shown)}",
+        "  whom other machines trust: paste this there",
+        # Not indented: the shell looks for END alone.
+        f"cat > {AUTHORITY_FILE} <<END",
+        *files.certificate.read_text("ascii").strip().split("\n"),
+        "END",
+        f"  its fingerprint   {authority.read(files).fingerprint}",
+    ]
+
+
+def _in_groups(digits: str) -> str:
+    """As browsers show it."""
+    return " ".join(digits[at : at + 4].upper() for at in range(0, len(digits), 4))
 
 
 def _device_lines(plan: Plan) -> list[str]:
@@ -162,19 +193,21 @@ def _device_lines(plan: Plan) -> list[str]:
 
 def mosquitto_pub(plan: Plan, device: str, password: str) -> str:
     """One line that sends a reading from another machine."""
+    trusted = f"--cafile {AUTHORITY_FILE} " if plan.encrypted else ""
     return (
-        f"mosquitto_pub -h {plan.listen} -p {plan.ports.mqtt} -u {device} -P {password} -q 1 "
-        f"-t ew/v1/{device}/up/{FIRST_STREAM} -m '{{\"temperature\": 21.5}}'"
+        f"mosquitto_pub -h {plan.listen} -p {plan.ports.mqtt} {trusted}-u {device} -P {password} "
+        f"-q 1 -t ew/v1/{device}/up/{FIRST_STREAM} -m '{{\"temperature\": 21.5}}'"
     )
 
 
 def agent_configuration(plan: Plan, device: str) -> str:
     """An agent of another machine that says how that machine is."""
+    trusted = f'\nca_file = "{AUTHORITY_FILE}"' if plan.encrypted else ""
     return f"""device = "{device}"
 data_dir = "edgewake-data"
 [mqtt]
 host = "{plan.listen}"
-port = {plan.ports.mqtt}
+port = {plan.ports.mqtt}{trusted}
 username = "{device}"
 password_file = "device.password"
 [[source]]
@@ -183,17 +216,21 @@ stream = "host_metrics\""""
 
 
 async def reload_at_change(plan: Plan, reload: Callable[[], None], clock: Clock) -> None:
-    """Have the broker read the passwords again when they change: it then ends the connections of
-    who has none any more.
+    """Have the broker read passwords and revoked certificates again when they change, and end the
+    connections of who has none any more.
     """
-    file = plan.password_file
-    seen = _stamp(file)
-    while True:
-        await clock.sleep(LOOK_S)
-        now = _stamp(file)
-        if now != seen:
-            seen = now
-            reload()
+    files = (plan.password_file, plan.authority.revoked)
+    seen = [_stamp(file) for file in files]
+    throw_out = ThrowOut(plan.book_file, plan.ports.mqtt, clock)
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            await clock.sleep(LOOK_S)
+            now = [_stamp(file) for file in files]
+            if now != seen:
+                seen = now
+                reload()
+            if devices := throw_out.devices():
+                tasks.create_task(throw_out.end(devices), name="throw-out")
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:
@@ -202,6 +239,10 @@ def _stamp(file: Path) -> tuple[int, int, int]:
     except OSError:
         return (0, 0, 0)
     return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def _scheme(plan: Plan) -> str:
+    return "https" if plan.encrypted else "http"
 
 
 def _host(host: str) -> str:

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import mqtt5
 
+from edgewake.deploy.authority import AuthorityFiles
 from edgewake.deploy.parts.part import Floor, Part
+from edgewake.protocol.certificates.book import FILE as BOOK
 from edgewake.protocol.errors import ConfigError
 
 SERVICES: Final = (
@@ -62,6 +64,11 @@ class Ports:
         return self.base + 10
 
     @property
+    def mqtt_certificates(self) -> int:
+        """The broker's port for devices with a certificate."""
+        return self.base + 11
+
+    @property
     def kafka(self) -> int:
         return self.base + 20
 
@@ -89,6 +96,8 @@ class Plan:
     listen: str = ""
     """Address of this machine in the local network, where broker, page, push and the operations API
     are open to who has a password or a key; empty: loopback only."""
+    plain: bool = False
+    """Is nothing encrypted there?"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -160,6 +169,21 @@ class Plan:
         return self.data / "credentials" / "passwords"
 
     @property
+    def authority(self) -> AuthorityFiles:
+        """Who signs the certificates of servers and devices."""
+        return AuthorityFiles(self.data / "authority")
+
+    @property
+    def book_file(self) -> Path:
+        """Which device has which certificate, as the operations API writes it."""
+        return self.password_file.with_name(BOOK)
+
+    @property
+    def encrypted(self) -> bool:
+        """Is there a network, and is it encrypted?"""
+        return bool(self.listen) and not self.plain
+
+    @property
     def first_device_file(self) -> Path:
         """The password of the device that is made at the first start with --listen."""
         return self.data / "secrets" / "first-device.password"
@@ -210,9 +234,12 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
 def network_ports(plan: Plan) -> Mapping[int, str]:
     """The same, of the ports that the local network reaches."""
     open_parts = ("mosquitto", "access", "push", "ops")
-    return {
+    found = {
         port: name for port, name in ports_wanted(plan).items() if _service_of(name) in open_parts
     }
+    if plan.encrypted and plan.has("mosquitto"):
+        found[plan.ports.mqtt_certificates] = "mosquitto"
+    return found
 
 
 def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, Any]]:
@@ -293,15 +320,25 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
 def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> None:
     """Say where else to listen, and what others must show there."""
     rights = {"local": "everything", "key_file": str(plan.readers_file)}
+    there: dict[str, Any] = {"also_hosts": [plan.listen]}
+    if plan.encrypted:
+        there["also_cert_file"] = str(plan.authority.server_certificate)
+        there["also_key_file"] = str(plan.authority.server_key)
     for name, values in configs.items():
         if _service_of(name) in ("access", "push"):
-            configs[name] = {**values, "also_hosts": [plan.listen], "rights": rights}
+            configs[name] = {**values, **there, "rights": rights}
     configs["ops"] = {
         **configs["ops"],
-        "also_hosts": [plan.listen],
+        **there,
         "password_file": str(plan.password_file),
         "broker": f"{plan.listen}:{plan.ports.mqtt}",
     }
+    if plan.encrypted:
+        configs["ops"] = {
+            **configs["ops"],
+            "authority_dir": str(plan.authority.folder),
+            "certificate_broker": f"{plan.listen}:{plan.ports.mqtt_certificates}",
+        }
 
 
 def config_file(plan: Plan, name: str) -> Path:

@@ -113,7 +113,7 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
     secret_files.ensure(plan.share_key_file, secret_files.share_key())
     secret_files.ensure(plan.ops_key_file, secret_files.ops_key())
     if plan.listen:
-        network.prepare(plan)
+        network.prepare(plan, SystemClock())
     kafka, broker = _kafka_node(plan, tools), _broker(plan, tools)
     try:
         plan.config_dir.mkdir(exist_ok=True)
@@ -159,6 +159,8 @@ def _broker(plan: Plan, tools: Tools) -> mosquitto.Broker | None:
         port=plan.ports.mqtt,
         network=plan.listen,
         password_file=plan.password_file,
+        authority=plan.authority if plan.encrypted else None,
+        certificate_port=plan.ports.mqtt_certificates,
         mapped=_mapped(plan),
     )
 
@@ -239,7 +241,7 @@ async def supervise(
 
 
 def reload_broker(supervisor: Supervisor) -> None:
-    """Have Mosquitto read its passwords again."""
+    """Have Mosquitto read its passwords, and what was taken back, again."""
     keeper = supervisor.keepers.get("mosquitto")
     if keeper is not None and keeper.child is not None:
         keeper.child.send_signal(signal.SIGHUP)
@@ -248,21 +250,21 @@ def reload_broker(supervisor: Supervisor) -> None:
 def _alongside(
     plan: Plan, supervisor: Supervisor, clock: Clock
 ) -> list[Callable[[], Awaitable[None]]]:
-    """What runs beside the parts: their status for Kafka; the broker's passwords."""
+    """What runs beside the parts: their status for Kafka; who may come in at the broker."""
 
     async def publish() -> None:
         await part_status.publish(
             supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock
         )
 
-    async def follow_passwords() -> None:
+    async def follow_credentials() -> None:
         await network.reload_at_change(plan, lambda: reload_broker(supervisor), clock)
 
     found: list[Callable[[], Awaitable[None]]] = []
     if plan.has("kafka"):
         found.append(publish)
     if plan.listen and plan.has("mosquitto"):
-        found.append(follow_passwords)
+        found.append(follow_credentials)
     return found
 
 

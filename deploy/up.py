@@ -52,7 +52,12 @@ from edgewake.deploy.plan import ACCESS_SERVERS_MAX, SERVICES
     default="",
     metavar="ADDRESS",
     help="Open broker, page and push to the local network on this address of this machine, with "
-    "passwords; auto: the one by which it reaches others.",
+    "passwords and TLS; auto: the one by which it reaches others.",
+)
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="With --listen: encrypt nothing. Who listens on the wire reads passwords.",
 )
 @click.option(
     "--preset",
@@ -70,6 +75,7 @@ def up(
     only: tuple[str, ...],
     access_servers: int,
     listen: str,
+    plain: bool,
     presets: tuple[str, ...],
 ) -> None:
     """Start the whole system on this machine, and restart what fails.
@@ -83,6 +89,8 @@ def up(
     from edgewake.deploy.start import main
 
     address = ""
+    if plain and not listen:
+        raise click.UsageError("--plain: expected --listen with it")
     if listen:
         from edgewake.deploy import network
 
@@ -94,6 +102,7 @@ def up(
         simulators=not no_simulators,
         only=frozenset(only),
         listen=address,
+        plain=plain,
         presets=presets,
     )
     main(plan, for_s=for_s)

@@ -16,7 +16,7 @@ from edgewake.cloud.client_share import RESERVE, Bound
 from edgewake.cloud.log.following.followed import FollowedStreams
 from edgewake.cloud.log.hub import Full
 from edgewake.cloud.log.subscription import Sight
-from edgewake.protocol.publication import Publication
+from edgewake.protocol.ops.publication import Publication
 
 
 class Holding:
@@ -72,8 +72,10 @@ class Admission:
     def names(
         self, names: Collection[str], *, followed: FollowedStreams, held: Callable[[], Set[str]]
     ) -> None:
-        """Streams that are followed for it from now on: those that are already cost nothing, and
-        what nobody reads gives way.
+        """May the client follow these streams?
+
+        Streams that are followed already cost nothing, and those that nobody reads are dropped for
+        them.
         """
         new = set(names) - followed.by_name.keys()
         if not new:

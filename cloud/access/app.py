@@ -45,7 +45,7 @@ from edgewake.cloud.rights import routes as rights_routes
 from edgewake.cloud.rights.guard import Guard, ReaderAsks
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
-from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import http_part
 from edgewake.cloud.web import pages as web_pages
 from edgewake.cloud.web.app import application
 from edgewake.cloud.web.http_part import Problem
@@ -101,7 +101,7 @@ def build(
         description="Streams and results of continuous queries, exactly once, with a cursor.",
     )
     tickets = Tickets(clock, partial(secrets.token_urlsafe, TICKET_BYTES))
-    app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)  # it comes behind the guard
+    app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)  # it comes behind the guard
     app.add_middleware(
         Guard,
         rights=rights,

@@ -36,7 +36,12 @@ from edgewake.cloud.bridge.admission.allowance import (
     Room,
 )
 from edgewake.cloud.bridge.admission.batches import is_batch
-from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue, NotNow
+from edgewake.cloud.bridge.admission.catalogue import (
+    AwaitsCatalogueError,
+    Catalogue,
+    NotNow,
+    too_much,
+)
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.in_full import in_full
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part, is_mapped
@@ -47,17 +52,17 @@ from edgewake.cloud.bridge.admission.records import (
     device_in,
     is_answerable,
     left_out_letter,
-    record_of,
     too_large,
 )
 from edgewake.cloud.bridge.admission.register import Register
 from edgewake.cloud.bridge.config import BridgeConfig
+from edgewake.cloud.bridge.expense import paid_record, size_of
 from edgewake.cloud.bridge.feeds import Feeds
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
-from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger, Delivery, InFlight
+from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger, Awaited, Delivery, InFlight
 from edgewake.cloud.bridge.mqtt.adoption import Adoption
-from edgewake.cloud.bridge.mqtt.answers import Answers
+from edgewake.cloud.bridge.mqtt.answers import Answers, pubacks
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions
@@ -90,6 +95,7 @@ LEFT_OUT_S: Final = 60.0
 """Seconds after which it is said again how many dead letters were counted and not kept."""
 LETTER_RETRY_MS: Final = 30_000
 """Wait of a device that is answered and has more dead letters than it may have."""
+BEHIND: Final = "the sequencer is too far behind: nothing is accepted until it has caught up"
 DRAIN_S: Final = 3.0
 """Seconds that a stopping bridge waits for confirmations; the rest comes again from the broker."""
 
@@ -249,7 +255,7 @@ class Bridge:
     ) -> None:
         received_at = self._clock.now_ms()
         delivery = Delivery(
-            packet.packet_id, packet.response_topic, packet.correlation_data, _size(packet),
+            packet.packet_id, packet.response_topic, packet.correlation_data, size_of(packet),
             self._clock.monotonic_s(), fingerprint
         )  # fmt: skip
         if delivery.packet_id is not None:
@@ -284,20 +290,49 @@ class Bridge:
             whole.parts = []
             return
         account = self._allowance.account(mapper.device_of(packet.topic), now_s)
-        size = _size(packet)
+        size = size_of(packet)
         if account.device and (wait_s := account.wait_s(now_s)) > 0:
-            parts = [Part(packet, _too_much(account.device, wait_s).refusal)]
+            parts = [Part(packet, too_much(account.device, wait_s).refusal)]
         else:
             began_s = time.thread_time() if size >= MEASURED_BYTES else None
             parts = mapper.parts(packet, received_at)
             if began_s is not None:
                 account.pay(size, time.thread_time() - began_s)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
+        self._share_letters(parts, account, now_s)
+        self._accept_parts(whole, parts, account, received_at)
+
+    def _share_letters(self, parts: Sequence[Part], account: Account, now_s: float) -> None:
+        """Names that a payload gives cost nothing: their devices share what one may have."""
         account.shared = self._mapped_letters
         for part in parts:
             of_part = self._allowance.account(device_in(part.packet.topic), now_s)
             of_part.shared = self._mapped_letters
-        self._accept_parts(whole, parts, account, received_at)
+
+    def take(
+        self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
+    ) -> Awaited:
+        """What another door than the broker's brought, at the expense of the device `payer`.
+        `is_named`: by the payload, for which no name costs anything.
+        """
+        now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
+        whole = Awaited(now_s, on_settled)
+        account = self._allowance.account(payer, now_s)
+        if is_named:
+            self._share_letters(parts, account, now_s)
+        self._accept_parts(whole, parts, account, now_ms)
+        whole.look()
+        self._work.set()
+        return whole
+
+    def account(self, device: str) -> Account:
+        """What a device has left."""
+        return self._allowance.account(device, self._clock.monotonic_s())
+
+    @property
+    def is_full(self) -> bool:
+        """Is nothing more taken now?"""
+        return self._is_paused or self._is_draining or self._is_held_back
 
     def _accept_batch(
         self, ledger: AckLedger, packet: mqtt5.PublishPacket, fingerprint: int
@@ -331,11 +366,11 @@ class Bridge:
         received_at: int,
     ) -> None:
         deliveries = [
-            Delivery(None, None, None, _size(part.packet), whole.since_s) for part in parts
+            Delivery(None, None, None, size_of(part.packet), whole.since_s) for part in parts
         ]
         whole.parts = list(deliveries)
         for part, delivery in zip(parts, deliveries, strict=True):
-            delivery.part_of = whole if whole.response_topic is not None else None
+            delivery.part_of = whole if whole.is_awaited else None
             if part.refusal is None:
                 self._admit_or_park(part.packet, delivery, received_at)
             else:
@@ -354,7 +389,7 @@ class Bridge:
         """At the expense of the device that the topic names; of all together where it names
         none.
         """
-        account.pay_refused(_size(packet), REFUSED_S)
+        account.pay_refused(size_of(packet), REFUSED_S)
         record = self._refused(packet, delivery, why, account, received_at)
         if record is None:
             return
@@ -381,7 +416,15 @@ class Bridge:
         account = self._allowance.account(device_in(packet.topic), delivery.since_s)
         record: KafkaRecord | None
         try:
-            record = self._record(packet, account, received_at, delivery.since_s)
+            record = paid_record(
+                packet,
+                account,
+                self._catalogue,
+                self._compiled,
+                received_at,
+                delivery.since_s,
+                is_let_in=isinstance(delivery.part_of, Awaited),
+            )
         except AwaitsCatalogueError:
             return False
         except NotNow as why:
@@ -394,6 +437,7 @@ class Bridge:
             return True
         if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
             delivery.is_left_out = True
+            self._note_part(delivery)
             return True
         delivery.bytes = len(record.value or b"")
         self._in_flight.add(delivery.bytes)
@@ -420,33 +464,6 @@ class Bridge:
                 bytes_max=bytes_max,
             )
             self._writer.write(letter, None)
-
-    def _record(
-        self,
-        packet: mqtt5.PublishPacket | Unreadable,
-        account: Account,
-        received_at: int,
-        now_s: float,
-    ) -> KafkaRecord:
-        """The message's record, at its device's expense.
-
-        Raises Rejected, NotNow or AwaitsCatalogueError.
-        """
-        if (wait_s := account.wait_s(now_s)) > 0:
-            raise _too_much(account.device, wait_s)
-        size = _size(packet)
-        began_s = time.thread_time() if size >= MEASURED_BYTES else None
-        try:
-            record = record_of(
-                packet, self._catalogue, received_at=received_at, compiled=self._compiled
-            )
-        except (Rejected, NotNow):
-            account.pay_refused(
-                size, REFUSED_S if began_s is None else time.thread_time() - began_s
-            )
-            raise
-        account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
-        return record
 
     def _is_left_out(self, record: KafkaRecord, account: Account, delivery: Delivery) -> bool:
         """Is it a status that nobody needs, or one of too many?"""
@@ -497,7 +514,7 @@ class Bridge:
         if later is not None and is_answerable(packet):
             self._postpone(delivery, later)
             return None
-        room = account.letter_room(_size(packet), delivery.since_s)
+        room = account.letter_room(size_of(packet), delivery.since_s)
         if room is Room.NONE:
             self._leave_out(packet, delivery, why, account)
             return None
@@ -523,8 +540,10 @@ class Bridge:
             return
         self.metrics.rejected[why.reason] += 1
         self.metrics.outcomes["counted"] += 1
-        self._allowance.note_left_out(account, _size(packet))
+        self._allowance.note_left_out(account, size_of(packet))
         delivery.is_left_out = True
+        delivery.detail = why.detail
+        self._note_part(delivery)
 
     def _note_refusal(
         self, packet: mqtt5.PublishPacket | Unreadable, refusal: Rejected, delivery: Delivery
@@ -557,9 +576,7 @@ class Bridge:
             self._set_reading(False)
         log.log(
             logging.ERROR if wanted else logging.INFO,
-            "the sequencer is too far behind: nothing is accepted until it has caught up"
-            if wanted
-            else "the sequencer has caught up",
+            BEHIND if wanted else "the sequencer has caught up",
             extra={"event": "bridge.held_back" if wanted else "bridge.goes_on"},
         )
 
@@ -581,6 +598,9 @@ class Bridge:
         self._confirmed_s = self._polled_s
         delivery.stored_at = (partition, offset)
         self._answer_device(delivery)
+        self._note_part(delivery)
+
+    def _note_part(self, delivery: Delivery) -> None:
         if (whole := delivery.part_of) is not None and whole.note_part(delivery):
             self._answer_device(whole)
 
@@ -602,10 +622,10 @@ class Bridge:
 
     def _send_answers(self) -> None:
         """Send what is owed to devices and to the broker, in one write."""
-        packets = self._answers.packets() + _pubacks(self.source.ledger)
+        packets = self._answers.packets() + pubacks(self.source.ledger)
         if packets:
             self.source.write(b"".join(packets))
-        if (adoption := self.watch.adoption) is not None and (packets := _pubacks(adoption.ledger)):
+        if (adoption := self.watch.adoption) is not None and (packets := pubacks(adoption.ledger)):
             adoption.write(b"".join(packets))
 
     def _send_down(self) -> None:
@@ -666,33 +686,30 @@ class Bridge:
                 self._clock.now_ms(),
             )
             self._writer.write(row, None)
-        self.metrics.inflight_messages, self.metrics.inflight_bytes = (
-            self._in_flight.messages,
-            self._in_flight.bytes,
-        )
-        self.metrics.connections = self.source.connections
-        self.metrics.sent_down = self._outbox.sent
-        self.metrics.sent_alone = self._writer.sent_alone
-        self.metrics.others, self.metrics.adopted = self.watch.others, self.watch.adopted
+        self._note_metrics()
         if self._polled_s - self._looked_s >= HEALTH_S:
             self._looked_s = self._polled_s
             self._look_at_health()
+
+    def _note_metrics(self) -> None:
+        metrics, in_flight = self.metrics, self._in_flight
+        metrics.inflight_messages, metrics.inflight_bytes = in_flight.messages, in_flight.bytes
+        metrics.connections, metrics.sent_down = self.source.connections, self._outbox.sent
+        metrics.sent_alone = self._writer.sent_alone
+        metrics.others, metrics.adopted = self.watch.others, self.watch.adopted
 
     def _look_at_health(self) -> None:
         if not self._in_flight.messages:
             self._confirmed_s = self._polled_s
         is_unconfirmed = self._polled_s - self._confirmed_s > HEALTH_S
-        self.health.note(
-            "kafka", "Kafka confirms nothing of what is in flight" if is_unconfirmed else None
-        )
         is_away = not self.source.subscribed.is_set() and not self._is_draining
-        self.health.note("mqtt", f"no MQTT broker: {self.source.lost_by}" if is_away else None)
-        why = (
-            "the sequencer is too far behind, so nothing is accepted"
-            if self._is_held_back
-            else None
-        )
-        self.health.note("sequencer", why)
+        notes = {
+            "kafka": "Kafka confirms nothing of what is in flight" if is_unconfirmed else None,
+            "mqtt": f"no MQTT broker: {self.source.lost_by}" if is_away else None,
+            "sequencer": BEHIND if self._is_held_back else None,
+        }
+        for what, why in notes.items():
+            self.health.note(what, why)
 
     def _tell_left_out(self) -> None:
         self._told_s = self._polled_s
@@ -716,22 +733,6 @@ class Bridge:
         self.source.disconnect()
 
 
-def _size(packet: mqtt5.PublishPacket | Unreadable) -> int:
-    return packet.size if isinstance(packet, Unreadable) else len(packet.payload)
-
-
-def _too_much(device: str, wait_s: float) -> NotNow:
-    detail = (
-        f"device {device!r} sends more in a second than one may ([device] of bridge.toml): "
-        f"expected nothing for {wait_s:.1f} s"
-    )
-    return NotNow(Later(LaterReason.QUOTA, round(wait_s * 1000), detail), RejectReason.QUOTA)
-
-
 def client_id(installation: str, bridge: str) -> str:
     """A bridge's client id: no device can have it, for a device's name holds no colon."""
     return f"bridge:{installation}:{bridge}"
-
-
-def _pubacks(ledger: AckLedger) -> list[bytes]:
-    return [mqtt5.PubAckPacket(packet_id).write() for packet_id in ledger.pubacks()]

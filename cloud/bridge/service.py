@@ -112,6 +112,8 @@ async def run(
                 tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
+                tasks.create_task(_serve_http(config, bridge, clock, stop), name="http"),
+                tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
             await stop.wait()
             pump.cancel()
@@ -151,6 +153,30 @@ async def _follow_maps(
                 config.kafka.installation, keys, map_file.maps.filters, sorted(former)
             )
             bridge.set_maps(map_file.maps, wanted)
+
+
+async def _serve_http(
+    config: BridgeConfig, bridge: Bridge, clock: Clock, stop: asyncio.Event
+) -> None:
+    """Imported where it is wanted: a web server is 20 MB."""
+    if config.http.port is None:
+        return
+    from edgewake.cloud.bridge.web.serving import serve
+
+    await serve(config.http, bridge, clock, stop)
+
+
+async def _host_sparkplug(
+    config: BridgeConfig, bridge: Bridge, clock: Clock, rng: random.Random
+) -> None:
+    """Imported where it is wanted: Google's library is an extra."""
+    if config.sparkplug.host_id is None:
+        return
+    try:
+        from edgewake.cloud.bridge.sparkplug.host_session import HostSession
+    except ImportError as error:
+        raise LocalError(f"[sparkplug]: pip install 'edgewake[formats]' ({error})") from error
+    await HostSession(config, bridge, clock, Backoff(rng)).run()
 
 
 async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> None:

@@ -33,7 +33,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError, RemoteError, Unavailable
 from edgewake.protocol.names import is_stream
-from edgewake.protocol.publication import Publication
+from edgewake.protocol.ops.publication import Publication
 
 log = logging.getLogger("edgewake.hub")
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.errors import RemoteError
-from edgewake.protocol.named_set import NamedSet
-from edgewake.protocol.publication import Publication
+from edgewake.protocol.ops.named_set import NamedSet
+from edgewake.protocol.ops.publication import Publication
 
 
 class UnknownPublication(RemoteError, LookupError):

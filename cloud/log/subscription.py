@@ -51,7 +51,7 @@ from edgewake.protocol.cursor import (
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
-from edgewake.protocol.publication import Publication
+from edgewake.protocol.ops.publication import Publication
 
 Positions: TypeAlias = tuple[tuple[Position, ...], ...]
 """Per stream in sorted order, per partition."""

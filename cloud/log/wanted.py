@@ -13,7 +13,7 @@ import orjson
 
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.names import FIELD_PATTERN, is_device
-from edgewake.protocol.publication import Publication
+from edgewake.protocol.ops.publication import Publication
 
 DEVICES_MAX: Final = 10_000
 """Devices that one request may name: as many as a named set may have. Over it: refused."""

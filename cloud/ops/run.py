@@ -55,7 +55,7 @@ from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
-from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
@@ -77,6 +77,10 @@ class OpsConfig(config.Config):
     """Address to listen on."""
     also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
     """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
+    also_cert_file: Path | None = None
+    """PEM of the certificate that is shown at `also_hosts`, which are encrypted then."""
+    also_key_file: Path | None = None
+    """PEM of its key."""
     port: int = Field(default=8702, ge=0, le=65_535)
     """Port to listen on."""
     public_names: tuple[str, ...] = ()
@@ -92,18 +96,23 @@ class OpsConfig(config.Config):
     """Names of requests of devices that somebody here answers; all others are refused at once.
     None: every request waits for its answer."""
     data_dir: Path = Path("ops")
-    """The store of summaries, which is made anew from Kafka where it is lost."""
+    """Folder of the store of summaries, which is rebuilt from Kafka where it is lost."""
     seal_key_file: Path | None = None
     """Key that addresses of alerts' destinations are encrypted with in Kafka, the same on all
     operations servers; without it none can be kept. The form is push's `lease_key_file`."""
     alert_hosts: tuple[str, ...] = ()
-    """Hosts of our own network that alerts may be told to, e.g. a mail server; all others must have
+    """Hosts of our own network that alerts may be sent to, e.g. a mail server; all others must have
     public addresses."""
     password_file: Path | None = None
     """File of the passwords of devices, which the MQTT broker reads; without it none are given
     here. For one operations server alone; claim codes are beside it."""
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
-    """host:port of the MQTT broker as devices reach it: told to those that are given a password."""
+    """host:port of the MQTT broker as devices reach it: sent along with passwords."""
+    certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
+    """The same, of the listener that asks for certificates."""
+    authority_dir: Path | None = None
+    """Folder with `ca.crt` and `ca.key`, which sign devices' certificates here, and `revoked.pem`,
+    which the broker reads; without it devices get no certificates. With it the broker encrypts."""
     lake_dir: Folder = Path("lake")
     """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
     there, SQL is answered from Kafka alone."""
@@ -114,11 +123,12 @@ class OpsConfig(config.Config):
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
-    used).
+    """Run until SIGTERM or SIGINT.
+
+    Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     log.set_up(verbose=verbose)
-    web.run_part(lambda: run(config.load(OpsConfig, config_file)))
+    http_part.run_part(lambda: run(config.load(OpsConfig, config_file)))
 
 
 async def run(settings: OpsConfig) -> None:
@@ -127,9 +137,10 @@ async def run(settings: OpsConfig) -> None:
     Order of the stop: live streams end, no new requests, tables left, producer flushed.
     """
     stop = asyncio.Event()
-    web.stop_on_signals(stop)
+    http_part.stop_on_signals(stop)
     keys = Keys(settings.key_file)
-    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
+    encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
     past = Past(clock.now_ms)
     tables, ring = (
@@ -242,8 +253,9 @@ async def run(settings: OpsConfig) -> None:
         asking=Asking(settings.lake_dir, settings.kafka),
         credentials=None
         if settings.password_file is None
-        else CredentialDesk(settings.password_file, clock, os.urandom),
+        else CredentialDesk(settings.password_file, clock, os.urandom, settings.authority_dir),
         broker=settings.broker,
+        certificate_broker=settings.certificate_broker,
     )
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -262,9 +274,10 @@ async def run(settings: OpsConfig) -> None:
                 ),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
-            await web.serve(
+            await http_part.serve(
                 HostCheck(make_app(services), settings.public_names),
                 listeners,
+                encrypted=encrypted,
                 stop=stop,
                 on_ready=lambda: _log_ready(settings),
             )
@@ -325,8 +338,9 @@ def apply(tables: OpsTables, changes: Sequence[Change], *, now: int) -> list[Eve
 
 
 def settle() -> None:
-    """Take the loaded tables out of Python's cycle collector, which otherwise goes over 100,000
-    devices now and then, for 50 ms.
+    """Take the loaded tables out of Python's cycle collector.
+
+    It would otherwise scan 100,000 devices now and then, for 50 ms.
     """
     gc.collect()
     gc.freeze()

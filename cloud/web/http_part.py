@@ -12,6 +12,7 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -43,6 +44,9 @@ GRACE_S: Final = 3
 BACKLOG: Final = 2048
 """Connections that wait to be accepted: after a server's restart all of its clients come back at
 once."""
+HANDSHAKE_S: Final = 10.0
+"""Seconds for TLS before the first byte of a request; the bound of connections counts who has it
+behind him."""
 FOUND_CHARS_MAX: Final = 100
 """Characters of a wrong value that are repeated."""
 ERRORS_MAX: Final = 20
@@ -203,17 +207,47 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 class _Server(uvicorn.Server):
     """uvicorn that says when it listens, and without signal handlers: the part has its own."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], None],
+        encrypted: ssl.SSLContext | None = None,
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._encrypted = encrypted
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Uvicorn has one TLS context for all sockets; here the first one, of the loopback, has
+        none.
+        """
+        if self._encrypted is None or sockets is None:
+            await super().startup(sockets)
+        else:
+            await super().startup(sockets[:1])
+            for one in sockets[1:]:
+                self.servers.append(await self._serve_encrypted(one, self._encrypted))
         self._on_ready()
+
+    async def _serve_encrypted(
+        self, listener: socket.socket, encrypted: ssl.SSLContext
+    ) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(
+            partial(
+                self.config.http_protocol_class,  # type: ignore[call-arg]  # as uvicorn calls it
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            ),
+            sock=listener,
+            ssl=encrypted,
+            ssl_handshake_timeout=HANDSHAKE_S,
+            backlog=self.config.backlog,
+        )
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -256,11 +290,12 @@ async def serve(
     grace_s: int = GRACE_S,
     connections: Connections | None = None,
     sockets: type[asyncio.Protocol] | None = None,
+    encrypted: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until `stop`; then await `before_close` while connections are still served, and let
     open requests end within `grace_s`. `listener`: one, or several, of different addresses.
     `sockets`: serves the WebSockets that `protocol` lets
-    through; None: they are refused.
+    through; None: they are refused. `encrypted`: TLS of all listeners but the first.
     """
     config = uvicorn.Config(
         RefuseWebSockets(app),
@@ -278,7 +313,7 @@ async def serve(
     # What it reports at the start is no event of ours.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     web_log.bound_warnings()
-    server = _Server(config, on_ready)
+    server = _Server(config, on_ready, encrypted)
     listeners = [listener] if isinstance(listener, socket.socket) else list(listener)
     serving = asyncio.create_task(server.serve(sockets=listeners), name="http")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")

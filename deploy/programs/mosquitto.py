@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from edgewake.deploy.authority import AuthorityFiles
 from edgewake.deploy.programs import apt, program_version
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
@@ -46,6 +47,10 @@ class Broker:
     """Address of the local network to listen on, too; empty: none."""
     password_file: Path = Path("passwords")
     """Who may come in there: written by the operations API."""
+    authority: AuthorityFiles | None = None
+    """What encrypts there; None: nothing is."""
+    certificate_port: int = 0
+    """Where devices with a certificate of that authority come in."""
     mapped: tuple[str, ...] = ()
     """Topics of maps, which every device of the network may write to."""
 
@@ -104,17 +109,47 @@ def configuration(broker: Broker, *, is_root: bool) -> str:
         "allow_anonymous true",
     ]
     if broker.network:
-        lines += [
-            f"listener {broker.port} {broker.network}",
-            "allow_anonymous false",
-            # The name is the client id, too: nobody ends another's session, nor a bridge's.
-            "use_username_as_clientid true",
-            f"max_connections {NETWORK_CONNECTIONS_MAX}",
-            f"password_file {broker.password_file}",
-            f"acl_file {_rules(broker)}",
-        ]
+        lines += _network(broker)
     # Started by root it would become the user mosquitto, who may not write into the data folder.
     return "\n".join([*lines, *(["user root"] if is_root else [])]) + "\n"
+
+
+def _network(broker: Broker) -> list[str]:
+    """The listeners of the local network: one for passwords, and where it is encrypted one for
+    certificates.
+    """
+    common = [
+        "allow_anonymous false",
+        # The name is the client id, too: nobody ends another's session, nor a bridge's.
+        "use_username_as_clientid true",
+        f"max_connections {NETWORK_CONNECTIONS_MAX}",
+        f"acl_file {_rules(broker)}",
+    ]
+    lines = [
+        f"listener {broker.port} {broker.network}",
+        *common,
+        f"password_file {broker.password_file}",
+    ]
+    files = broker.authority
+    if files is None:
+        return lines
+    tls = [
+        f"certfile {files.server_certificate}",
+        f"keyfile {files.server_key}",
+        "tls_version tlsv1.2",
+    ]
+    return [
+        *lines,
+        *tls,
+        f"listener {broker.certificate_port} {broker.network}",
+        *common,
+        *tls,
+        f"cafile {files.certificate}",
+        f"crlfile {files.revoked}",
+        # The common name of the certificate is the user.
+        "require_certificate true",
+        "use_identity_as_username true",
+    ]
 
 
 def prepare(broker: Broker) -> None:
@@ -142,7 +177,7 @@ def _rules(broker: Broker) -> Path:
 
 def rules(broker: Broker) -> str:
     """What a device of the network may touch: as in production, and topics of maps."""
-    own = (Path(__file__).parent / "mosquitto" / "devices.acl").read_text("utf-8")
+    own = (Path(__file__).parents[1] / "mosquitto" / "devices.acl").read_text("utf-8")
     return own + "".join(f"pattern write {topic}\n" for topic in broker.mapped)
 
 

@@ -90,9 +90,36 @@ def _live(config_file: Path | None, verbose: bool) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="The device's password at the MQTT broker is in it.",
 )
+@click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Who signed the broker's certificate, PEM; turns TLS on.",
+)
+@click.option(
+    "--cert-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The device's own certificate, PEM.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The key of the certificate, PEM.",
+)
 @click.option("--claim", default="", help="A claim code (`edgewake devices claim`): asks for one.")
 @click.option(
-    "--server", default="", help="With --claim: the operations API, such as http://192.168.1.5:8702"
+    "--server",
+    default="",
+    help="With --claim: the operations API, such as https://192.168.1.5:8702",
+)
+@click.option(
+    "--fingerprint",
+    default="",
+    help="With --claim: SHA-256 of the installation's authority (`edgewake devices claim`).",
+)
+@click.option(
+    "--certificate",
+    is_flag=True,
+    help="With --claim: a certificate in place of a password; its key is made here and stays here.",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))

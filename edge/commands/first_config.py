@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,36 @@ PORT_DIGITS_MAX: Final = 9
 """The most digits of a port. More are not a port."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Files that the device proves itself with at the broker; empty for what it does not have."""
+
+    password_file: str = ""
+    """Of the user that is called as the device."""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+    def text(self, device: str) -> str:
+        """Its lines of `[mqtt]`."""
+        user = f"username = {_quoted(device)}\n" if self.password_file else ""
+        files = (
+            ("password_file", self.password_file),
+            ("ca_file", self.ca_file),
+            ("cert_file", self.cert_file),
+            ("key_file", self.key_file),
+        )
+        return user + "".join(f"{name} = {_quoted(path)}\n" for name, path in files if path)
+
+
+NO_LOGIN: Final = Login()
+_TLS: Final = """# With TLS and a certificate of its own:
+# ca_file = "/etc/edgewake/ca.pem"
+# cert_file = "/etc/edgewake/device.pem"
+# key_file = "/etc/edgewake/device.key"
+"""
+
+
 def configuration_text(
     device: str,
     broker: str,
@@ -61,10 +92,10 @@ def configuration_text(
     sources: Sequence[str],
     *,
     tables: str | None = None,
-    password_file: str = "",
+    login: Login = NO_LOGIN,
 ) -> str:
     """A commented configuration. `tables`: its sources as text, in place of `sources` by their
-    kinds. `password_file`: of the user that is called as the device.
+    kinds.
 
     Raises LocalError for a wrong address or an unknown kind.
     """
@@ -82,9 +113,7 @@ def configuration_text(
         raise LocalError(f"source {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
     if tables is None:
         tables = "\n\n".join(f'[[source]]\ntype = "{kind}"\n{SOURCES[kind]}' for kind in sources)
-    login = ""
-    if password_file:
-        login = f"username = {_quoted(device)}\npassword_file = {_quoted(password_file)}\n"
+    tls = "" if login.ca_file else _TLS
     return f"""# Configuration of an Edgewake agent.
 # Every key with its meaning: docs/agent.md; sources: docs/sources.md.
 
@@ -94,11 +123,7 @@ data_dir = {_quoted(data_dir)}  # the log; for this agent alone
 [mqtt]
 host = {_quoted(host)}
 port = {int(port)}
-{login}# With TLS and a certificate of its own:
-# ca_file = "/etc/edgewake/ca.pem"
-# cert_file = "/etc/edgewake/device.pem"
-# key_file = "/etc/edgewake/device.key"
-
+{login.text(device)}{tls}
 [log]
 # mode = "hml"  # when a reading is logged: docs/logging.md
 # quota_bytes = 268435456  # what may wait while the device is offline

@@ -1,5 +1,5 @@
 """`edgewake-agent init`: from what was said, and what is asked for the rest, to a configuration
-file, a map file and a password file.
+file, a map file, and what the device proves itself with.
 """
 
 from __future__ import annotations
@@ -8,15 +8,18 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge import durable_file
 from edgewake.edge.commands import first_sources
-from edgewake.edge.commands.first_config import configuration_text, write_new
+from edgewake.edge.commands.first_config import Login, configuration_text, write_new
 from edgewake.edge.commands.first_sources import Having
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.maps.compiling import FILE_BYTES_MAX
 from edgewake.protocol.names import is_device
+
+if TYPE_CHECKING:
+    from edgewake.edge.commands.enrolling import Enrolled
 
 BROKER: Final = "127.0.0.1:1883"
 Ask = Callable[..., Any]
@@ -40,6 +43,11 @@ class Said:
     claim: str
     server: str
     force: bool
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    fingerprint: str = ""
+    certificate: bool = False
 
 
 def set_up(
@@ -53,15 +61,8 @@ def set_up(
         raise LocalError(f"{file} is there already; --force writes over it")
     having, map_file = _having(file, said, ask, say, may_ask=may_ask)
     tables = first_sources.tables(having)
-    broker, password_file = _login(file, said, ask)
-    text = configuration_text(
-        said.device,
-        broker,
-        said.data_dir,
-        (),
-        tables=tables,
-        password_file="" if password_file is None else str(password_file),
-    )
+    broker, login = _login(file, said, ask)
+    text = configuration_text(said.device, broker, said.data_dir, (), tables=tables, login=login)
     if map_file is not None:
         durable_file.replace(map_file, having.maps_text.encode())
     write_new(file, text, replace=said.force)
@@ -100,24 +101,60 @@ def _having(
     )
 
 
-def _login(file: Path, said: Said, ask: Ask) -> tuple[str, Path | None]:
-    """The broker, and where the password is; a claim code is used up for it."""
+def _login(file: Path, said: Said, ask: Ask) -> tuple[str, Login]:
+    """The broker, and what the device shows there; a claim code is used up for it."""
+    if (said.cert_file is None) != (said.key_file is None):
+        raise LocalError("--cert-file and --key-file belong together")
     if not said.claim:
-        password = None if said.password_file is None else said.password_file.absolute()
+        if said.certificate or said.fingerprint:
+            raise LocalError("--certificate and --fingerprint: expected --claim with them")
         broker = said.broker or ask("MQTT broker, host:port", default=BROKER)
-        return broker, password
-    from edgewake.edge.commands.enrolling import enrol
-
+        return broker, Login(
+            password_file=_text(said.password_file),
+            ca_file=_text(said.ca_file),
+            cert_file=_text(said.cert_file),
+            key_file=_text(said.key_file),
+        )
     if not is_device(said.device):
         raise LocalError(
             f"device {said.device!r}: expected 1-64 of A-Z a-z 0-9 . _ -, a letter or digit first"
         )
-    given = enrol(said.server, said.claim, said.device)
-    path = (said.password_file or file.with_suffix(".password")).absolute()
-    # At once: the code is used up, and nobody shows the password again.
-    durable_file.replace(path, f"{given.password}\n".encode())
+    given, login = _enrolled(file, said)
     broker = said.broker or given.broker or ask("MQTT broker, host:port", default=BROKER)
-    return broker, path
+    return broker, login
+
+
+def _enrolled(file: Path, said: Said) -> tuple[Enrolled, Login]:
+    """What the server gave, and the files that hold it: written at once, since the code is used up
+    and nobody shows a password again.
+    """
+    from edgewake.edge.commands import enrolling
+
+    try:
+        durable_file.check(file)  # before the code is used up
+    except OSError as error:
+        raise LocalError(f"{file}: {error.strerror}") from error
+    key_file = (said.key_file or file.with_suffix(".key")).absolute()
+    request = enrolling.make_request(key_file, said.device) if said.certificate else ""
+    given = enrolling.enrol(
+        said.server, said.claim, said.device, fingerprint=said.fingerprint, request=request
+    )
+    login = Login(ca_file=_text(said.ca_file))
+    if given.authority and said.ca_file is None:
+        ca_file = file.with_suffix(".ca.crt").absolute()
+        durable_file.replace(ca_file, given.authority.encode())
+        login = replace(login, ca_file=str(ca_file))
+    if given.certificate:
+        cert_file = (said.cert_file or file.with_suffix(".crt")).absolute()
+        durable_file.replace(cert_file, given.certificate.encode())
+        return given, replace(login, cert_file=str(cert_file), key_file=str(key_file))
+    path = (said.password_file or file.with_suffix(".password")).absolute()
+    durable_file.replace(path, f"{given.password}\n".encode())
+    return given, replace(login, password_file=str(path))
+
+
+def _text(path: Path | None) -> str:
+    return "" if path is None else str(path.absolute())
 
 
 def _read(path: Path) -> str:

@@ -68,6 +68,8 @@ class Head(NamedTuple):
     device: str = ""
     """Whose own token was shown: then all readings are of it. Empty: the payload may name
     devices."""
+    gateway: str = ""
+    """Whose token was shown, where it speaks for devices behind it."""
 
     @classmethod
     def of(cls, method: str, target: str, headers: Mapping[str, str]) -> Head:
@@ -388,7 +390,12 @@ def reply(form: Form, head: Head, what: Outcome) -> Reply:
         said = partial + what.detail
         if form is Form.INFLUX_1:
             return Reply(status, orjson.dumps({"error": said}))
-        code = {503: "unavailable", 413: "request too large", 401: "unauthorized"}
+        code = {
+            401: "unauthorized",
+            413: "request too large",
+            429: "too many requests",
+            503: "unavailable",
+        }
         return Reply(status, orjson.dumps({"code": code.get(status, "invalid"), "message": said}))
     if form is Form.OWNTRACKS and is_good:
         return Reply(200, b"[]")

@@ -1,4 +1,4 @@
-"""What a client may say on a WebSocket: one JSON object a message. Pure.
+"""The messages of a client on a WebSocket: one JSON object a message. Pure.
 
     subscribe     id, streams or publication, where, select, devices, sample, conflate, max_rate,
                   per, after or from, on_gap, credits, name

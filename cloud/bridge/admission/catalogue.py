@@ -62,6 +62,15 @@ class NotNow(RemoteError):
         self.refusal = Rejected(reason, later.detail)
 
 
+def too_much(device: str, wait_s: float) -> NotNow:
+    """A device sends more than one may."""
+    detail = (
+        f"device {device!r} sends more in a second than one may ([device] of bridge.toml): "
+        f"expected nothing for {wait_s:.1f} s"
+    )
+    return NotNow(Later(LaterReason.QUOTA, round(wait_s * 1000), detail), RejectReason.QUOTA)
+
+
 class AwaitsCatalogueError(Exception):
     """A message with something new of `stream`, which is on its way to the catalogue: check it
     again when that came back.

@@ -7,7 +7,7 @@ with its own dead letter where it is refused. What no map can read is refused wi
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import mqtt5
 import orjson
@@ -15,6 +15,7 @@ import orjson
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import Mapped, Refusal, apply, device_of
+from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.maps.topic import Crossing
 from edgewake.protocol.mqtt import Unreadable
@@ -62,9 +63,31 @@ class Mapper:
         """What a message gives, in order; nothing where it is to be ignored."""
         if isinstance(packet, Unreadable):
             return [Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))]
-        outcome = apply(self.maps, packet.topic, packet.payload, received_at, prefix=self._prefix)
-        parts = [_part(packet, one) for one in outcome.readings]
-        parts += [_status(one) for one in outcome.readings if one.is_there is not None]
+        return self.parts_of(packet, received_at)
+
+    def parts_of(
+        self,
+        packet: mqtt5.PublishPacket,
+        received_at: int,
+        document: Any = MISSING,
+        device: str = "",
+    ) -> list[Part]:
+        """The same. `document`: what the payload says, where it was read already; `device`: whose
+        all readings are, whatever they say; empty: the map names it.
+        """
+        outcome = apply(
+            self.maps,
+            packet.topic,
+            packet.payload,
+            received_at,
+            prefix=self._prefix,
+            document=document,
+        )
+        readings = outcome.readings
+        if device:
+            readings = [one._replace(device=device) for one in readings]
+        parts = [_part(packet, one) for one in readings]
+        parts += [_status(one) for one in readings if one.is_there is not None]
         return parts + [_refused(packet, one) for one in outcome.refused]
 
 

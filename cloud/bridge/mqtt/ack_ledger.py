@@ -15,6 +15,7 @@ receive maximum, however often the connection is lost.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from edgewake.protocol.errors import RejectReason
@@ -88,15 +89,20 @@ class Delivery:
             parts.pop()
         return not parts
 
+    @property
+    def is_awaited(self) -> bool:
+        """Does somebody wait for what becomes of it?"""
+        return self.response_topic is not None
+
     def note_part(self, part: Delivery) -> bool:
-        """A part is in Kafka. True: it was the last, and the device may be answered: with its
+        """A part is settled. True: it was the last, and the device may be answered: with its
         place, or with the first dead letter and why where there was one.
         """
         if part.rejected is not None and self.rejected is None:
             self.rejected = part.rejected
             self.detail = f"a reading of several: {part.detail}"
             self.stored_at = part.stored_at
-        elif self.rejected is None:
+        elif self.rejected is None and part.stored_at is not None:
             self.stored_at = part.stored_at
         return self.is_settled
 
@@ -115,6 +121,38 @@ class Delivery:
             AckToken(partition, offset, dead=self.rejected is not None), self.rejected, self.detail
         )
         return Answer(self.response_topic, self.correlation_data, ack)
+
+
+class Awaited(Delivery):
+    """What came by another door than the broker's: who brought it hears when all is settled."""
+
+    __slots__ = ("_is_told", "_on_settled", "refused")
+
+    def __init__(self, since_s: float, on_settled: Callable[[], None]) -> None:
+        super().__init__(None, None, None, 0, since_s)
+        self._on_settled = on_settled
+        self._is_told = False
+        self.refused = 0
+        """Parts that are dead letters, or were counted only."""
+
+    @property
+    def is_awaited(self) -> bool:
+        return True
+
+    def note_part(self, part: Delivery) -> bool:
+        """False: no device is answered by the broker."""
+        is_refused = part.rejected is not None or part.is_left_out
+        self.refused += is_refused
+        if is_refused and not self.detail:
+            self.detail = part.detail
+        self.look()
+        return False
+
+    def look(self) -> None:
+        """Say that all is settled, once, as soon as it is."""
+        if not self._is_told and self.is_settled:
+            self._is_told = True
+            self._on_settled()
 
 
 class Answer(NamedTuple):

@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import mqtt5
 
-from edgewake.cloud.bridge.mqtt.ack_ledger import Answer
+from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger, Answer
 from edgewake.protocol.frames.ack import joined
 from edgewake.protocol.topics import JOINED_SUFFIX
 
@@ -44,3 +44,8 @@ class Answers:
                 for payload in joined((one.correlation_data or b"", one.ack) for one in answers):
                     packets.append(mqtt5.PublishPacket(topic, payload).write())
         return packets
+
+
+def pubacks(ledger: AckLedger) -> list[bytes]:
+    """What may be acknowledged to the broker now, as packets."""
+    return [mqtt5.PubAckPacket(packet_id).write() for packet_id in ledger.pubacks()]

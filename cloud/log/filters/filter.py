@@ -9,9 +9,9 @@ compare by code point; LIKE tells case, ILIKE compares in lower case; LIKE, leng
 of a text over 8192 characters are NULL.
 
 Functions: abs, ceil, coalesce, floor, length, lower, nullif, round, starts_with, upper; of places,
-words and objects: `edgewake.cloud.log.filter_functions`. Operators: = <> < <= > >= + - * / %, AND,
-OR, NOT, IN (…), IN SET('…'), BETWEEN … AND …, IS [NOT] NULL | TRUE | FALSE, [NOT] LIKE, [NOT]
-ILIKE, ESCAPE.
+words and objects: `edgewake.cloud.log.filters.filter_functions`. Operators: = <> < <= > >= + - * /
+%, AND, OR, NOT, IN (…), IN SET('…'), BETWEEN … AND …, IS [NOT] NULL | TRUE | FALSE, [NOT] LIKE,
+[NOT] ILIKE, ESCAPE.
 
 Every part of a tree is evaluated at most once for an event, so that the cost is known beforehand
 (`edgewake.cloud.log.filters.filter_cost`).
@@ -27,7 +27,6 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
-from edgewake.cloud.log.filter_functions import FUNCTIONS
 from edgewake.cloud.log.filters.filter_cost import (
     TEXT_CHARS_MAX,
     check_cost,
@@ -35,6 +34,7 @@ from edgewake.cloud.log.filters.filter_cost import (
     nodes_of,
     own_cost,
 )
+from edgewake.cloud.log.filters.filter_functions import FUNCTIONS
 from edgewake.cloud.log.filters.filter_like import like_matcher
 from edgewake.cloud.log.filters.filter_syntax import (
     Call,

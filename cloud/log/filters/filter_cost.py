@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from edgewake.cloud.log.filter_functions import FUNCTIONS
+from edgewake.cloud.log.filters.filter_functions import FUNCTIONS
 from edgewake.cloud.log.filters.filter_like import search_width
 from edgewake.cloud.log.filters.filter_syntax import Call, Column, Node, Value
 from edgewake.protocol.errors import FilterError

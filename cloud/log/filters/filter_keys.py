@@ -3,10 +3,10 @@ place, and the boxes that it must lie in.
 
 A condition such as `device = 'car-7' AND speed_kmh > 50` can pass for no event whose device is
 another one, so readers with such conditions are found by an event's values
-(`edgewake.cloud.log.following.event_index`) in place of being tried one after the other. What is left of a
-condition is evaluated on what was found. Keys are read from `=`, IN with literals, IN SET, IS TRUE,
-IS FALSE and a bare boolean field, from `in_box`, `in_polygon` and `distance_m(…) < metres`, through
-AND and OR, and from the devices that a reader may see or asks for. Pure.
+(`edgewake.cloud.log.following.event_index`) in place of being tried one after the other. What is
+left of a condition is evaluated on what was found. Keys are read from `=`, IN with literals, IN
+SET, IS TRUE, IS FALSE and a bare boolean field, from `in_box`, `in_polygon` and `distance_m(…) <
+metres`, through AND and OR, and from the devices that a reader may see or asks for. Pure.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from edgewake.cloud.log.filter_functions import places_within
-from edgewake.cloud.log.filter_geo import Box, around
+from edgewake.cloud.log.filters.filter_functions import places_within
+from edgewake.cloud.log.filters.filter_geo import Box, around
 from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, SetOf, Value
 from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.frames.frame import Scalar

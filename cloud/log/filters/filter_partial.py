@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
-from edgewake.cloud.log.filter_functions import FUNCTIONS
 from edgewake.cloud.log.filters.filter import compile_node
+from edgewake.cloud.log.filters.filter_functions import FUNCTIONS
 from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, SetOf, Value
 
 

@@ -5,11 +5,11 @@ Raises FilterError, which says what and where, and nothing else.
 A tree has few kinds of node (Field, Value, SetOf, Call) and only the operators and functions that
 are named here, so whatever sqlglot may learn to parse one day, nothing new gets in. Bounds: 1024
 bytes of text, 10 levels, 50 fields and literals, 50 columns, 256 characters of a LIKE pattern, and
-what the whole costs (`edgewake.cloud.log.filters.filter_cost`). Lists of texts, `device IN ('a', 'b', …)`,
-have bounds of their own, 1000 values and 20,480 bytes, and so have polygons, 500 points and 20,480
-bytes; each counts as one literal. `device IN SET('north')` is a named set that operators keep. A
-field whose name is a word of SQL is written in double quotes, text in single ones: `"case" =
-'open'`.
+what the whole costs (`edgewake.cloud.log.filters.filter_cost`). Lists of texts, `device IN ('a',
+'b', …)`, have bounds of their own, 1000 values and 20,480 bytes, and so have polygons, 500 points
+and 20,480 bytes; each counts as one literal. `device IN SET('north')` is a named set that operators
+keep. A field whose name is a word of SQL is written in double quotes, text in single ones: `"case"
+= 'open'`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from edgewake.cloud.log import filter_functions
-from edgewake.cloud.log.filter_taken import NOTHING, Taken, take_out
+from edgewake.cloud.log.filters import filter_functions
+from edgewake.cloud.log.filters.filter_taken import NOTHING, Taken, take_out
 from edgewake.protocol.errors import FilterError
 from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN

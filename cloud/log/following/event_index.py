@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from edgewake.cloud.log.decode import DATA, GAP, Event
-from edgewake.cloud.log.filter_geo import Box, is_place
+from edgewake.cloud.log.filters.filter_geo import Box, is_place
 from edgewake.cloud.log.filters.filter_keys import KNOWN_OF_A_GAP, Key, Keys, Places
 
 ENTRIES_MAX: Final = 250_000

@@ -6,21 +6,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field, StringConstraints
 
 from edgewake.cloud.ops.credentials.claims import Unclaimed
-from edgewake.cloud.ops.credentials.desk import Credential, CredentialDesk, Taken, TooMany
+from edgewake.cloud.ops.credentials.desk import (
+    Credential,
+    CredentialDesk,
+    NoAuthority,
+    Taken,
+    TooMany,
+)
 from edgewake.cloud.ops.credentials.passwords import BadName
 from edgewake.cloud.ops.routes.shared import DeviceName, Services
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.certificates.authority import REQUEST_CHARS_MAX, BadRequest
 
 NAMES_MAX: Final = 1_000
 """Devices of one request."""
+REQUESTS_MAX: Final = 100
+"""Signing requests of one request, 400 bytes each; a body has at most 80,000."""
 LIFE_MAX_S: Final = 30 * 86_400.0
 """Seconds that a claim code may be good for."""
+PEM: Final = "application/x-pem-file"
 Text = Annotated[str, StringConstraints(max_length=64)]
+RequestText = Annotated[str, StringConstraints(max_length=REQUEST_CHARS_MAX)]
 
 
 class Wanted(BaseModel):
@@ -31,11 +42,31 @@ class Wanted(BaseModel):
     """Also those that have one already: a new one, and the old one is worth nothing then."""
 
 
+class Signing(BaseModel):
+    """A device, and what it asks with; its private key stays where it was made."""
+
+    device: Text
+    request: RequestText
+    """PKCS #10, PEM."""
+
+
+class SigningWanted(BaseModel):
+    """Devices that are to have a certificate."""
+
+    items: list[Signing] = Field(min_length=1, max_length=REQUESTS_MAX)
+    replace: bool = False
+    """Also those that have one, or a password: that is worth nothing then."""
+
+
 class Given(BaseModel):
-    """A device's password; it is shown this once."""
+    """A device's password, which is shown this once; or its certificate."""
 
     device: str
-    password: str
+    password: str | None = None
+    certificate: str | None = None
+    """PEM."""
+    until: int | None = None
+    """ms; of a certificate."""
 
 
 class Broker(BaseModel):
@@ -46,23 +77,34 @@ class Broker(BaseModel):
 
 
 class GivenAll(BaseModel):
-    """Passwords, and where to send with them."""
+    """Passwords or certificates, and where to send with them."""
 
     items: list[Given]
     broker: Broker | None
+    authority: str | None = None
+    """PEM of who signed the broker's certificate; None: it does not encrypt."""
+
+
+class Certified(BaseModel):
+    """A certificate that is good."""
+
+    device: str
+    until: int
+    """ms"""
 
 
 class Holders(BaseModel):
-    """Who has a password."""
+    """The devices that have a password, and those that have a certificate."""
 
     devices: list[str]
+    certificates: list[Certified]
 
 
 class ClaimWanted(BaseModel):
     """A code by which devices come in by themselves."""
 
     count: int = Field(default=1, ge=1, le=10_000)
-    """For so many devices."""
+    """Number of devices it is for."""
     life_s: float = Field(default=86_400, gt=0, le=LIFE_MAX_S)
     prefix: Text = ""
     """How their names begin."""
@@ -75,6 +117,8 @@ class ClaimGiven(BaseModel):
     count: int
     until: int
     """ms"""
+    fingerprint: str | None
+    """SHA-256 of this installation's authority, by which a device recognizes it."""
 
 
 class Enrolment(BaseModel):
@@ -82,6 +126,8 @@ class Enrolment(BaseModel):
 
     code: Text
     device: Text
+    request: RequestText = ""
+    """A signing request (PKCS #10, PEM): then it is given a certificate, else a password."""
 
 
 def router(services: Services) -> APIRouter:
@@ -105,16 +151,35 @@ def router(services: Services) -> APIRouter:
             made = desk().add(wanted.devices, replace=wanted.replace)
         return _given(services, made)
 
+    @routes.post("/v1/certificates", responses=problems(409, 422))
+    async def sign(wanted: SigningWanted) -> GivenAll:
+        """A certificate for each device by its signing request, all or none."""
+        requests = {one.device: one.request for one in wanted.items}
+        with _as_problems():
+            made = desk().sign(requests, replace=wanted.replace)
+        return _given(services, made)
+
     @routes.get("/v1/credentials", responses=problems(409))
     async def holders() -> Holders:
-        """Who has one."""
-        return Holders(devices=desk().devices)
+        """List the devices that have a password or a certificate."""
+        found = desk()
+        return Holders(
+            devices=found.devices,
+            certificates=[
+                Certified(device=device, until=until)
+                for device, until in found.certificates.items()
+            ],
+        )
 
     @routes.delete("/v1/credentials/{device}", status_code=204, responses=problems(404, 409))
     async def revoke(device: DeviceName) -> None:
-        """Take a password back: the broker ends the device's connection within seconds."""
+        """Take it back: the broker ends the device's connection within seconds."""
         if not desk().revoke(device):
-            raise Problem(404, "no_such_credential", f"device {device!r} has no password")
+            raise Problem(
+                404,
+                "no_such_credential",
+                f"device {device!r} has neither a password nor a certificate",
+            )
 
     @routes.post("/v1/claims", responses=problems(409, 422))
     async def claim(wanted: ClaimWanted) -> ClaimGiven:
@@ -123,33 +188,65 @@ def router(services: Services) -> APIRouter:
             code, made = desk().offer(
                 count=wanted.count, life_s=wanted.life_s, prefix=wanted.prefix
             )
-        return ClaimGiven(code=code, count=made.left, until=made.until)
+        authority = desk().authority
+        return ClaimGiven(
+            code=code,
+            count=made.left,
+            until=made.until,
+            fingerprint=None if authority is None else authority.fingerprint,
+        )
 
     return routes
 
 
 def enrolment(services: Services) -> APIRouter:
-    """The one route that needs no key: its code is proof enough."""
+    """The routes that need no key: a code is proof enough, and the authority is public."""
     routes = APIRouter(tags=["credentials"])
 
     @routes.post("/v1/enrol", responses=problems(403, 404, 409, 422))
     async def enrol(asked: Enrolment) -> GivenAll:
-        """A password for a device that has a claim code."""
+        """A password, or a certificate, for a device that has a claim code."""
         if services.credentials is None:
             raise Problem(404, "no_credentials", "this server gives devices no passwords")
         with _as_problems():
             devices = services.tables.devices
-            made = services.credentials.enrol(asked.code, asked.device, lambda n: n in devices)
+            made = services.credentials.enrol(
+                asked.code, asked.device, lambda n: n in devices, asked.request
+            )
         return _given(services, [made])
+
+    @routes.get(
+        "/v1/authority",
+        responses={200: {"content": {PEM: {}}, "description": "PEM"}, **problems(404)},
+        response_class=Response,
+    )
+    async def authority() -> Response:
+        """The certificate of this installation's authority."""
+        found = None if services.credentials is None else services.credentials.authority
+        if found is None:
+            raise Problem(404, "no_authority", "this server signs no certificates")
+        return Response(found.pem, media_type=PEM)
 
     return routes
 
 
 def _given(services: Services, made: list[Credential]) -> GivenAll:
-    host, _, port = services.broker.rpartition(":")
+    is_certified = any(one.certificate for one in made)
+    broker = services.certificate_broker if is_certified else services.broker
+    host, _, port = broker.rpartition(":")
+    found = None if services.credentials is None else services.credentials.authority
     return GivenAll(
-        items=[Given(device=one.device, password=one.password) for one in made],
+        items=[
+            Given(
+                device=one.device,
+                password=one.password or None,
+                certificate=one.certificate or None,
+                until=one.until_ms or None,
+            )
+            for one in made
+        ],
         broker=Broker(host=host, port=int(port)) if host else None,
+        authority=None if found is None else found.pem,
     )
 
 
@@ -161,5 +258,9 @@ def _as_problems() -> Iterator[None]:
         raise Problem(422, "device_name", str(error)) from error
     except Unclaimed as error:
         raise Problem(403, "claim", str(error)) from error
+    except BadRequest as error:
+        raise Problem(422, "signing_request", str(error)) from error
+    except NoAuthority as error:
+        raise Problem(409, "no_authority", str(error)) from error
     except (Taken, TooMany) as error:
         raise Problem(409, "taken" if isinstance(error, Taken) else "full", str(error)) from error

@@ -17,9 +17,9 @@ from edgewake.cloud.ops.routes.shared import (
     page_of,
 )
 from edgewake.cloud.web.openapi import problems
-from edgewake.protocol.named_set import MEMBERS_MAX, Member, NamedSet, SetText
 from edgewake.protocol.names import STREAM_PATTERN
-from edgewake.protocol.publication import Publication, PublicationText
+from edgewake.protocol.ops.named_set import MEMBERS_MAX, Member, NamedSet, SetText
+from edgewake.protocol.ops.publication import Publication, PublicationText
 
 Name = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
 Version = Annotated[int | None, Query(ge=0, le=2**53)]

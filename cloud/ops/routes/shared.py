@@ -1,6 +1,4 @@
-"""What the routes of the operations API share: what they stand on, pages of a list, path
-parameters.
-"""
+"""What the routes of the operations API share: services, pages of a list, path parameters."""
 
 from __future__ import annotations
 
@@ -100,6 +98,8 @@ class Services:
     """None: this server gives devices no passwords."""
     broker: str = ""
     """host:port of the MQTT broker, as devices reach it."""
+    certificate_broker: str = ""
+    """The same, of those that have a certificate."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:

@@ -18,8 +18,8 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError
-from edgewake.protocol.named_set import MEMBERS_MAX, NamedSet, SetText
-from edgewake.protocol.publication import Publication, PublicationText
+from edgewake.protocol.ops.named_set import MEMBERS_MAX, NamedSet, SetText
+from edgewake.protocol.ops.publication import Publication, PublicationText
 
 SETS_MAX: Final = 500
 """Sets kept."""

@@ -443,8 +443,8 @@ class Connection:
 
 def _mapped(config: HttpIntakeConfig) -> MappedRequests:
     from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
-    from edgewake.edge.sources.web.device_tokens import DeviceTokens
     from edgewake.edge.sources.web.mapped_requests import MappedRequests
+    from edgewake.protocol.maps.device_tokens import DeviceTokens
 
     maps = SourceMaps(
         config.maps,

@@ -4,14 +4,14 @@ a small device pays for what it has.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from edgewake.edge.sources.mqtt.mqtt_maps import THING, SourceMaps
-from edgewake.edge.sources.web.device_tokens import DeviceTokens
 from edgewake.edge.sources.web.http_request import KINDS, Refusal, Wanted, asked_of
 from edgewake.protocol.maps.applying import Refusal as Unmapped
+from edgewake.protocol.maps.device_tokens import DeviceTokens
+from edgewake.protocol.maps.http_asking import known, refused
 from edgewake.protocol.maps.http_forms import (
     Form,
     Head,
@@ -19,9 +19,7 @@ from edgewake.protocol.maps.http_forms import (
     Reply,
     form_of,
     messages,
-    probe,
     reply,
-    shown_token,
     unpacked,
 )
 
@@ -74,30 +72,20 @@ class MappedRequests:
         form = form_of(head)
         if form is Form.OTHER and head.path == "/" and head.content_type in KINDS:
             return None
-        if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
-            return _refused(form, head, Refusal(403, "no page of a browser sends here"))
-        if (found := probe(head)) is not None:
+        found = known(head, token, self.tokens, form=form)
+        if isinstance(found, Reply):
             return found
-        shown = shown_token(head)
-        device = "" if self.tokens is None else self.tokens.device_of(shown)
-        is_known = bool(device) or (
-            token is not None and hmac.compare_digest(shown.encode(), token.encode())
-        )
-        if not is_known and (token is not None or self.tokens is not None):
-            return _refused(form, head, Refusal(401, "a token is asked for"))
-        if method != "POST" and not (method == "GET" and form is Form.OTHER):
-            return _refused(form, head, Refusal(405, "readings are posted"))
         asked = asked_of(headers)
         if isinstance(asked, Refusal):
-            return _refused(form, head, asked)
-        return Foreign(form, head._replace(device=device), asked)
+            return refused(form, head, asked.status, asked.why)
+        return Foreign(form, found, asked)
 
     def bodies(self, request: Foreign, body: bytes, now_ms: int) -> Bodies:
         """The objects in a request. Raises Rejected."""
         coding = request.head.headers.get("content-encoding", "")
         plain = unpacked(body, coding, self._body_bytes_max)
         items: list[dict[str, Any]] = []
-        refused: list[Unmapped] = []
+        unmapped: list[Unmapped] = []
         remarks: list[str] = []
         for message in messages(request.form, request.head, plain, now_ms):
             outcome = self.maps.outcome(message.topic, message.payload, now_ms, message.document)
@@ -105,10 +93,6 @@ class MappedRequests:
             if request.head.device:  # who shows a device's own token is that device
                 found = [one | {THING: request.head.device} for one in found]
             items += found
-            refused += outcome.refused
+            unmapped += outcome.refused
             remarks += outcome.remarks
-        return Bodies(items, refused, remarks)
-
-
-def _refused(form: Form, head: Head, why: Refusal) -> Reply:
-    return reply(form, head, Outcome(why.status, detail=why.why))
+        return Bodies(items, unmapped, remarks)

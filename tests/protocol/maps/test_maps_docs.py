@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from edgewake.cloud.bridge.config import MapsConfig
+from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
 from edgewake.edge.config import AgentConfig
 from edgewake.protocol.config import parse
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
@@ -42,6 +42,20 @@ def test_presets_at_an_agent_and_at_a_bridge() -> None:
     values = tomllib.loads(example("devices.md", "preset at a bridge", "toml"))["maps"]
     config = parse(MapsConfig, values, "bridge")
     assert compile_presets(config.presets, zone=config.zone, needs_names=True).filters
+
+
+def test_a_bridge_that_takes_http() -> None:
+    values = tomllib.loads(example("devices.md", "a bridge that takes HTTP", "toml"))
+    config = parse(BridgeConfig, values, "bridge")
+    assert config.http.port == 8086
+    assert compile_presets(config.http.map_presets, needs_names=True).filters
+
+
+def test_hosts_of_sparkplug() -> None:
+    values = tomllib.loads(example("devices.md", "a host of Sparkplug at the bridges", "toml"))
+    assert parse(BridgeConfig, values, "bridge").sparkplug.host_id == "edgewake"
+    values = tomllib.loads(example("devices.md", "a host of Sparkplug", "toml"))
+    parse(AgentConfig, values, "agent")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Tokens of devices: who shows one is that device. A file that may change while it is in use."""
+"""Tokens of devices: who shows one is that device. A file that may change while it is in use.
+
+TOKEN NAME             is the device NAME, whatever the payload says
+TOKEN NAME gateway     speaks for devices behind it: the payload names them
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,38 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.maps.names import device_name
 
-log = logging.getLogger("edgewake.source")
+log = logging.getLogger("edgewake.tokens")
 
 FILE_BYTES_MAX: Final = 1 << 20
 """Bytes of the file: some ten thousand devices."""
+GATEWAY: Final = "gateway"
+"""The word behind the name of a device that may name others."""
 
 
-def parse(text: str, where: str) -> Mapping[str, str]:
-    """Digest of a token → name of its device. Lines are `TOKEN NAME`. Raises ConfigError."""
-    found: dict[str, str] = {}
+class Holder(NamedTuple):
+    """Whose token it is."""
+
+    device: str
+    is_gateway: bool = False
+    """May it name devices behind it?"""
+
+
+def parse(text: str, where: str) -> Mapping[str, Holder]:
+    """Digest of a token → its holder. Lines are `TOKEN NAME [gateway]`. Raises ConfigError."""
+    found: dict[str, Holder] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or line.startswith("#"):
             continue
-        if len(words) != 2 or device_name(words[1]) != words[1]:
-            raise ConfigError(f"{where}: line {number}: expected `TOKEN NAME`")
-        found[_digest(words[0])] = words[1]
+        is_right = len(words) in (2, 3) and device_name(words[1]) == words[1]
+        if not is_right or words[2:] not in ([], [GATEWAY]):
+            raise ConfigError(f"{where}: line {number}: expected `TOKEN NAME` or `… {GATEWAY}`")
+        found[_digest(words[0])] = Holder(words[1], len(words) == 3)
     return found
 
 
@@ -42,22 +57,22 @@ class DeviceTokens:
         """Raises ConfigError."""
         self._path = path
         self._seen: tuple[int, int] | None = None
-        self._names = self._read()
+        self._holders = self._read()
 
-    def device_of(self, token: str) -> str:
-        """The device whose token this is; empty: nobody's."""
-        return self._names.get(_digest(token), "") if token else ""
+    def holder_of(self, token: str) -> Holder | None:
+        """Whose token this is; None: nobody's."""
+        return self._holders.get(_digest(token)) if token else None
 
     def look(self) -> None:
         """Read the file again where it changed. One that became wrong changes nothing."""
         try:
             found = self._path.stat()
             if (found.st_mtime_ns, found.st_size) != self._seen:
-                self._names = self._read()
+                self._holders = self._read()
         except (OSError, ConfigError) as error:
             log.error("the tokens of before stay: %s", error, extra={"event": "tokens.refused"})
 
-    def _read(self) -> Mapping[str, str]:
+    def _read(self) -> Mapping[str, Holder]:
         try:
             found = self._path.stat()
             self._seen = (found.st_mtime_ns, found.st_size)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from edgewake.cloud.log.filter_geo import POLYGON_BYTES_MAX
+from edgewake.cloud.log.filters.filter_geo import POLYGON_BYTES_MAX
 from edgewake.protocol.errors import FilterError
 
 LISTED_MAX: Final = 1000

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from edgewake.cloud.log import filter_geo as geo
-from edgewake.cloud.log.filter_json import parse_path, value_at
-from edgewake.cloud.log.filter_words import searcher
+from edgewake.cloud.log.filters import filter_geo as geo
+from edgewake.cloud.log.filters.filter_json import parse_path, value_at
+from edgewake.cloud.log.filters.filter_words import searcher
 from edgewake.protocol.frames.frame import STRING_CHARS_MAX, Scalar
 
 Literals: TypeAlias = Sequence[Scalar]

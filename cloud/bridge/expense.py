@@ -1,0 +1,45 @@
+"""A message's record at its device's expense. No I/O but a look at the processor's clock."""
+
+from __future__ import annotations
+
+import time
+
+import mqtt5
+
+from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, REFUSED_S, Account
+from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, too_much
+from edgewake.cloud.bridge.admission.compiled import CompiledStreams
+from edgewake.cloud.bridge.admission.records import KafkaRecord, record_of
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.mqtt import Unreadable
+
+
+def paid_record(
+    packet: mqtt5.PublishPacket | Unreadable,
+    account: Account,
+    catalogue: Catalogue,
+    compiled: CompiledStreams,
+    received_at: int,
+    now_s: float,
+    *,
+    is_let_in: bool,
+) -> KafkaRecord:
+    """`is_let_in`: the message that it is part of was let in as a whole, and may leave a debt.
+    Raises Rejected, NotNow or AwaitsCatalogueError.
+    """
+    if not is_let_in and (wait_s := account.wait_s(now_s)) > 0:
+        raise too_much(account.device, wait_s)
+    size = size_of(packet)
+    began_s = time.thread_time() if size >= MEASURED_BYTES else None
+    try:
+        record = record_of(packet, catalogue, received_at=received_at, compiled=compiled)
+    except (Rejected, NotNow):
+        account.pay_refused(size, REFUSED_S if began_s is None else time.thread_time() - began_s)
+        raise
+    account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
+    return record
+
+
+def size_of(packet: mqtt5.PublishPacket | Unreadable) -> int:
+    """Bytes of a message."""
+    return packet.size if isinstance(packet, Unreadable) else len(packet.payload)

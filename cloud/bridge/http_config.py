@@ -1,0 +1,67 @@
+"""[http] of bridge.toml: readings that devices and programs send by HTTP, with no agent between."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
+from edgewake.protocol.config import Config
+from edgewake.protocol.frames.frame import FRAME_BYTES_MAX
+from edgewake.protocol.maps.http_forms import PRESETS
+
+
+class HttpConfig(Config):
+    """Where a bridge listens, and whom it takes readings from (docs/devices.md)."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Any other than this machine's own needs `tokens_file`. TLS is a
+    proxy's."""
+    port: int | None = Field(default=None, ge=1, le=65_535)
+    """TCP port; none: nothing is taken by HTTP."""
+    presets: tuple[str, ...] = ("all",)
+    """Maps of clients of others, where there is no `file`: `influx`, `otlp`, `cloudevents`,
+    `senml`, `owntracks`, `thingsboard`, or `all` for these six."""
+    file: Path | None = None
+    """Map file, in place of `presets`; a request's path is its topic. Read again when it
+    changes."""
+    zone: str = "UTC"
+    """Zone of times that do not say theirs, e.g. `Europe/Berlin`."""
+    tokens_file: Path | None = None
+    """File of tokens of devices, mode 0600: lines `TOKEN NAME`. Who shows a token is that device;
+    with `gateway` behind the name it speaks for devices that its payloads name. Read again when it
+    changes. None: nobody is asked for one."""
+    prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
+    """Begins the names of devices that payloads give, as `maps.prefix` does."""
+    body_bytes_max: int = Field(default=FRAME_BYTES_MAX, ge=1024, le=16 << 20)
+    """Bytes of a request's body, also when it is unpacked; a longer one is answered 413."""
+    bodies_bytes_max: int = Field(default=64 << 20, ge=1 << 20)
+    """Bytes of all requests' bodies that are held at once; one more is answered 503."""
+    connections_max: int = Field(default=2000, ge=1)
+    """Connections at once; one more is answered 503."""
+    address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
+    """The part of the two bounds above that one client address may hold."""
+    trusted_proxies: tuple[NetworkText, ...] = ()
+    """Proxies in front, e.g. ["10.0.0.0/8"]: only they may name the client in X-Forwarded-For."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            is_loopback = ipaddress.ip_address(self.host).is_loopback
+        except ValueError as error:
+            raise ValueError("host: expected an address") from error
+        if not is_loopback and self.tokens_file is None:
+            raise ValueError("host: who listens beyond this machine needs a tokens_file")
+        if self.file is not None and "presets" in self.model_fields_set:
+            raise ValueError("expected `presets` or `file`; a map file names its own presets")
+        return self
+
+    @property
+    def map_presets(self) -> tuple[str, ...]:
+        """Their names; none where there is a file."""
+        if self.file is not None:
+            return ()
+        return PRESETS if self.presets == ("all",) else self.presets

@@ -1,0 +1,222 @@
+"""The bridge's door for HTTP. What is answered is true and stays true:
+
+    200 (or the form's own word)  Kafka has the readings; it says how many, and which were refused
+    422, 400                      nothing of it was a reading
+    429                           its device sends more than one may; `Retry-After` says how long
+    503                           Kafka has not confirmed it within TAKE_S, or there is no room:
+                                  send it again
+
+A request holds its bytes until it is answered; they are bounded, of one client and of all together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Final, Protocol
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from edgewake.cloud.bridge.admission.allowance import Account
+from edgewake.cloud.bridge.admission.catalogue import too_much
+from edgewake.cloud.bridge.admission.mapped import Part
+from edgewake.cloud.bridge.admission.records import device_in
+from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
+from edgewake.cloud.bridge.web.requests import Asked, Requests, readings_in
+from edgewake.cloud.client_share import Bound, Clients
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.maps.http_forms import Head, Outcome, Reply
+
+TAKE_S: Final = 4.0
+"""Seconds that a request waits for Kafka: clients of others have patience for 5 and more."""
+ROOM_S: Final = 0.02
+"""Seconds between two looks for room."""
+ASIDE_BYTES: Final = 4096
+"""Bytes of a body from which on it is read beside the loop, which serves MQTT meanwhile."""
+READERS_MAX: Final = 2
+"""Bodies that are read beside the loop at once: more would only take turns."""
+RETRY_S: Final = 5
+"""Seconds after which one that found no room may come again."""
+NOT_NOW: Final = "not confirmed by Kafka, or no room for it now: send it again"
+
+
+class Taker(Protocol):
+    """What takes the readings: the bridge."""
+
+    @property
+    def is_full(self) -> bool:
+        """Is nothing more taken now?"""
+
+    def account(self, device: str) -> Account:
+        """What a device has left."""
+
+    def take(
+        self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
+    ) -> Awaited:
+        """See `Bridge.take`."""
+
+
+class Door:
+    """ASGI."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        bridge: Taker,
+        outcomes: Counter[str],
+        *,
+        body_bytes_max: int,
+        bodies: Bound,
+        clients: Clients,
+        clock: Clock,
+    ) -> None:
+        """`bodies`: the bound on the bytes of all requests."""
+        self._requests = requests
+        self._bridge = bridge
+        self._outcomes = outcomes
+        self._body_bytes_max = body_bytes_max
+        self._bodies = bodies
+        self._held: Counter[str] = Counter()
+        """Bytes by client."""
+        self._clients = clients
+        self._clock = clock
+        self._readers = asyncio.Semaphore(READERS_MAX)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = _headers(scope)
+        asked = self._requests.asked(_head(scope, headers))
+        if isinstance(asked, Reply):
+            self._outcomes["asked" if asked.status < 300 else "denied"] += 1
+            await _response(asked)(scope, receive, send)
+            return
+        account = self._bridge.account(asked.payer)
+        wait_s = account.wait_s(self._clock.monotonic_s())
+        if wait_s > 0:
+            outcome = _too_much(asked.payer, wait_s)
+        else:
+            outcome, wait_s = await self._taken(
+                receive, asked, account, self._client(scope, headers)
+            )
+        self._outcomes[_word(outcome)] += 1
+        answer = _response(asked.reply(outcome), ceil(wait_s))
+        await answer(scope, receive, send)
+
+    def _client(self, scope: Scope, headers: Mapping[str, str]) -> str:
+        peer = scope.get("client")
+        forwarded = headers.get("x-forwarded-for")
+        return self._clients.of(peer[0] if peer else None, [forwarded] if forwarded else ())
+
+    async def _taken(
+        self, receive: Receive, asked: Asked, account: Account, client: str
+    ) -> tuple[Outcome, float]:
+        """What became of a request, and after how many seconds it may come again."""
+        chunks: list[bytes] = []
+        try:
+            refused = await self._read(receive, client, chunks)
+            if refused is not None:
+                return refused, RETRY_S
+            return await self._of_body(asked, b"".join(chunks), account)
+        finally:
+            self._held[client] -= sum(map(len, chunks))
+            if self._held[client] <= 0:
+                del self._held[client]
+
+    async def _read(self, receive: Receive, client: str, chunks: list[bytes]) -> Outcome | None:
+        """Read the body; what it holds is counted as long as it is in `chunks`."""
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return Outcome(400, detail="ended early")
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > self._body_bytes_max:
+                return Outcome(413, detail=f"a body of more than {self._body_bytes_max} bytes")
+            total, held = self._held.total() + len(chunk), self._held[client] + len(chunk)
+            if (why := self._bodies.refusal(total=total, held=held)) is not None:
+                return Outcome(503, detail=why)
+            self._held[client] += len(chunk)
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return None
+
+    async def _of_body(self, asked: Asked, body: bytes, account: Account) -> tuple[Outcome, float]:
+        settled = asyncio.Event()
+        try:
+            async with asyncio.timeout(TAKE_S):
+                while self._bridge.is_full:
+                    await self._clock.sleep(ROOM_S)
+                parts = await self._parts(asked, body, account)
+                late = self._too_much_of_one(parts)
+                if late is not None:
+                    return late
+                whole = self._bridge.take(
+                    parts, asked.payer, settled.set, is_named=not asked.head.device
+                )
+                await settled.wait()
+        except TimeoutError:
+            return Outcome(503, detail=NOT_NOW), RETRY_S
+        readings = readings_in(parts)
+        status = 422 if readings and whole.refused >= readings else 200
+        taken = max(readings - whole.refused, 0)
+        return Outcome(status, taken, whole.refused, whole.detail), 0
+
+    def _too_much_of_one(self, parts: Sequence[Part]) -> tuple[Outcome, float] | None:
+        """All or nothing: a request is let in where each device in it may send."""
+        now_s = self._clock.monotonic_s()
+        for device in {device_in(one.packet.topic) for one in parts}:
+            wait_s = self._bridge.account(device).wait_s(now_s)
+            if wait_s > 0:
+                return _too_much(device, wait_s), wait_s
+        return None
+
+    async def _parts(self, asked: Asked, body: bytes, account: Account) -> Sequence[Part]:
+        now_ms = self._clock.now_ms()
+        if len(body) <= ASIDE_BYTES:
+            return self._requests.parts(asked, body, now_ms)
+        async with self._readers:
+            parts, busy_s = await asyncio.to_thread(_timed, self._requests, asked, body, now_ms)
+        account.pay(len(body), busy_s)
+        return parts
+
+
+def _timed(
+    requests: Requests, asked: Asked, body: bytes, now_ms: int
+) -> tuple[Sequence[Part], float]:
+    """The parts, and the seconds of processor time that they took."""
+    began_s = time.thread_time()
+    parts = requests.parts(asked, body, now_ms)
+    return parts, time.thread_time() - began_s
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _head(scope: Scope, headers: Mapping[str, str]) -> Head:
+    path = scope["raw_path"].decode("latin-1")
+    query = scope["query_string"].decode("latin-1")
+    return Head.of(scope["method"], f"{path}?{query}" if query else path, headers)
+
+
+def _too_much(device: str, wait_s: float) -> Outcome:
+    return Outcome(429, detail=too_much(device, wait_s).later.detail)
+
+
+def _word(outcome: Outcome) -> str:
+    """How a request is counted."""
+    if outcome.status == 200:
+        return "partial" if outcome.refused else "taken"
+    return {429: "quota", 503: "unavailable"}.get(outcome.status, "refused")
+
+
+def _response(answer: Reply, retry_s: int = 0) -> Response:
+    headers = {"Retry-After": str(retry_s)} if retry_s and answer.status in (429, 503) else {}
+    if answer.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    kind = answer.content_type if answer.body else None
+    return Response(answer.body, answer.status, headers, kind)

@@ -1,0 +1,138 @@
+"""What an HTTP request says, as messages of plain devices: everything behind knows no other kind.
+No I/O.
+
+    /ew/v1/DEVICE/up/STREAM, …/status    a plain device, as it would publish to that MQTT topic
+    any other path                       a form of other systems' clients (`protocol.maps`), or a
+                                         topic of the map file
+
+What is refused of a request is a dead letter, as with MQTT, and its sender hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import mqtt5
+
+from edgewake.cloud.bridge.admission import batches
+from edgewake.cloud.bridge.admission.mapped import OWN, Mapper, Part
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.maps.device_tokens import DeviceTokens
+from edgewake.protocol.maps.http_asking import known, refused
+from edgewake.protocol.maps.http_forms import (
+    Form,
+    Head,
+    Outcome,
+    Reply,
+    form_of,
+    messages,
+    reply,
+    unpacked,
+)
+
+_KINDS: Final = frozenset({batches.SENML_TYPE, *batches.LINES_TYPES})
+"""Content types that say how a plain device's readings are written; all others are JSON, for
+`curl` calls everything a form."""
+_OUR_TYPES: Final = "application/vnd.edgewake"
+
+
+class Asked(NamedTuple):
+    """A request that may be taken."""
+
+    form: Form
+    head: Head
+    topic: str = ""
+    """Of a plain device; empty: a map is asked."""
+
+    @property
+    def payer(self) -> str:
+        """The device at whose expense it is; empty: nobody showed whose."""
+        return self.head.device or self.head.gateway
+
+    def reply(self, outcome: Outcome) -> Reply:
+        """In the words of its own server."""
+        return reply(self.form, self.head, outcome)
+
+
+class Requests:
+    """Of one bridge."""
+
+    def __init__(
+        self, mapper: Mapper, tokens: DeviceTokens | None, prefix: str, body_bytes_max: int
+    ) -> None:
+        self.mapper = mapper
+        self._tokens = tokens
+        self._prefix = prefix
+        self._body_bytes_max = body_bytes_max
+
+    def asked(self, head: Head) -> Asked | Reply:
+        """What a request is, by its head, or an answer in place of taking it."""
+        is_own = head.path.startswith(OWN)
+        form = Form.OTHER if is_own else form_of(head)
+        found = known(head, None, self._tokens, form=form)
+        if isinstance(found, Reply):
+            return found
+        if not is_own:
+            return Asked(form, found)
+        topic = head.path.strip("/")
+        why = self._why_not(found, topic)
+        if why is not None:
+            return refused(form, head, *why)
+        return Asked(form, found, topic)
+
+    def _why_not(self, head: Head, topic: str) -> tuple[int, str] | None:
+        """May it publish to a topic of ours?"""
+        device = topics.device_in(topic)
+        expected = "expected /ew/v1/DEVICE/up/STREAM or /ew/v1/DEVICE/status"
+        try:
+            is_right = (
+                topics.parse_status(topic) if topic.endswith("/status") else topics.parse_up(topic)
+            )
+        except Rejected as error:
+            return 404, f"{error.detail}; {expected}"
+        assert is_right, "these give names"
+        if head.method != "POST":
+            return 405, "readings are posted"
+        if head.content_type.startswith(_OUR_TYPES):
+            return 415, "frames of agents come by MQTT: expected JSON"
+        if head.device and device != head.device:
+            return 403, f"the token is that of device {head.device!r}: expected its own topics"
+        is_foreign = not head.device and device != head.gateway
+        if is_foreign and not device.startswith(self._prefix):
+            return 403, f"devices of others begin with {self._prefix!r} here"
+        return None
+
+    def parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
+        """The readings, and what is refused of them."""
+        try:
+            plain = unpacked(
+                body, asked.head.headers.get("content-encoding", ""), self._body_bytes_max
+            )
+            if asked.topic:
+                return self._own_parts(asked, plain, now_ms)
+            found = messages(asked.form, asked.head, plain, now_ms)
+        except Rejected as error:
+            # ThingsBoard's paths hold a secret, so no path is told.
+            topic = asked.topic or f"http/{asked.form}"
+            return [Part(mqtt5.PublishPacket(topic, body), error)]
+        parts: list[Part] = []
+        for one in found:
+            packet = mqtt5.PublishPacket(one.topic, one.payload)
+            parts += self.mapper.parts_of(packet, now_ms, one.document, asked.head.device)
+        return parts
+
+    def _own_parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
+        """Raises Rejected."""
+        kind = asked.head.content_type if asked.head.content_type in _KINDS else None
+        packet = mqtt5.PublishPacket(asked.topic, body, content_type=kind)
+        if not body:
+            raise Rejected(RejectReason.JSON, "an empty body: expected JSON")
+        found = batches.parts(packet, now_ms) if batches.is_batch(body, kind) else None
+        return [Part(packet)] if found is None else found
+
+
+def readings_in(parts: Sequence[Part]) -> int:
+    """How many of them are readings, and no word about a device's presence."""
+    return sum(not one.packet.topic.endswith("/status") for one in parts)

@@ -1,0 +1,66 @@
+"""Opens the bridge's door for HTTP, and follows the files that it goes by."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from edgewake.cloud.bridge.admission.mapped import Mapper
+from edgewake.cloud.bridge.bridge import Bridge
+from edgewake.cloud.bridge.http_config import HttpConfig
+from edgewake.cloud.bridge.web.door import Door
+from edgewake.cloud.bridge.web.requests import Requests
+from edgewake.cloud.client_share import Bound, Clients
+from edgewake.cloud.web import http_part
+from edgewake.cloud.web.connections import Connections
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.maps.device_tokens import DeviceTokens
+from edgewake.protocol.maps.map_file import LOOK_S, MapFile
+
+log = logging.getLogger("edgewake.bridge.http")
+
+
+async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.Event) -> None:
+    """Take readings until `stop`. Raises ConfigError."""
+    assert config.port is not None, "it is wanted"
+    maps = MapFile(config.file, config.map_presets, zone=config.zone, needs_names=True)
+    tokens = None if config.tokens_file is None else DeviceTokens(config.tokens_file)
+    mapper = Mapper(maps.maps, config.prefix)
+    requests = Requests(mapper, tokens, config.prefix, config.body_bytes_max)
+    clients = Clients(config.trusted_proxies)
+    door = Door(
+        requests,
+        bridge,
+        bridge.metrics.http,
+        body_bytes_max=config.body_bytes_max,
+        bodies=Bound("bytes", config.bodies_bytes_max, config.address_share),
+        clients=clients,
+        clock=clock,
+    )
+    following = asyncio.create_task(_follow(maps, tokens, mapper, clock))
+    try:
+        await http_part.serve(
+            door,
+            http_part.bind(config.host, config.port),
+            stop=stop,
+            on_ready=lambda: log.info(
+                "takes readings by HTTP at %s:%s",
+                config.host,
+                config.port,
+                extra={"event": "bridge.http"},
+            ),
+            connections=Connections(
+                config.connections_max, share=config.address_share, clients=clients
+            ),
+        )
+    finally:
+        following.cancel()
+
+
+async def _follow(maps: MapFile, tokens: DeviceTokens | None, mapper: Mapper, clock: Clock) -> None:
+    while True:
+        await clock.sleep(LOOK_S)
+        if await asyncio.to_thread(maps.look):
+            mapper.follow(maps.maps)
+        if tokens is not None:
+            await asyncio.to_thread(tokens.look)

@@ -1,0 +1,3 @@
+"""Certificates of one installation: its own authority, and the book of what it gave and took
+back.
+"""

@@ -1,0 +1,54 @@
+"""May a request of an HTTP client be taken, and who sends it? Decided from its head alone. Pure."""
+
+from __future__ import annotations
+
+import hmac
+
+from edgewake.protocol.maps.device_tokens import DeviceTokens
+from edgewake.protocol.maps.http_forms import (
+    Form,
+    Head,
+    Outcome,
+    Reply,
+    form_of,
+    probe,
+    reply,
+    shown_token,
+)
+
+NO_BROWSER = "no page of a browser sends here"
+
+
+def known(
+    head: Head, token: str | None, tokens: DeviceTokens | None, *, form: Form | None = None
+) -> Head | Reply:
+    """The head with the device whose token was shown, or an answer in place of taking the request.
+
+    `token`: what all have to show who show none of `tokens`; where there are neither, nobody is
+    asked for one.
+    """
+    form = form or form_of(head)
+    headers = head.headers
+    if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+        return refused(form, head, 403, NO_BROWSER)
+    if (found := probe(head)) is not None:
+        return found
+    shown = shown_token(head)
+    holder = None if tokens is None else tokens.holder_of(shown)
+    is_known = holder is not None or (
+        token is not None and hmac.compare_digest(shown.encode(), token.encode())
+    )
+    if not is_known and (token is not None or tokens is not None):
+        return refused(form, head, 401, "a token is asked for")
+    if head.method != "POST" and not (head.method == "GET" and form is Form.OTHER):
+        return refused(form, head, 405, "readings are posted")
+    is_own = holder is not None and not holder.is_gateway
+    return head._replace(
+        device=holder.device if holder is not None and is_own else "",
+        gateway="" if holder is None or is_own else holder.device,
+    )
+
+
+def refused(form: Form, head: Head, status: int, why: str) -> Reply:
+    """In the words of the form's own server."""
+    return reply(form, head, Outcome(status, detail=why))
