@@ -42,7 +42,8 @@ OPEN, NAMED, LISTS, OWN = "open", "named", "lists", "own"
 RULES = {
     "/": OPEN, "/town": OPEN, "/docs": OPEN, "/openapi.json": OPEN, "/healthz": OPEN,
     "/readyz": OPEN, "/metrics": OPEN, "/v1/server": OPEN, "/page": OPEN, "/docs/{file}": OPEN,
-    "/v1/streams": LISTS,
+    "/v1/streams": LISTS, "/v1/publications": LISTS,
+    "/v1/publications/{name}/events": NAMED,
     "/v1/streams/{name}/events": NAMED, "/v1/events": NAMED, "/v1/latest/{name}": NAMED,
     "/v1/sync/{name}": NAMED,
     "/v1/tickets": OWN, "/v1/session": OWN, "/v1/ws": OWN,

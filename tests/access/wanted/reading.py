@@ -22,34 +22,43 @@ class Posted:
     answer: httpx.Response
     heard: list[Event] = field(default_factory=list)
     parser: Parser = field(default_factory=Parser)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
     has_ended: bool = False
 
-    def __post_init__(self) -> None:
-        self._pieces = self.answer.aiter_raw()
+    async def read(self) -> None:
+        """Until the server ends it."""
+        try:
+            async for piece in self.answer.aiter_raw():
+                self.heard += self.parser.feed(piece)
+                self.news.set()
+        finally:
+            self.has_ended = True
+            self.news.set()
 
     async def until(self, count: int, *, kind: str = "message") -> list[dict[str, Any]]:
         """The events of a kind, once there are `count` of them."""
         async with asyncio.timeout(DEADLINE_S):
             while len(self.of(kind)) < count:
-                self.heard += self.parser.feed(await anext(self._pieces))
+                await self._more()
         return self.of(kind)
-
-    async def for_s(self, seconds: float) -> None:
-        """Hear for so long, or to its end."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not self.has_ended:
-                    self.heard += self.parser.feed(await anext(self._pieces))
-        except StopAsyncIteration:
-            self.has_ended = True
-        except TimeoutError:
-            pass
 
     async def have(self, row: tuple[str, int]) -> None:
         """Hear until this reading was there."""
         async with asyncio.timeout(DEADLINE_S):
             while row not in places(self.of()):
-                self.heard += self.parser.feed(await anext(self._pieces))
+                await self._more()
+
+    async def until_ended(self) -> None:
+        """The server ended it."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not self.has_ended:
+                self.news.clear()
+                await self.news.wait()
+
+    async def _more(self) -> None:
+        assert not self.has_ended, self.heard
+        self.news.clear()
+        await self.news.wait()
 
     def of(self, kind: str = "message") -> list[dict[str, Any]]:
         """The data of the events of a kind."""
@@ -74,7 +83,13 @@ async def posted(
         client.stream("POST", path, json=body, headers=asked) as answer,
     ):
         assert answer.status_code == 200, await answer.aread()
-        yield Posted(answer)
+        found = Posted(answer)
+        reading = asyncio.create_task(found.read())
+        try:
+            yield found
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
 
 
 def places(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:

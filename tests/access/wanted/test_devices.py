@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from http.client import HTTPConnection
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.access.sockets.talk import places as of_socket
@@ -96,10 +97,12 @@ def test_what_is_wrong_in_a_body_is_said(
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(
     access_a: Server, feed: Feed
 ) -> None:
-    answer = httpx.post(
-        access_a.url + path_of(feed), content=b" " * (2**20 + 1), timeout=PATIENCE_S
-    )
-    assert (answer.status_code, answer.json()["title"]) == (413, "too_large")
+    connection = HTTPConnection("127.0.0.1", access_a.port, timeout=PATIENCE_S)
+    connection.putrequest("POST", path_of(feed))
+    connection.putheader("Content-Length", str(2**20 + 1))
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())["title"]) == (413, "too_large")
 
 
 def test_several_streams_are_posted_for_together(

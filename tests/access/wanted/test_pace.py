@@ -49,7 +49,7 @@ async def test_of_each_device_the_latest_comes_however_often_the_reader_is_cut_o
                 headers = {"Last-Event-ID": cursor} if cursor else {}
                 async with posted(base, path, words, **headers) as stream:
                     await stream.until(rng.randint(1, 9))
-                    await stream.for_s(rng.random() / 10)
+                    await asyncio.sleep(rng.random() / 10)
                     data = [one for one in stream.heard if one.type == "message"]
                     kept = data[: rng.randint(1, len(data))]  # cut in what was given at once
                     conflated += sum(row["superseded"] for row in stream.of("conflated"))
@@ -84,7 +84,7 @@ async def test_what_others_took_the_place_of_is_counted_to_the_last(
                         heard = [m for m in socket.heard if m["type"] == "events"]
                         total = sum(len(m["events"]) + m.get("superseded", 0) for m in heard)
                     else:
-                        await stream.for_s(0.1)
+                        await asyncio.sleep(0.05)
                         assert not stream.has_ended
                         told = sum(row["superseded"] for row in stream.of("conflated"))
                         total = len(stream.of()) + told
@@ -113,7 +113,10 @@ async def test_within_an_interval_a_thing_comes_once_and_after_a_pause_at_once(
 
 
 async def test_per_says_what_a_thing_is(access_a: Server, feed: Feed, ask: Any) -> None:
-    lines = {"line": ["x", "y", "x", "y", "z"], "n": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    lines: dict[str, list[Any]] = {
+        "line": ["x", "y", "x", "y", "z"],
+        "n": [1.0, 2.0, 3.0, 4.0, 5.0],
+    }
     feed.send("a", 5, fields=lines)
     body = {"conflate": 500, "per": "line", "from": "earliest", "limit": 50}
     found = ask(access_a.url, f"/v1/streams/{feed.name}/events", body).json()

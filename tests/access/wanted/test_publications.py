@@ -13,14 +13,14 @@ from tests.access.sockets.talk import talk
 from tests.access.wanted.conftest import Keeper
 from tests.access.wanted.reading import places, posted
 from tests.access.world import Server
-from tests.feeds import DEADLINE_S, Feed, eventually, unique
+from tests.feeds import Feed, eventually, unique
 from tests.services import PATIENCE_S
 
 pytestmark = pytest.mark.services
 
 
 def page(server: Server, name: str, **words: Any) -> httpx.Response:
-    params = {"from": "earliest", "limit": 100} | words
+    params: dict[str, Any] = {"from": "earliest", "limit": 100} | words
     path = f"{server.url}/v1/publications/{name}/events"
     return httpx.get(path, params=params, timeout=PATIENCE_S)
 
@@ -33,7 +33,7 @@ async def test_it_is_read_by_stream_page_socket_and_follower_with_one_cursor(
     keeper: Keeper, access_a: Server, access_b: Server, new_feed: Callable[..., Feed]
 ) -> None:
     one, two, name = new_feed(), new_feed(), unique("depot")
-    fields = {"n": [float(n) for n in range(1, 7)], "secret": ["x"] * 6}
+    fields: dict[str, list[Any]] = {"n": [float(n) for n in range(1, 7)], "secret": ["x"] * 6}
     one.send("car-1", 6, fields=fields)
     two.send("car-2", 6, fields=fields)
     two.send("bus-1", 6, fields=fields)
@@ -84,7 +84,7 @@ async def test_one_that_is_changed_ends_who_reads_it_and_goes_on_from_the_cursor
     async with posted(access_a.url, path, {"from": "earliest"}) as stream:
         await stream.until(2)
         keeper.keep("publication", name, streams=[feed.name], where="n > 3")
-        await stream.for_s(DEADLINE_S)  # until the server ends it
+        await stream.until_ended()
         assert places(stream.of()) == [("a", 1), ("a", 2)]
         cursor = stream.cursor
     await eventually(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.services
 
 def rows_of(server: Server, feed: Feed, where: str) -> list[tuple[str, int]] | str:
     """A page of the past, or why there is none."""
-    words = {"where": where, "from": "earliest", "limit": 1000}
+    words: dict[str, Any] = {"where": where, "from": "earliest", "limit": 1000}
     path = f"{server.url}/v1/streams/{feed.name}/events"
     answer = httpx.get(path, params=words, timeout=PATIENCE_S)
     if answer.status_code != 200:
@@ -62,7 +63,7 @@ async def test_a_set_is_followed_while_streams_are_open(
                 feed.send(device)
             if {device for device, n in places(stream.of()) if n == number - 1} == {"a", "c"}:
                 break
-            await stream.for_s(0.1)
+            await asyncio.sleep(0.1)
         feed.send("a")
         last = ("a", number + 1)
         await stream.have(last)
@@ -128,7 +129,7 @@ async def test_a_set_that_is_removed_passes_nothing_and_opens_nothing(
     ("thing", "table", "said"),
     [
         ("set", {"members": "a"}, "members"),
-        ("set", {"devices": ["a"]}, "devices"),
+        ("set", {"devices": ["a"]}, "members: is missing"),
         ("publication", {"streams": []}, "streams"),
         ("publication", {"streams": ["s"], "where": "n >"}, "at character"),
         ("publication", {"streams": ["s"], "where": "n IN SET('none_such')"}, "no set is named"),
