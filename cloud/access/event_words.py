@@ -164,10 +164,11 @@ class Asked(BaseModel):
 
     def with_words(self, words: Words) -> Words:
         """The address's parameters and these. Raises RequestError for one that both have."""
+        told = {name: getattr(self, name) for name in self.model_fields_set}
         given = {
             name: str(value)
-            for name in self.model_fields_set - {"devices", "streams"}
-            if (value := getattr(self, name)) is not None
+            for name, value in told.items()
+            if value is not None and name not in ("devices", "streams")
         }
         both = sorted(name for name in given if getattr(words, name) is not None)
         if both:

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
+from edgewake.cloud.ops.named import routes as named
 from edgewake.cloud.ops.routes import (
     acks,
     alerts,
@@ -22,7 +23,6 @@ from edgewake.cloud.ops.routes import (
     device_notes,
     devices,
     erasures,
-    named,
     overview,
     queries,
     repairs,

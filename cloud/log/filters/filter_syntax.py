@@ -368,7 +368,7 @@ class _Checker:
         return name, [tree.this, pattern, *([escape] if escape is not None else [])]
 
     def _error(self, tree: exp.Expr, why: str) -> FilterError:
-        starts = [int(found) for one in tree.walk() if (found := one.meta.get("start")) is not None]
+        starts = [int(one.meta["start"]) for one in tree.walk() if "start" in one.meta]
         at = ""
         if starts:
             at = f" at character {self._taken.at(max(0, min(starts) - self._skipped) + 1)}"
