@@ -22,13 +22,15 @@ from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
 from edgewake.cloud.access.latest.latest_stores import LatestStores
-from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.reports.client_reports import ClientReports
+from edgewake.cloud.access.reports.lease_reports import LeaseReports
 from edgewake.cloud.access.sockets.protocol import SocketProtocol
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.login.reader import people_of
 from edgewake.cloud.rights.config import checked
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web import http_part, tls
@@ -104,11 +106,15 @@ async def run(settings: AccessConfig) -> None:
             hosts=(settings.host, *settings.also_hosts),
             public_names=settings.public_names,
             trusted_proxies=settings.trusted_proxies,
+            has_login=settings.login is not None,
         ),
         clock,
     )
+    people = people_of(settings.login, rights, clock)
     streams = OpenStreams(settings, metrics, hub, rights=rights, clock=clock, rng=random.Random())
     latest = LatestStores(hub, clock, address_share=settings.address_share)
+    reports = ClientReports(settings.kafka, settings.name, streams, clock)
+    hub.catalogue.on_ending = reports.hear
     leases = LeaseReports(settings.kafka, settings.name, clock)
     app = application.build(
         settings,
@@ -118,6 +124,7 @@ async def run(settings: AccessConfig) -> None:
         leases=leases,
         metrics=metrics,
         rights=rights,
+        people=people,
         clock=clock,
     )
     async with asyncio.TaskGroup() as tasks:
@@ -126,7 +133,9 @@ async def run(settings: AccessConfig) -> None:
             "streams": streams.run(),
             "latest": latest.run(),
             "leases": leases.run(),
+            "clients": reports.run(),
             "rights": rights.run(),
+            **({} if people is None else {"login": people.desk.run()}),
             "cursor-keys": keys.run(clock),
             "ready": _report_ready(hub, is_listening, listeners[0]),
         }

@@ -20,11 +20,14 @@ from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
+from edgewake.cloud.login.config import LoginConfig
+from edgewake.cloud.login.reader import people_of
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.counting.watchers import Watchers
 from edgewake.cloud.push.deliveries import routes as delivery_routes
 from edgewake.cloud.push.deliveries.courier import Services as DeliveryServices
 from edgewake.cloud.push.deliveries.deliveries import Deliveries
+from edgewake.cloud.push.expulsions import Expulsions
 from edgewake.cloud.push.groups import routes as group_routes
 from edgewake.cloud.push.groups.groups import Groups
 from edgewake.cloud.push.leases.lease_member import Membership
@@ -101,6 +104,8 @@ class PushConfig(config.Config):
     rights: RightsConfig | None = None
     """Who may be woken for what, as for the access servers. Without it anybody on this machine may
     have everything."""
+    login: LoginConfig | None = None
+    """Where people log in: the same as of the access servers."""
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
@@ -149,9 +154,11 @@ async def run(settings: PushConfig) -> None:
             hosts=(settings.host, *settings.also_hosts),
             public_names=settings.public_names,
             trusted_proxies=settings.trusted_proxies,
+            has_login=settings.login is not None,
         ),
         clock,
     )
+    people = people_of(settings.login, rights, clock)
     services = Services(
         watch, caller, sealer, clock, rng, metrics, rights, settings.session_timeout_s
     )
@@ -187,6 +194,8 @@ async def run(settings: PushConfig) -> None:
         rng=rng,
         session_timeout_s=session_s,
     )
+    expulsions = Expulsions(proxy, clock)
+    watch.hub.catalogue.on_ending = expulsions.hear
     reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
     peers = Peers(settings.kafka, clock, own_url)
     clients = Clients(settings.trusted_proxies)
@@ -199,6 +208,7 @@ async def run(settings: PushConfig) -> None:
         allow_origins=settings.allow_origins,
         progress=lambda: _progress(member, proxy),
         rights=rights,
+        people=people,
         clock=clock,
     )
     delivery_routes.add_to(app, deliveries, clients)
@@ -209,9 +219,11 @@ async def run(settings: PushConfig) -> None:
         "watch": watch.run(),
         "cursor-keys": keys.run(clock),
         "leases": proxy.run(),
+        "expulsions": expulsions.run(),
         "deliveries": deliveries.run(),
         "groups": groups.run(),
         "rights": rights.run(),
+        **({} if people is None else {"login": people.desk.run()}),
     }
     try:
         async with asyncio.TaskGroup() as tasks:

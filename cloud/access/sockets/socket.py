@@ -128,6 +128,8 @@ class Socket:
             wake=self.write,
             kept=kept,
             is_blocked=lambda: connection.is_paused,
+            unsent_bytes=connection.waiting,
+            cut=self.abort,
         )
         streams.enter(self)
         self._right = streams.rights.watch(reader, self.end_of_right)
@@ -429,6 +431,12 @@ class Socket:
     def abort(self) -> None:
         """End at once."""
         self._connection.abort()
+
+    def seen(self) -> None:
+        """Its subscriptions are the streams."""
+
+    def expel(self, reason: str) -> None:
+        """Its subscriptions are ended one by one."""
 
     def close(self) -> None:
         """Leave nothing behind."""
