@@ -76,9 +76,10 @@ def generation_hash(topic_id: str) -> bytes:
     return blake2b(topic_id.encode(), digest_size=4).digest()
 
 
-def filters_hash(where: str | None, select: str | None) -> bytes:
-    """2 bytes that stand for a subscription's filters."""
-    return blake2b(f"{where or ''}\0{select or ''}".encode(), digest_size=2).digest()
+def filters_hash(where: str | None, select: str | None, more: str = "") -> bytes:
+    """2 bytes that stand for a subscription's filters; `more`: what else narrows it."""
+    text = f"{where or ''}\0{select or ''}" + (f"\0{more}" if more else "")
+    return blake2b(text.encode(), digest_size=2).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.previews *      what queries would give, asked for and answered; key = id
     ew.erasures *      what is to be gone for good, and how far that came; key = id and id|part
     ew.boards *        what people put together to look at, key = board
+    ew.sets *          named sets that filters use, key = set
+    ew.publications *  streams, a filter and fields under a name, key = publication
     ew.rules *          what alerts are raised of, whom they are told to, and what people said of
                        them; key = rule|name, destination|name, word|id
     ew.alerts *        alerts, how far they are judged, what is told of them; key = alert|rule|…,
@@ -103,6 +105,8 @@ PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
 BOARDS: Final = "ew.boards"
+SETS: Final = "ew.sets"
+PUBLICATIONS: Final = "ew.publications"
 ERASURES: Final = "ew.erasures"
 ALERT_RULES: Final = "ew.rules"
 ALERTS: Final = "ew.alerts"
@@ -173,6 +177,8 @@ TABLES: Final = (
     REPAIRS,
     PREVIEWS,
     BOARDS,
+    SETS,
+    PUBLICATIONS,
     ERASURES,
     ALERT_RULES,
     ALERTS,

@@ -124,6 +124,13 @@ def behind(found: Behind) -> bytes:
     return b"event: behind\ndata: %b\n\n" % orjson.dumps(facts)
 
 
+def conflated(superseded: int) -> bytes:
+    """How many events others took the place of since it was said last. It has no id: what was sent
+    before it says where its reader stands.
+    """
+    return b'event: conflated\ndata: {"superseded":%d}\n\n' % superseded
+
+
 def retry(ms: int) -> bytes:
     """The wait of a client that loses the connection."""
     return b"retry: %d\n" % ms

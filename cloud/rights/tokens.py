@@ -189,7 +189,8 @@ def _details(claims: Mapping[str, Any]) -> tuple[Grant, ...]:
         )
     except ValueError as error:
         raise NoRights(
-            "authorization_details: expected type, actions, streams, devices, fields"
+            "authorization_details: expected type, actions, streams, publications, sets, devices, "
+            "fields"
         ) from error
 
 

@@ -25,15 +25,15 @@ class CursorFile:
         self._path = path
         self._saved = ""
 
-    def read(self, streams: Sequence[str]) -> str:
-        """The cursor saved last time, or nothing.
-
-        Raises ConfigError where it belongs to other streams, or another one could not be saved.
+    def read(self, streams: Sequence[str] | None) -> str:
+        """The cursor saved last time, or nothing; it must be one of these streams (None: only the
+        server knows them), and it must be possible to save another.
         """
         if self._path is None:
             return ""
         text = self._read() if self._path.exists() else ""
-        self._check(text, streams)
+        if streams is not None:
+            self._check(text, streams)
         self._write(text)
         self._saved = text
         return text

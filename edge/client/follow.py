@@ -20,12 +20,13 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import orjson
 
 from edgewake.edge.backoff import Backoff
+from edgewake.edge.client.asked import Options, Published, asked
 from edgewake.edge.client.credentials import Credentials, may_follow, without_password
 from edgewake.edge.client.sse import Event, Parser, SseError
 from edgewake.edge.retry_after import retry_after_s
@@ -79,8 +80,7 @@ class NoStreamError(SseError):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One event. `kind` is empty for data, else gap, watermark, warning or checkpoint.
-
+    """One event. `kind` is empty for data, else gap, watermark, warning, conflated or checkpoint;
     `text` is its JSON as sent.
     """
 
@@ -114,11 +114,12 @@ class Lost:
 
 
 class Follower:
-    """Follows one subscription.
+    """Follows one subscription, or a publication.
 
     `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since
     1970) counts only without a cursor. `on_gap` says how to go on after a gap; with "stop" the
-    events end there. `checkpoints`: also give events of that kind. `credentials`: what is shown to
+    events end there. `checkpoints`: also give events of that kind. `options`: devices, a share of
+    them, conflation, a rate. `credentials`: what is shown to
     the servers; a name and password in an address are sent as HTTP Basic, and shown nowhere.
     `patient=False`: raise where no server of the first round can be one, instead of trying for
     ever. Raises ValueError for a server that is not a URL.
@@ -127,9 +128,10 @@ class Follower:
     def __init__(
         self,
         servers: Sequence[str],
-        subscription: Subscription,
+        subscription: Subscription | Published,
         *,
         cursor: str = "",
+        options: Options | None = None,
         start: str = "latest",
         on_gap: OnGap | None = None,
         checkpoints: bool = False,
@@ -145,10 +147,8 @@ class Follower:
         self._servers = list(self._basic)
         if not servers:
             raise ValueError("expected at least one server")
-        self._subscription = subscription
+        self._asked = asked(subscription, options or Options(), start, on_gap)
         self._cursor = cursor
-        self._start = start
-        self._on_gap = on_gap
         self._checkpoints = checkpoints
         self._patient = patient
         self._on_notice = on_notice
@@ -215,9 +215,7 @@ class Follower:
 
     async def _opened(self, http: httpx.AsyncClient, server: str) -> httpx.Response:
         """The answer of a server, or of where it redirects to. Raises as `_refuse` does."""
-        request = http.build_request(
-            "GET", self._url(server), params=self._params(), headers=self._headers(server)
-        )
+        request = self._request(http, server, server + self._asked.path, params=True)
         has_secrets = bool(
             self._credentials.head() or self._basic[server] or self._credentials.cert_file
         )
@@ -237,7 +235,7 @@ class Follower:
                     f"redirects to {shown}, which is not followed with what you send: name that "
                     "server",
                 )
-            request = http.build_request("GET", target, headers=self._headers(server))
+            request = self._request(http, server, target, params=False)
         return await self._refuse(
             server, response, f"redirects more than {REDIRECTS_MAX} times, last to {shown}"
         )
@@ -329,25 +327,16 @@ class Follower:
         self._on_notice(Lost(server, attempt.why, wait_s))
         await self._clock.sleep(wait_s)
 
-    def _url(self, server: str) -> str:
-        streams = self._subscription.streams
-        return (
-            f"{server}/v1/streams/{quote(streams[0], safe='')}/events"
-            if len(streams) == 1
-            else f"{server}/v1/events"
+    def _request(
+        self, http: httpx.AsyncClient, server: str, url: str, *, params: bool
+    ) -> httpx.Request:
+        return http.build_request(
+            self._asked.method,
+            url,
+            params=list(self._asked.params) if params and self._asked.params else None,
+            json=self._asked.body,
+            headers=self._headers(server),
         )
-
-    def _params(self) -> list[tuple[str, str | int | float | bool | None]]:
-        streams = self._subscription.streams
-        params: list[tuple[str, str | int | float | bool | None]] = [
-            ("stream", name) for name in streams if len(streams) > 1
-        ]
-        asked = self._subscription
-        filters = (("where", asked.where), ("select", asked.select))
-        params += [(name, value) for name, value in filters if value is not None]
-        # Where the cursor lacks a stream that was added, `from` is where that one begins.
-        params += [("from", self._start)]
-        return params if self._on_gap is None else [*params, ("on_gap", self._on_gap)]
 
     def _headers(self, server: str) -> dict[str, str]:
         headers = {

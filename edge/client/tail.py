@@ -17,6 +17,7 @@ from typing import Any, Final, TextIO
 
 from rich.console import Console
 
+from edgewake.edge.client.asked import Options, Published
 from edgewake.edge.client.credentials import Credentials
 from edgewake.edge.client.cursor_file import CursorFile
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, OnGap, Received
@@ -28,7 +29,7 @@ FLUSH_EVERY_S: Final = 0.05
 SAVE_EVERY_S: Final = 0.5
 """Seconds between two writes of the cursor while events come; kill -9 repeats at most that much,
 every other end nothing."""
-ASIDE: Final = frozenset({"behind", "gap", "warning"})
+ASIDE: Final = frozenset({"behind", "conflated", "gap", "warning"})
 """Kinds of events that are shown beside the data, on standard error."""
 
 
@@ -37,7 +38,7 @@ class Tail:
     """What to follow and how long."""
 
     servers: Sequence[str]
-    subscription: Subscription
+    subscription: Subscription | Published
     start: str
     cursor_file: Path | None = None
     count: int | None = None
@@ -45,6 +46,7 @@ class Tail:
     as_json: bool = True
     """JSON lines, not a live table."""
     credentials: Credentials | None = None
+    options: Options | None = None
 
 
 def run(tail: Tail) -> int:
@@ -74,7 +76,8 @@ async def _main(tail: Tail) -> int:
 
 async def _follow(tail: Tail) -> None:
     file = CursorFile(tail.cursor_file)
-    cursor = file.read(tail.subscription.streams)
+    is_published = isinstance(tail.subscription, Published)
+    cursor = file.read(None if is_published else tail.subscription.streams)
     output: Screen | Lines = Lines(sys.stdout) if tail.as_json else Screen(tail.subscription)
     follower = Follower(
         tail.servers,
@@ -83,6 +86,7 @@ async def _follow(tail: Tail) -> None:
         start=tail.start,
         on_gap=tail.on_gap,
         checkpoints=True,
+        options=tail.options,
         credentials=tail.credentials,
         patient=False,
         on_notice=output.notice,
@@ -172,7 +176,7 @@ class Lines:
 class Screen:
     """A live table for people."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription | Published) -> None:
         self._table = LiveTable(subscription.streams, Console())
         self._errors = Console(stderr=True, highlight=False)
 

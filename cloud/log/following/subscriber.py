@@ -53,6 +53,27 @@ class Subscribed(Protocol[C]):
         """One subscriber less."""
 
 
+class Planned(Protocol):
+    """A view, as far as its plan goes."""
+
+    plan: Plan
+
+
+class Standing(Protocol):
+    """Who reads a view and can be moved behind a range that is lost."""
+
+    @property
+    def view(self) -> Planned:
+        """What it reads."""
+
+    @property
+    def positions(self) -> Positions:
+        """Where it stands."""
+
+    def skip(self, at: At, offset: int) -> Position:
+        """Go to `offset` in one partition, unread; the position before."""
+
+
 class Subscriber(Generic[C]):
     """Made by `Hub.subscribe`; `close` it.
 

@@ -105,6 +105,7 @@ class View(Generic[C]):
         """Where nothing is left to read until records come that show something."""
         self._live_key: Key | None = None
         """Where the latest chunk of new records ended."""
+        self._members = plan.members()
 
     def key(self, positions: Positions) -> Key:
         """The canonical form of positions."""
@@ -188,6 +189,17 @@ class View(Generic[C]):
             self._covered.discard(cohort)
             cohort.is_parked = False
             self._start(cohort, live=True)
+
+    def is_outdated(self) -> bool:
+        """Has a named set changed that its filters use?"""
+        return bool(self._members) and self.plan.members() != self._members
+
+    def renew(self) -> None:
+        """Named sets changed: chunks that were made are no more, and nobody looks for it."""
+        self._members = self.plan.members()
+        self._number = next(_numbers)
+        self.uncover()
+        self.lookout = None
 
     def end(self, error: ViewEnded) -> None:
         """No more comes."""
