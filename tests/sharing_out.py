@@ -35,7 +35,7 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/lake/",
         "tests/log/",
         "tests/login/",
-        *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "sockets")),
+        *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "named", "sockets")),
     ),
     "tests/ops/": (
         "tests/ops/",
