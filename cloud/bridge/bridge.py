@@ -1,5 +1,7 @@
-"""The bridge: MQTT in, Kafka out, and an answer to the device when Kafka has its frame. Stateless;
-any number run side by side, and when one is gone another adopts its session (`watch`).
+"""The bridge: MQTT in, Kafka out, and an answer to the device when Kafka has its frame.
+
+It is stateless; any number run side by side, and when one is gone another adopts its session
+(`watch`).
 
     publish ─ admit ─┬─ ew.up ────┐
                      ├─ ew.dead ──┼─ Kafka's confirmation ─ PUBACK to the broker + Ack to the device
@@ -45,9 +47,11 @@ from edgewake.cloud.bridge.admission.catalogue import (
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.in_full import in_full
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part, is_mapped
+from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     aside_letter,
+    catalogue_row,
     dead_letter,
     device_in,
     is_answerable,
@@ -65,7 +69,7 @@ from edgewake.cloud.bridge.mqtt.adoption import Adoption
 from edgewake.cloud.bridge.mqtt.answers import Answers, pubacks
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
-from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions
+from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions, client_id
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.watch import Watch, last_will
@@ -145,6 +149,7 @@ class Bridge:
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._statuses = StatusRows()
         self._allowance = Allowance(config.device)
+        self._payers = Payers(self._allowance, config.gateway, config.knows_devices)
         self._mapped_letters = self._allowance.of_all_mapped(clock.monotonic_s())
         self._told_s = clock.monotonic_s()
         """When was said last how many dead letters were counted only."""
@@ -278,8 +283,9 @@ class Bridge:
         packet: mqtt5.PublishPacket | Unreadable,
         fingerprint: int,
     ) -> None:
-        """A message in a device's own words: each of its readings goes its own way, and the broker
-        is answered when all have arrived.
+        """Accept a message in a foreign format: each of its readings goes its own way.
+
+        The broker is answered when all have arrived.
         """
         received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         whole = Delivery(packet.packet_id, None, None, 0, now_s, fingerprint)
@@ -312,8 +318,9 @@ class Bridge:
     def take(
         self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
     ) -> Awaited:
-        """What another door than the broker's brought, at the expense of the device `payer`.
-        `is_named`: by the payload, for which no name costs anything.
+        """Accept messages that came another way than by the broker, at the expense of `payer`.
+
+        `is_named`: the payload names the devices, so a new name costs nothing.
         """
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         whole = Awaited(now_s, on_settled)
@@ -339,7 +346,7 @@ class Bridge:
     ) -> None:
         """Several readings of a plain device, each as if it had come alone; one answer for all."""
         received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
-        account = self._allowance.account(device_in(packet.topic), now_s)
+        account = self._payers.of(packet.topic, now_s)
         began_s = time.thread_time()
         found = None if account.wait_s(now_s) > 0 else batches.parts(packet, received_at)
         if found is None:
@@ -386,8 +393,9 @@ class Bridge:
         account: Account,
         received_at: int,
     ) -> None:
-        """At the expense of the device that the topic names; of all together where it names
-        none.
+        """Refuse a part at the expense of the device that its topic names.
+
+        Without one, all share the expense.
         """
         account.pay_refused(size_of(packet), REFUSED_S)
         record = self._refused(packet, delivery, why, account, received_at)
@@ -409,16 +417,14 @@ class Bridge:
     def _admitted(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> bool:
-        """Give the message to Kafka, or its device an answer.
-
-        False: something in it is new, and the catalogue must decide first.
-        """
-        account = self._allowance.account(device_in(packet.topic), delivery.since_s)
+        """Give it to Kafka, or its device an answer; False: the catalogue must decide first."""
+        account = self._payers.of(packet.topic, delivery.since_s)
         record: KafkaRecord | None
         try:
             record = paid_record(
                 packet,
                 account,
+                self._payers,
                 self._catalogue,
                 self._compiled,
                 received_at,
@@ -486,7 +492,7 @@ class Bridge:
     def _admit_parked(self) -> None:
         """The catalogue changed: look at what waits for it."""
         for topic, parked in self._parked.heads():
-            if self._catalogue.is_waiting(topic.rpartition("/")[2]):
+            if self._catalogue.is_waiting(topic.split("/")[4]):
                 continue
             size = parked.delivery.bytes
             if self._admitted(parked.message, parked.delivery, parked.received_at):
@@ -508,8 +514,9 @@ class Bridge:
         *,
         later: Later | None = None,
     ) -> KafkaRecord | None:
-        """The dead letter; None where the device is asked to come again `later`, or has no room for
-        another letter.
+        """Make the dead letter.
+
+        None where the device must come again `later`, or has too many letters.
         """
         if later is not None and is_answerable(packet):
             self._postpone(delivery, later)
@@ -531,8 +538,9 @@ class Bridge:
         why: Rejected,
         account: Account,
     ) -> None:
-        """Refused, but the device has as many dead letters as it may have: it waits, or the letter
-        is counted only.
+        """Refuse a message of a device with as many dead letters as it may have.
+
+        It must wait, or the letter is only counted.
         """
         if is_answerable(packet):
             detail = f"more dead letters than device {account.device!r} may have; this one: {why}"
@@ -634,7 +642,7 @@ class Bridge:
         for key, row in self._outbox.due(now_ms):
             expires_s = -(-(row.expires_at - now_ms) // 1000)
             if not self.source.publish(
-                topics.down(row.device, row.kind), row.payload.encode(), expires_s=expires_s
+                topics.down(row.sent_to, row.kind), row.payload.encode(), expires_s=expires_s
             ):
                 return
             self._outbox.on_sent(key)
@@ -678,14 +686,7 @@ class Bridge:
         if self._polled_s - self._told_s > LEFT_OUT_S:
             self._tell_left_out()
         for stream in self._catalogue.unpublished():
-            row = KafkaRecord(
-                topics.STREAMS,
-                stream.name,
-                stream.model_dump_json().encode(),
-                [],
-                self._clock.now_ms(),
-            )
-            self._writer.write(row, None)
+            self._writer.write(catalogue_row(stream, self._clock.now_ms()), None)
         self._note_metrics()
         if self._polled_s - self._looked_s >= HEALTH_S:
             self._looked_s = self._polled_s
@@ -731,8 +732,3 @@ class Bridge:
         await self.feeds.close()
         self.watch.farewell()
         self.source.disconnect()
-
-
-def client_id(installation: str, bridge: str) -> str:
-    """A bridge's client id: no device can have it, for a device's name holds no colon."""
-    return f"bridge:{installation}:{bridge}"

@@ -1,17 +1,16 @@
-"""The inbox: what the cloud sends is durable before the broker is told that it came, and done once,
-whatever happens.
+"""The inbox: messages of the cloud, durable before their PUBACK, and done exactly once.
 
     publish ─ check ─ log (durable) ─ PUBACK
     read ─ begun (durable) ─ do ─ done + answer (one transaction) ─ uplink
 
 The inbox is a stream of the event log that never leaves the device (receiver-based logging: it is
 replayed to its consumer after a crash), and its consumer's state says what was begun and what is
-done. `done` and the answer commit together, so an answer is neither lost nor given twice. What was
-begun in an earlier life is given to the handler as interrupted.
+done. `done` and the answer commit together, so an answer is neither lost nor given twice. A message
+that was begun in an earlier life is given to the handler as interrupted.
 
-The broker keeps no session for the device: the cloud sends what is not answered again, at each
-birth and now and then, and an id that is known here is confirmed and forgotten. At the bound the
-broker is told `quota exceeded`, and it comes again later.
+The broker keeps no session for the device: the cloud sends unanswered messages again, at each birth
+and now and then, and an id that is known here is confirmed and dropped. At the bound the broker
+gets `quota exceeded`, and the message comes again later.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from edgewake.edge.log.tables.consumers import Missed
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.downlink import ANSWERS, Answer
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.topics import of_thing
 
 log = logging.getLogger("edgewake.downlink")
 
@@ -224,7 +224,8 @@ class Inbox:
             return
         answer = done.answer
         self._ledger.end(kept.id)
-        answers = {ANSWERS: [(self.now().wall_ms, dict(answer.fields()))]}
+        stream = of_thing(ANSWERS, kept.thing) if kept.thing else ANSWERS
+        answers = {stream: [(self.now().wall_ms, dict(answer.fields()))]}
         await consumer.commit({}, state=self._ledger.encode(), derived={**done.derived, **answers})
         self._waiting.pop(kept.id, None)
         self.counts[answer.state.value] += 1

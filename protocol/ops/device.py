@@ -30,8 +30,10 @@ Whole = Annotated[int, Check(_whole)]
 
 
 class DeviceStatus(Plain):
-    """Published by an agent on `ew/v1/<device>/status` at birth and every 10 s; retained never; the
-    last will is offline. A plain device may say `online` and have `offline` as its last will.
+    """A device's status, published on `ew/v1/<device>/status` at birth and every 10 s.
+
+    It is never retained; the last will is offline. A plain device may say `online` and have
+    `offline` as its last will.
 
     Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added: at once
     where it says something new, else up to a minute after the last one in a large fleet.
@@ -82,8 +84,11 @@ def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:
 
 
 class DeviceSeen(Plain):
-    """Kept by the sequencer on `ew.devices`, key `<device>|seen`, at most every 5 s for each device
-    that sends.
+    """What the cloud saw of a device: the sequencer's row of `ew.devices`, key `<device>|seen`.
+
+    It writes one at most every 5 s for each device that sends. A thing behind a gateway has one for
+    each gateway that sent for it, key `<thing>|seen|<gateway>`: what one of them had kept and
+    brings late does not hide the other.
     """
 
     device: str
@@ -96,3 +101,8 @@ class DeviceSeen(Plain):
     """Stream → its records since the last report."""
     records: Whole = 0
     """Records of all streams since the last report."""
+    via: str = ""
+    """The gateway that sent for it; empty: it sent by itself."""
+    newest: Whole | None = None
+    """The latest event time that came by this gateway, ms, put right where its clock is wrong: the
+    thing is where its newest reading came from."""

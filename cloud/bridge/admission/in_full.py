@@ -1,10 +1,8 @@
-"""A message that says less than it means as the message that it stands for: what comes after it,
-dead letters included, knows no other kind. Pure.
+"""Expands a compact message to the full form that all later code expects. Pure.
 
-    ew/2 as content type               an agent's compact message
-                                       (`edgewake.protocol.frames.compact`)
-    ew/v1/<device>/up/<stream>/ack     of a device that cannot name a response topic (MQTT 3.1.1):
-                                       it is answered on `ew/v1/<device>/acks` as `<stream>|<seq>`
+* `ew/2` as content type: an agent's compact message (`edgewake.protocol.frames.compact`).
+* `ew/v1/<device>/up/<stream>/ack`: a message of a device that cannot name a response topic (MQTT
+  3.1.1); it is answered on `ew/v1/<device>/acks` as `<stream>|<seq>`.
 """
 
 from __future__ import annotations
@@ -26,9 +24,7 @@ SEQ_BYTES_MAX: Final = 64 * 1024
 
 
 def in_full(packet: mqtt5.PublishPacket | Unreadable) -> mqtt5.PublishPacket | Unreadable:
-    """The packet with the properties that it leaves out; any other as it is, one that nobody can
-    read among them.
-    """
+    """The packet with the properties that it leaves out; any other packet is returned as it is."""
     if isinstance(packet, Unreadable):
         return packet
     if packet.topic.endswith(topics.ASKING_SUFFIX):
@@ -46,8 +42,8 @@ def in_full(packet: mqtt5.PublishPacket | Unreadable) -> mqtt5.PublishPacket | U
         packet_id=packet.packet_id,
         duplicate=packet.duplicate,
         content_type=said.content_type,
-        response_topic=topics.acks(topic.device),
-        correlation_data=compact.correlation(topic.stream, said.epoch, said.frame),
+        response_topic=topics.acks(topic.sender),
+        correlation_data=compact.correlation(_name_of(topic), said.epoch, said.frame),
         user_properties=[("sent_at", str(said.sent_at))],
     )
 
@@ -65,15 +61,21 @@ def _asking(packet: mqtt5.PublishPacket) -> mqtt5.PublishPacket:
         packet_id=packet.packet_id,
         duplicate=packet.duplicate,
         content_type=packet.content_type,
-        response_topic=topics.acks(named.device),
-        correlation_data=f"{named.stream}|{_seq_of(packet.payload)}".encode(),
+        response_topic=topics.acks(named.sender),
+        correlation_data=f"{_name_of(named)}|{_seq_of(packet.payload)}".encode(),
         user_properties=packet.user_properties,
     )
 
 
+def _name_of(topic: topics.UpTopic) -> str:
+    """What its sender calls the stream."""
+    return topics.of_thing(topic.stream, topic.device) if topic.via else topic.stream
+
+
 def _seq_of(payload: bytes) -> str:
-    """The number that a plain message says; of several readings the last one's. Empty where there
-    is none: then the answer names the stream alone.
+    """The number in a plain message, or in the last one of several readings.
+
+    Empty without one: then the answer names the stream alone.
     """
     if len(payload) > SEQ_BYTES_MAX:
         return ""

@@ -1,5 +1,6 @@
-"""Messages of devices that speak in their own words, as messages of plain devices: everything
-behind knows no other kind. No I/O.
+"""Turns messages in foreign formats into messages of plain devices, the only kind behind it.
+
+No I/O.
 
 A message may give several readings; each is a message of its own device and stream from here on,
 with its own dead letter where it is refused. What no map can read is refused with its reason.
@@ -7,6 +8,8 @@ with its own dead letter where it is refused. What no map can read is refused wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 import mqtt5
@@ -38,10 +41,12 @@ def is_mapped(topic: str) -> bool:
 
 
 class Mapper:
-    """By the maps that there are now."""
+    """Maps messages by the current map file."""
 
-    def __init__(self, maps: Maps, prefix: str) -> None:
+    def __init__(self, maps: Maps, prefix: str, devices: Sequence[str] = ()) -> None:
+        """`devices`: patterns of names that the maps may give, with the prefix; none: any."""
         self._prefix = prefix
+        self._devices = devices
         self.follow(maps)
 
     def follow(self, maps: Maps) -> None:
@@ -72,8 +77,10 @@ class Mapper:
         document: Any = MISSING,
         device: str = "",
     ) -> list[Part]:
-        """The same. `document`: what the payload says, where it was read already; `device`: whose
-        all readings are, whatever they say; empty: the map names it.
+        """Split a message like `parts`.
+
+        `document`: the payload's contents, where it was parsed already; `device`: the owner of all
+        readings, whatever they name; empty: the map names it.
         """
         outcome = apply(
             self.maps,
@@ -86,9 +93,27 @@ class Mapper:
         readings = outcome.readings
         if device:
             readings = [one._replace(device=device) for one in readings]
-        parts = [_part(packet, one) for one in readings]
-        parts += [_status(one) for one in readings if one.is_there is not None]
+        parts = [self._checked(packet, one) for one in readings]
+        parts += [
+            _status(one)
+            for one in readings
+            if one.is_there is not None and self._may_name(one.device)
+        ]
         return parts + [_refused(packet, one) for one in outcome.refused]
+
+    def _may_name(self, device: str) -> bool:
+        return not self._devices or any(fnmatchcase(device, one) for one in self._devices)
+
+    def _checked(self, packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
+        part = _part(packet, reading)
+        if part.refusal is not None or self._may_name(reading.device):
+            return part
+        why = (
+            f"the map gives the device {reading.device!r}: expected one of {list(self._devices)} "
+            "(maps.devices in bridge.toml)"
+        )
+        kept = mqtt5.PublishPacket(packet.topic, orjson.dumps(reading.body))
+        return Part(kept, Rejected(RejectReason.FOREIGN_DEVICE, why))
 
 
 def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:

@@ -1,5 +1,6 @@
-"""What goes to Kafka for a message: a record for `ew.up`, a status for `ew.devices`, or a dead
-letter with its reason. No I/O.
+"""Makes the Kafka record of a message: for `ew.up`, a status for `ew.devices`, or a dead letter.
+
+No I/O.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.frames.record import PLACEMENT_HEADER
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Unreadable
 
 TRUNCATED_BYTES: Final = 64 * 1024
@@ -28,7 +30,9 @@ _STATUS_SLASHES: Final = topics.status("").count("/")
 _STATUS_END: Final = "/status"
 
 device_in = lru_cache(maxsize=65_536)(topics.device_in)
-"""The device of a topic, as far as it has one."""
+"""The device of a topic, as far as it has one: the gateway of one of a thing."""
+thing_in = lru_cache(maxsize=65_536)(topics.thing_in)
+"""The thing of a topic of a gateway, and the gateway."""
 
 
 class KafkaRecord(NamedTuple):
@@ -102,7 +106,10 @@ def dead_letter(
         content_type=content_type,
         size=0 if len(kept) == size else size,
     )
-    return KafkaRecord(topics.DEAD, device_in(message.topic), kept, letter.headers(), received_at)
+    of_thing = thing_in(message.topic)
+    is_things = of_thing is not None and refusal.reason is not RejectReason.FOREIGN_DEVICE
+    key = of_thing.device if of_thing is not None and is_things else device_in(message.topic)
+    return KafkaRecord(topics.DEAD, key, kept, letter.headers(), received_at)
 
 
 def aside_letter(
@@ -116,6 +123,13 @@ def aside_letter(
         part=part,
         received_at=received_at,
         bytes_max=bytes_max,
+    )
+
+
+def catalogue_row(stream: Stream, received_at: int) -> KafkaRecord:
+    """The record that proposes or repeats a stream's row of the catalogue."""
+    return KafkaRecord(
+        topics.STREAMS, stream.name, stream.model_dump_json().encode(), [], received_at
     )
 
 
@@ -136,8 +150,9 @@ def left_out_letter(left_out: LeftOut, *, part: str, received_at: int) -> KafkaR
 
 
 def too_large(record: KafkaRecord, detail: str, *, part: str) -> KafkaRecord | None:
-    """The dead letter for a record that Kafka refuses by its size; None where it is one already and
-    cut to its smallest.
+    """The dead letter for a record that Kafka refuses by its size.
+
+    None where the record is a dead letter already and cut to its smallest.
     """
     if record.topic == topics.DEAD:
         value = record.value or b""

@@ -60,7 +60,7 @@ class Waiting:
         self.frame_bytes: int | None = None
         """Bound of the next frames, where it is not the configuration's."""
         self.stopping = False
-        """Nothing more is taken, and what is here waits for nothing."""
+        """Nothing more is accepted, and what is here waits for nothing."""
         self.answers: list[Future[None]] = []
         """The callers to answer when what they left is durable."""
         self._positions: dict[str, str] = {}
@@ -89,6 +89,12 @@ class Waiting:
             raise LogBusyError
         queue.is_promised = True
 
+    def _promise(self, queues: Sequence[Queue]) -> None:
+        if not all(map(self.queues.may_promise, queues)):
+            raise LogBusyError
+        for queue in queues:
+            queue.is_promised = True
+
     def add(
         self,
         queue: Queue,
@@ -113,8 +119,16 @@ class Waiting:
 
         Raises as `check_room`.
         """
-        queues = {stream: self.queues.of(stream, self._lane(stream)) for stream in commit.readings}
-        self.check_room(*queues.values())
+        queues = {
+            stream: self.queues.of(stream, self._lane(stream))
+            for stream in (*commit.readings, *commit.lost)
+        }
+        self.check_room(*(queues[stream] for stream in commit.readings))
+        if commit.is_promised:
+            self._promise([queues[stream] for stream in commit.readings])
+        for stream, reasons in commit.lost.items():
+            self.add(queues[stream], (), None, reasons)
+            self._lost_since = float("-inf")
         for stream, readings in commit.readings.items():
             self.queues.add(queues[stream], readings)
         self._positions |= commit.positions
@@ -206,8 +220,9 @@ class Waiting:
         return bool(self._passed) and (self.stopping or now_s - self._passed_since >= FREE_LINGER_S)
 
     def _losses_are_due(self, now_s: float) -> bool:
-        """Losses wait for company: a source that loses every second reading must not get a frame
-        for each.
+        """Are losses due? They are collected for a while.
+
+        A source that loses every second reading must not get a frame for each.
         """
         return self._lost_since is not None and (
             self.stopping or now_s - self._lost_since >= LOSS_LINGER_S
@@ -224,8 +239,9 @@ class Waiting:
         return (self.sending and is_wanted) or now_s - self._freed_since >= FREE_LINGER_S
 
     def _may_log(self, store: LogStore) -> bool:
-        """Where readings are logged when they are sent: is somebody sending, and has a stream that
-        waits room in the window?
+        """May readings be logged now, where they are logged only when sent?
+
+        Then the uplink must be sending, and a waiting stream must have room in the window.
         """
         if self._flags.on_receipt or self.stopping or not self.queues.is_waiting:
             return True

@@ -1,5 +1,6 @@
-"""Requests of other systems' clients at the HTTP intake, by maps: imported where one has them, for
-a small device pays for what it has.
+"""Requests of other systems' clients at the HTTP intake, decoded by maps.
+
+They are imported only where a source has maps: a small device pays for what it uses.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from edgewake.edge.sources.mqtt.mqtt_maps import THING, SourceMaps
+from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 from edgewake.edge.sources.web.http_request import KINDS, Refusal, Wanted, asked_of
 from edgewake.protocol.maps.applying import Refusal as Unmapped
 from edgewake.protocol.maps.device_tokens import DeviceTokens
@@ -22,6 +23,7 @@ from edgewake.protocol.maps.http_forms import (
     reply,
     unpacked,
 )
+from edgewake.protocol.names import THING
 
 STREAM: Final = "kind"
 """Field with the stream that a map gives, where it is another one than the source's: all that comes
@@ -49,7 +51,7 @@ class Foreign(NamedTuple):
 
 
 class MappedRequests:
-    """Of one source."""
+    """The mapped requests of one source."""
 
     def __init__(self, maps: SourceMaps, tokens: DeviceTokens | None, body_bytes_max: int) -> None:
         self.maps = maps
@@ -65,8 +67,9 @@ class MappedRequests:
     def wanted(
         self, method: str, target: str, headers: Mapping[str, str], token: str | None
     ) -> Foreign | Reply | None:
-        """What a request is; None: one of our own kind. `token`: what all have to show, unless they
-        show a device's own.
+        """Classify a request; None: it is one of our own kind.
+
+        `token`: what all clients must send, unless they send a device's own.
         """
         head = Head.of(method, target, headers)
         form = form_of(head)
