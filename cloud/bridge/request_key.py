@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Final
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.record import Discipline, Placement
+from edgewake.protocol.frames.record import Discipline, Placement
 
 KEY: Final = "idempotency_key"
 INDEX: Final = "idempotency_index"

@@ -11,8 +11,9 @@ from typing import Any
 
 import orjson
 
-from edgewake.protocol import record, topics
-from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.dead_letter import DeadLetter
 from tests.bridge.running import World, read, start
 from tests.protocol.sparkplug import contract
 from tests.protocol.sparkplug.contract import client

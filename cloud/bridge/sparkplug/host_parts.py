@@ -9,12 +9,12 @@ from collections.abc import Iterable
 import mqtt5
 import orjson
 
-from edgewake.cloud.bridge.mapped import Part
+from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.protocol import topics
-from edgewake.protocol.device import DeviceState
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import not_meant
 from edgewake.protocol.maps.names import device_name
+from edgewake.protocol.ops.device import DeviceState
 from edgewake.protocol.sparkplug.host import Event, Odd, Presence, Reading
 
 

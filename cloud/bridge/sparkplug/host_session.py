@@ -18,13 +18,13 @@ from typing import Final
 
 import mqtt5
 
-from edgewake.cloud.bridge.ack_ledger import Awaited
+from edgewake.cloud.bridge.admission.catalogue import too_much
+from edgewake.cloud.bridge.admission.mapped import Part
+from edgewake.cloud.bridge.admission.records import device_in
 from edgewake.cloud.bridge.bridge import Bridge
-from edgewake.cloud.bridge.catalogue import too_much
 from edgewake.cloud.bridge.config import BridgeConfig
-from edgewake.cloud.bridge.mapped import Part
-from edgewake.cloud.bridge.mqtt_connection import CONNECT_TIMEOUT_S, KEEPALIVE_S, Connection
-from edgewake.cloud.bridge.records import device_in
+from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
+from edgewake.cloud.bridge.mqtt.mqtt_connection import CONNECT_TIMEOUT_S, KEEPALIVE_S, Connection
 from edgewake.cloud.bridge.sparkplug.host_parts import parts_of
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.broker import password_of, tls_of

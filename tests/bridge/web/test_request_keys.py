@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.bridge.request_key import numbered, of_request, placement_of
-from edgewake.cloud.sequencer.arrival import Arrival, Statement
-from edgewake.cloud.sequencer.bounds import KEYS_MAX, Bounds
-from edgewake.cloud.sequencer.frame_order import FrameOrder
-from edgewake.protocol import record, topics
+from edgewake.cloud.sequencer.order.arrival import Arrival, Statement
+from edgewake.cloud.sequencer.order.bounds import KEYS_MAX, Bounds
+from edgewake.cloud.sequencer.order.frame_order import FrameOrder
+from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.record import Discipline
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.record import Discipline
 from tests.bridge.running import World, read, read_some
 from tests.bridge.web.test_http_door import door, post
 from tests.services import wait_until

@@ -1,5 +1,5 @@
 """The payloads of every preset through a real broker and the agent's source: what the bridge is
-given in `tests/bridge/test_mapped.py`.
+given in `tests/bridge/admission/test_mapped.py`.
 """
 
 from __future__ import annotations
