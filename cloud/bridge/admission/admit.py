@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from edgewake.cloud.bridge import request_key
+from edgewake.cloud.bridge.admission import request_key
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.envelope import Envelope

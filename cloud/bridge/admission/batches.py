@@ -11,7 +11,7 @@ from typing import Any, Final
 import mqtt5
 import orjson
 
-from edgewake.cloud.bridge import request_key
+from edgewake.cloud.bridge.admission import request_key
 from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.admission.records import is_answerable
 from edgewake.protocol.errors import Rejected, RejectReason

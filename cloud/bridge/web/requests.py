@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 
 import mqtt5
 
-from edgewake.cloud.bridge import request_key
-from edgewake.cloud.bridge.admission import batches
+from edgewake.cloud.bridge.admission import batches, request_key
 from edgewake.cloud.bridge.admission.mapped import OWN, Mapper, Part
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.bridge.request_key import numbered, of_request, placement_of
+from edgewake.cloud.bridge.admission.request_key import numbered, of_request, placement_of
 from edgewake.cloud.sequencer.order.arrival import Arrival, Statement
 from edgewake.cloud.sequencer.order.bounds import KEYS_MAX, Bounds
 from edgewake.cloud.sequencer.order.frame_order import FrameOrder
