@@ -31,9 +31,9 @@ from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.event_routes import LATER, EventRoutes
 from edgewake.cloud.access.latest import latest_routes, sync_routes
 from edgewake.cloud.access.latest.latest_stores import LatestStores
-from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.reports.lease_reports import LeaseReports
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.routes import SocketRoutes
 from edgewake.cloud.access.stream_response import Later

@@ -21,9 +21,9 @@ from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds, Form
 from edgewake.cloud.access.bounded.read import BoundedRead
 from edgewake.cloud.access.connection import connection_of
-from edgewake.cloud.access.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
+from edgewake.cloud.access.reports.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.stream_response import EventStream, Later, Opened
 from edgewake.cloud.client_share import Clients

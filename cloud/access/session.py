@@ -21,6 +21,7 @@ from edgewake.cloud.access import sse
 from edgewake.cloud.access.connection import http_chunk
 from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.sse import Encoder
+from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Hub
@@ -129,10 +130,15 @@ class Session:
 
     def tell_behind(self) -> None:
         """Say how far it is behind, if it is."""
-        with contextlib.suppress(Unavailable):  # its view ends at the next event
-            found = self._hub.behind(self._plan, self._subscriber.positions)
-            if found.records:
-                self._put(sse.behind(found))
+        found = self.behind()
+        if found.records:
+            self._put(sse.behind(found))
+
+    def behind(self) -> Behind:
+        """How far it is behind; nothing where its view ends at the next event."""
+        with contextlib.suppress(Unavailable):
+            return self._hub.behind(self._plan, self._subscriber.positions)
+        return Behind(0, 0.0)
 
     def end(self) -> None:
         """End when what waits is written."""

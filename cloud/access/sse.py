@@ -97,6 +97,14 @@ def end(why: str) -> bytes:
     return b'event: end\ndata: {"reason":"%b"}\n\n' % why.encode()
 
 
+def ended_by_operator(reason: str) -> bytes:
+    """Somebody who runs the system ended this stream. It has no id: the client keeps its cursor,
+    and may come again after `retry`.
+    """
+    facts = {"reason": "operator", "detail": reason or "an operator ended this stream"}
+    return b"event: end\ndata: %b\n\n" % orjson.dumps(facts)
+
+
 def block(event: Event, cursor: bytes) -> bytes:
     """One event. Its data is JSON in one line: neither CR nor LF can be in it."""
     if event.kind:

@@ -153,6 +153,17 @@ def topic_settings(config: KafkaConfig, name: str) -> dict[str, str]:
             "retention.bytes": "-1",
         }
         settings |= {"message.timestamp.type": "LogAppendTime"}
+    elif name == topics.CLIENTS:
+        settings |= {
+            "retention.ms": str(topics.CLIENTS_KEPT_MS),
+            "retention.bytes": "-1",
+            "segment.ms": "60000",
+        }
+    elif name == topics.HISTORY:
+        settings |= {
+            "retention.ms": str(topics.HISTORY_KEPT_MS),
+            "retention.bytes": str(topics.HISTORY_BYTES_MAX),
+        }
     else:
         settings |= {
             "retention.ms": str(config.retention_hours * 3_600_000),

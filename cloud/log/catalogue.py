@@ -55,7 +55,7 @@ NEAR_MAX: Final = 3
 """Near matches told for an unknown name."""
 _NAMES: Final = (topics.STREAMS, topics.QUERIES)
 """Tables of which a change means that a topic comes, or goes."""
-_TABLES: Final = (*_NAMES, topics.PROGRESS)
+_TABLES: Final = (*_NAMES, topics.PROGRESS, topics.ENDINGS)
 
 
 class UnknownStream(RemoteError, LookupError):
@@ -85,6 +85,9 @@ class Catalogue:
         self.topics: Mapping[str, Topic] = {}
         self.generation = 0
         """Grows with every successful look."""
+        self.on_ending: Callable[[str, bytes], None] | None = None
+        """Gets each word that ends a client, with the client's id; called in the reading
+        thread."""
         self._config = config
         self._client_id = client_id
         self._clock = clock
@@ -272,6 +275,10 @@ class Catalogue:
         return reader
 
     def _change(self, table: str, key: str, value: bytes | None) -> None:
+        if table == topics.ENDINGS:
+            if value is not None and self.on_ending is not None:
+                self.on_ending(key, value)
+            return
         if table in _NAMES:
             self._changed_s = self._clock.monotonic_s()
         if value is None:

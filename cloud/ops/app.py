@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from edgewake.cloud.login import routes as login_routes
 from edgewake.cloud.login.door import Door
+from edgewake.cloud.ops.clients import routes as clients_routes
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.routes import (
@@ -64,6 +65,7 @@ def make_app(services: Services) -> FastAPI:
         overview,
         alerts,
         boards,
+        clients_routes,
         destinations,
         credentials,
         devices,

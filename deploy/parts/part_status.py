@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from importlib import metadata
 from typing import Any, Final
 
 import orjson
@@ -48,9 +49,12 @@ DECLARED: Final = Stream(
         "rss_mib": FieldInfo(type=FieldType.NUMBER, unit="MiBy"),
         "cpu_percent": FieldInfo(type=FieldType.NUMBER, unit="%"),
         "uptime_s": FieldInfo(type=FieldType.NUMBER, unit="s"),
+        "version": FieldInfo(type=FieldType.STRING),
     },
 )
 INTERVAL_S: Final = 2.0
+VERSION: Final = metadata.version("edgewake")
+"""Of this installation: what a part that is started now runs."""
 KAFKA_TIMEOUT_S: Final = 4.0
 """The time-out of one question to Kafka; below the time in which the supervisor must stop."""
 RETENTION_MS: Final = 3_600_000
@@ -105,6 +109,7 @@ def reading(keeper: Keeper, meter: Meter, clock: Clock) -> dict[str, object]:
         "rss_mib": rss,
         "cpu_percent": cpu,
         "uptime_s": round(clock.monotonic_s() - keeper.since_s, 1) if pid else 0.0,
+        "version": VERSION,
         "t": clock.now_ms(),
     }
 

@@ -7,13 +7,14 @@ allowed. `next` never waits. Gaps, checkpoints and answers need no credit: of th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from edgewake.cloud.access import socket_wire as wire
-from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.open_streams import NOT_BEHIND, STATES, OpenStreams, Seen
 from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.reading import Reading
@@ -56,6 +57,10 @@ class Room:
     kept: KeptCursors
     is_blocked: Callable[[], bool]
     """Does the connection take nothing at the moment?"""
+    unsent_bytes: Callable[[], int]
+    """Written to the connection, and not taken by the client yet."""
+    cut: Callable[[], None]
+    """Ends the connection at once."""
 
 
 class Channel:
@@ -83,6 +88,8 @@ class Channel:
         """Is it being opened, changed or moved behind a gap? Then nothing is read."""
         self.why = ""
         """Why it ended."""
+        self.sent_bytes = 0
+        """Of events."""
         self._asked = asked
         self._credits = allowed
         self._room = room
@@ -266,7 +273,9 @@ class Channel:
                 self._announced = None
                 if self._credits is not None:
                     self._credits -= count
-                return wire.events(self.name, texts)
+                frame = wire.events(self.name, texts)
+                self.sent_bytes += len(frame)
+                return frame
         return self._waiting.popleft() if self._waiting else None
 
     def beat(self) -> bool:
@@ -347,6 +356,31 @@ class Channel:
 
     def abort(self) -> None:
         """Its socket is aborted, too."""
+
+    def seen(self) -> Seen:
+        """How it is."""
+        is_slow = self._credits == 0 or self._room.is_blocked()
+        found = NOT_BEHIND
+        if self._reading is not None and (self.state is State.BEHIND or is_slow):
+            with contextlib.suppress(Unavailable):  # its view ends at the next event
+                found = self._reading.behind()
+        return Seen(
+            protocol="websocket",
+            state=STATES[self.state],
+            behind=found,
+            unsent_bytes=self._room.unsent_bytes(),
+            sent_bytes=self.sent_bytes,
+            slow="waits for its credit"
+            if self._credits is not None
+            else "waits for its connection",
+        )
+
+    def expel(self, reason: str) -> None:
+        """An operator ends it: say so with the reason. A client that takes nothing is cut off."""
+        self.say("problem", code="operator", detail=reason or "an operator ended this subscription")
+        self.finish("operator")
+        if self._room.is_blocked():
+            self._room.cut()
 
     def _note_where(self, reading: Reading) -> None:
         if not reading.is_live:

@@ -125,6 +125,8 @@ class Socket:
             wake=self.write,
             kept=kept,
             is_blocked=lambda: connection.is_paused,
+            unsent_bytes=connection.waiting,
+            cut=self.abort,
         )
         streams.enter(self)
         self._right = streams.rights.watch(reader, self.end_of_right)
@@ -413,6 +415,12 @@ class Socket:
     def abort(self) -> None:
         """End at once."""
         self._connection.abort()
+
+    def seen(self) -> None:
+        """Its subscriptions are the streams."""
+
+    def expel(self, reason: str) -> None:
+        """Its subscriptions are ended one by one."""
 
     def close(self) -> None:
         """Leave nothing behind."""

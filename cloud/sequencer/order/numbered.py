@@ -148,6 +148,7 @@ class NumberedRecords:
                 number,
                 number,
                 placement.seq,
+                via=placement.via,
             ),
             arrival,
         ]

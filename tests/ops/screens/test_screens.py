@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, expect
 
 from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.ops.device import DeviceSeen
-from tests.chromium import accessibility_faults, chromium, open_page
+from tests.chromium import accessibility_faults, open_page
 from tests.ops.conftest import Writer
+from tests.ops.screens.conftest import Visit
 from tests.ops.service import Ops, running
 from tests.ops.test_app import declare, eventually, sql
 from tests.services import Kafka, wait_until
@@ -25,49 +24,10 @@ from tests.services import Kafka, wait_until
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 SCREENS = (
     "#/", "#/devices", "#/devices/none", "#/streams", "#/queries", "#/queries/new", "#/ask",
-    "#/letters", "#/clients", "#/none",
+    "#/letters", "#/letters/999999999", "#/clients", "#/audit", "#/history",
+    "#/history?show=events", "#/trace", "#/trace?token=1.1", "#/summaries", "#/summaries/none.none",
+    "#/boards", "#/alerts", "#/none",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("screens")) as service:
-        yield service
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as opened:
-        yield opened
-
-
-@dataclass
-class Visit:
-    """A page that is logged in, and what it complained about."""
-
-    page: Page
-    url: str
-    complaints: list[str] = field(default_factory=list)
-
-    async def open(self, address: str) -> None:
-        await self.page.evaluate("(to) => (location.hash = to)", address)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def visit(browser: Browser, ops: Ops) -> AsyncIterator[Visit]:
-    page = await open_page(browser, viewport={"width": 1440, "height": 900})
-    visit = Visit(page, ops.url)
-    page.on(
-        "console",
-        lambda message: (
-            visit.complaints.append(message.text) if message.type in {"error", "warning"} else None
-        ),
-    )
-    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
-    await page.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
-    await expect(page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
-    yield visit
-    await page.close()
 
 
 async def test_the_overview_says_first_what_needs_attention_and_leads_there(
@@ -173,25 +133,13 @@ async def test_who_has_no_session_is_led_to_the_login_and_one_that_ends_is_said(
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("width", [390, 1440, 3840])
 async def test_every_screen_is_accessible_and_no_wider_than_its_window(
     visit: Visit, theme: str, width: int
 ):
     await visit.page.set_viewport_size({"width": width, "height": 900})
     await visit.page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
-    for address in (
-        "#/",
-        "#/devices",
-        "#/devices/none",
-        "#/streams",
-        "#/queries",
-        "#/queries/new",
-        "#/ask",
-        "#/letters",
-        "#/clients",
-        "#/audit",
-        "#/none",
-    ):
+    for address in SCREENS:
         await visit.open(address)
         await expect(visit.page.locator("main .card").first).to_be_visible()
         await expect(visit.page.get_by_text("loading…")).to_have_count(0)
