@@ -61,6 +61,7 @@ lint: $(VENV)/installed-test ## check style
 
 types: $(VENV)/installed-test ## check types
 	$(RUN)mypy
+	$(RUN)mypy tests/analysis
 
 format: $(VENV)/installed-test ## put the code into shape
 	$(RUN)ruff check --fix .

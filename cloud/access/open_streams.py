@@ -31,6 +31,7 @@ from edgewake.cloud.log.following.turns import IsTimeUp
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.steps import Steps
 from edgewake.cloud.log.subscription import Sight
+from edgewake.cloud.log.wanted import wanted
 from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock
@@ -292,8 +293,9 @@ class OpenStream:
         return "waiting" if self.is_waiting else "opening"
 
     def expel(self, reason: str) -> None:
-        """An operator ends it: say so with the reason, and end. What waits for a client that does
-        not read is cut off.
+        """End it for an operator, and say so with the reason.
+
+        Bytes that wait for a client that does not read are dropped.
         """
         words = sse.ended_by_operator(reason) + sse.retry(EXPELLED_RETRY_MS)
         self.is_expelled = True
@@ -368,6 +370,7 @@ class OpenStreams:
         self._numbers = itertools.count(1)
         self._of_client: dict[str, set[Member]] = {}
         self._of_reader: Counter[str] = Counter()
+        self._of_publication: Counter[str] = Counter()
         self._holdings: dict[str, Holding] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -431,6 +434,10 @@ class OpenStreams:
         Raises Full.
         """
         holding = self._holdings[stream.client]
+        publication = wanted(sight.subscription).publication
+        if publication is not None:
+            held = self._of_publication[publication.name]
+            self._admission.publication(publication, held=held)
         self._admission.names(
             sight.subscription.streams, followed=self.hub.streams, held=lambda: holding.names
         )
@@ -442,6 +449,8 @@ class OpenStreams:
         )
         stream.sight = sight
         holding.add(sight)
+        if publication is not None:
+            self._of_publication[publication.name] += 1
 
     def admit(self, stream: Member, *, replays: bool) -> None:
         """Is there work left over for what was claimed, now that it is open? Raises Full."""
@@ -470,6 +479,11 @@ class OpenStreams:
         """What it claimed counts no more."""
         if stream.sight is not None and stream.client in self._holdings:
             self._holdings[stream.client].drop(stream.sight)
+            publication = wanted(stream.sight.subscription).publication
+            if publication is not None:
+                self._of_publication[publication.name] -= 1
+                if not self._of_publication[publication.name]:
+                    del self._of_publication[publication.name]
         stream.sight = None
 
     def remove(self, stream: Member) -> None:

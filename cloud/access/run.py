@@ -98,6 +98,7 @@ async def run(settings: AccessConfig) -> None:
         codec=keys.codec,
         clock=clock,
         on_tick=metrics.tick.observe,
+        has_named=True,
     )
     rights = Rights(
         checked(

@@ -44,6 +44,7 @@ from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.client_desk import ClientDesk
 from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
+from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
@@ -245,6 +246,7 @@ async def run(settings: OpsConfig) -> None:
         alerts=alerts,
         system=system,
         boards=BoardDesk(writer, tables, clock),
+        named=NamedDesk(writer, tables, clock),
         clients=client_desk,
         audit=audit,
         registry=registry,

@@ -255,8 +255,9 @@ class Proxy:
         await self._end(self._authorized(lease_id, hash_token(token)))
 
     async def expel(self, lease_id: str) -> bool:
-        """An operator ends a lease. False where it is not one of this proxy's. Raises Standby or
-        Unavailable.
+        """End a lease for an operator; False where it is not one of this proxy's.
+
+        Raises Standby or Unavailable.
         """
         tended = self._tending.leases.get(lease_id)
         if tended is None:

@@ -1,5 +1,4 @@
-"""Publishes the state of every part on the stream `part_status`, so that the page reads it like any
-other.
+"""Publishes the state of every part on the stream `part_status`, which the page reads.
 
     ew.s.part_status
     {"device":"supervisor","stream":"part_status",…,"fields":{"part":["bridge-1"],"state":["ready"],"pid":[812],"restarts":[0],
@@ -70,8 +69,9 @@ class Meter:
         """Kept between reads, because CPU percent is a difference."""
 
     def read(self, pid: int) -> tuple[float, float]:
-        """(resident MiB, CPU percent of one core since the last read); zeros for a process that is
-        gone.
+        """Resident MiB, and CPU percent of one core since the last read.
+
+        Zeros without the process.
         """
         rss = cpu = 0.0
         for process in self._family(pid):
@@ -154,8 +154,9 @@ async def publish(keepers: Iterable[Keeper], bootstrap: str, clock: Clock) -> No
 
 
 def _declare(producer: Producer, bootstrap: str) -> bool:
-    """Make the stream's topic and put it into the catalogue; False where Kafka is away or the
-    catalogue is not there yet.
+    """Create the stream's topic and its row in the catalogue.
+
+    False where Kafka is away or the catalogue does not exist yet.
     """
     admin = AdminClient(
         {

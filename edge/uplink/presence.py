@@ -1,6 +1,4 @@
-"""What the device says of itself: that it is there, now and then; that it goes; and, by the broker,
-that it went without a word.
-"""
+"""The device's presence: it is there, it leaves, or (by the broker's will) it vanished."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A problem of the system, from its beginning to its end, as it stands on `ew.problems` (key: its
-id).
+"""A problem of the system, from its beginning to its end: a row of `ew.problems`.
+
+The key is its id.
 """
 
 from __future__ import annotations

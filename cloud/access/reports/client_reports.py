@@ -1,5 +1,6 @@
-"""Says on Kafka who reads here, and ends whom an operator ends
-(`edgewake.protocol.ops.open_client`).
+"""Publishes who reads here, and ends the clients that an operator ends.
+
+See `edgewake.protocol.ops.open_client`.
 
 A report goes out every REPORT_EVERY_S and at once when a client was ended. Kafka's absence delays
 no stream: nothing is queued, and the next report says all.

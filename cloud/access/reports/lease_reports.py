@@ -1,5 +1,4 @@
-"""Tells the push proxies which clients with a lease read here
-(`edgewake.protocol.leases.lease_read`), so that nobody wakes them meanwhile.
+"""Tells the push proxies which clients with a lease read here, so that nobody wakes them meanwhile.
 
 It sends one record when such a stream is opened, then one every REPEAT_S while it is open. Kafka's
 absence delays no stream: the record is sent when it is back. A server that no such client comes to

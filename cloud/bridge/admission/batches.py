@@ -1,7 +1,7 @@
-"""Several readings of a plain device in one message: a JSON list, JSON lines, or SenML, by its
-content type. Each is a message of its own from here on. No I/O.
+"""Splits a message with several readings of a plain device. No I/O.
 
-A list needs no content type: no single reading begins so.
+By its content type it is a JSON list, JSON lines, or SenML. Each reading is a message of its own
+from here on. A list needs no content type: no single reading begins so.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def is_batch(payload: bytes, content_type: str | None) -> bool:
 
 
 def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
-    """The readings, or what is refused of them; None: it is to be looked at as one message, for
-    it asks for the answer of another, or nothing in it is meant as a reading.
+    """The readings and refusals in a message; None: it is a single message.
+
+    That is so where it asks for another kind of answer, or nothing in it is meant as a reading.
     """
     if packet.response_topic is not None and not is_answerable(packet):
         return None

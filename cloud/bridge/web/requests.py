@@ -1,5 +1,4 @@
-"""What an HTTP request says, as messages of plain devices: everything behind knows no other kind.
-No I/O.
+"""Turns HTTP requests into messages of plain devices, the only kind behind it. No I/O.
 
     /ew/v1/DEVICE/up/STREAM, …/status    a plain device, as it would publish to that MQTT topic
     any other path                       a form of other systems' clients (`protocol.maps`), or a
@@ -46,7 +45,7 @@ class Asked(NamedTuple):
     form: Form
     head: Head
     topic: str = ""
-    """Of a plain device; empty: a map is asked."""
+    """The topic of a plain device; empty: a map decides."""
 
     @property
     def payer(self) -> str:
@@ -70,7 +69,7 @@ class Asked(NamedTuple):
 
 
 class Requests:
-    """Of one bridge."""
+    """The HTTP requests of one bridge."""
 
     def __init__(
         self, mapper: Mapper, tokens: DeviceTokens | None, prefix: str, body_bytes_max: int

@@ -118,8 +118,10 @@ def router(services: Services) -> APIRouter:
         "/v1/clients/{client}", status_code=204, tags=["clients"], responses=problems(404, 503)
     )
     async def end_client(client: ClientId, request: Request, reason: Reason = "") -> None:
-        """End an open stream. Its client is told (`event: end`, reason `operator`), keeps its
-        cursor, and may come again: take its key back, too, to keep it away.
+        """End an open stream.
+
+        Its client gets `event: end` with the reason `operator`, keeps its cursor, and may come
+        again: revoke its key, too, to keep it away.
         """
         if reason:
             request.state.audit = f"told: {reason}"

@@ -88,10 +88,10 @@ def router(services: Services) -> APIRouter:
         minutes: Annotated[int, Query(ge=1, le=60)] = 15,
         device: DeviceAsked = None,
     ) -> Recent:
-        """What streams and queries had in the last minutes; with `after` what came since then; with
-        `device` only what this one sent.
+        """Return the recent readings of streams and queries.
 
-        A name that is not there gives nothing.
+        They are of the last minutes; with `after` those since then; with `device` only those of
+        this one.
         """
         try:
             places = {} if after is None else recent.decode(after)

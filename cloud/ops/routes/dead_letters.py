@@ -131,8 +131,9 @@ def router(services: Services) -> APIRouter:
         openapi_extra=MENDED_BODY,
     )
     async def check(offset: Offset, request: Request) -> CheckedView:
-        """Would it be accepted now? With a body: would this payload, in its place? Nothing is
-        given back; 409 or 422 says why not.
+        """Would the letter be accepted now? With a body: would this payload, in its place?
+
+        Nothing is given back; 409 or 422 says why not.
         """
         found, _, is_mended = await prepared(offset, request)
         readings = list(islice(record.readings(record.decode(found.value)), READINGS_SHOWN))
@@ -146,8 +147,9 @@ def router(services: Services) -> APIRouter:
         openapi_extra=MENDED_BODY,
     )
     async def replay(offset: Offset, request: Request) -> ReplayView:
-        """Give a letter back to its stream, once its cause is mended; with a body: this payload in
-        its place, which the audit says.
+        """Give a letter back to its stream, once its cause is fixed.
+
+        With a body: this payload in its place, which the audit says.
 
         Asked again it says where the readings are, and changes nothing.
         """

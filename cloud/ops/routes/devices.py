@@ -46,9 +46,10 @@ def router(services: Services) -> APIRouter:
         has: Mark | None = None,
         stream: Annotated[str | None, Query(max_length=64)] = None,
     ) -> DevicesPage:
-        """Devices by name. `state` is as old as the last look at the time, a second at most; `has`:
-        readings that wait for a minute and more, or were lost; an agent, or none; `stream`: those
-        that sent on it.
+        """List devices by name.
+
+        `state` is at most a second old; `has`: readings that wait for a minute and more, or were
+        lost; an agent, or none; `stream`: those that sent on it.
         """
         if not q and (group, has, stream) == (None, None, None):
             found = table.page(after, limit + 1, state, now=clock.now_ms())

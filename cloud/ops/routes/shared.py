@@ -26,6 +26,7 @@ from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.client_desk import ClientDesk
 from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
+from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.services.repairs import RepairDesk
@@ -73,6 +74,7 @@ class Services:
     alerts: AlertDesk
     system: SystemLook
     boards: BoardDesk
+    named: NamedDesk
     clients: ClientDesk
     audit: AuditRing
     eraser: EraserDesk

@@ -71,8 +71,9 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/topics", tags=["topics"])
     async def kafka_topics() -> list[TopicView]:
-        """Topics of streams and results, of what the bridges wrote and of what was refused, with
-        the records that they keep; markers of transactions count, too.
+        """List topics of streams, results, bridges and dead letters, with their numbers of records.
+
+        Markers of transactions count, too.
         """
         return [
             TopicView(
@@ -103,8 +104,9 @@ def router(services: Services) -> APIRouter:
         limit: Limit = PAGE_DEFAULT,
         before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
     ) -> HistoryPage:
-        """What happened to devices, queries, parts, repairs and erasures, the newest first: at most
-        the newest 50,000 entries of the last 90 days.
+        """List what happened to devices, queries, parts, repairs and erasures, the newest first.
+
+        At most the newest 50,000 entries of the last 90 days.
         """
         found = services.past.newest(kind=kind, name=name, before=before, limit=limit)
         return HistoryPage(items=found, next=found[-1].number if len(found) == limit else None)

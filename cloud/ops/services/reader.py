@@ -54,6 +54,8 @@ TABLES: Final = (
     topics.REPAIRS,
     topics.PREVIEWS,
     topics.BOARDS,
+    topics.SETS,
+    topics.PUBLICATIONS,
     topics.ERASURES,
     topics.ALERT_RULES,
     topics.ALERTS,

@@ -131,8 +131,9 @@ class DeviceTable:
         return device in self._entries
 
     def put(self, device: str, what: str, value: bytes | None, *, now: int) -> Event | None:
-        """A row of `ew.devices`: `what` is status, seen, or seen|gateway; None removes it. The
-        event, where it is worth one. Raises ValidationError.
+        """Store a row of `ew.devices`; return an event where one is due. Raises ValidationError.
+
+        `what` is status, seen, or seen|gateway; None removes it.
         """
         entry = self._entries.get(device) or _Entry()
         before = (entry.status, dict(entry.seen))
@@ -299,8 +300,9 @@ class DeviceTable:
         stream: str | None = None,
         now: int,
     ) -> tuple[list[DeviceView], int]:
-        """Up to `limit` of the wanted devices behind `after`, by name, and how many there are in
-        all. Looks at every name that has the mark.
+        """Up to `limit` of the wanted devices after `after`, by name, and how many there are.
+
+        It looks at every name that has the mark.
         """
         names = self._names if state is None else self._names_of[state]
         if mark is not None:

@@ -56,8 +56,9 @@ class Past:
         entries_max: int = ENTRIES_MAX,
         write: Callable[[Noted], None] | None = None,
     ) -> None:
-        """`write`: puts an entry where all servers read it, and `take` gets it from there; without
-        one it is taken at once.
+        """`write`: puts an entry where all servers read it, and `take` gets it from there.
+
+        Without one it is taken at once.
         """
         self._now_ms = now_ms
         self._write = write

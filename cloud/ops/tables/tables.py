@@ -33,8 +33,10 @@ from edgewake.protocol.ops.board import Board
 from edgewake.protocol.ops.device import DeviceSeen
 from edgewake.protocol.ops.device_note import DeviceNote
 from edgewake.protocol.ops.erasure import Erasure, Report
+from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.preview import Preview
 from edgewake.protocol.ops.problem import Problem
+from edgewake.protocol.ops.publication import Publication
 from edgewake.protocol.ops.query import Progress, Registration
 from edgewake.protocol.ops.repair import Repair
 
@@ -98,6 +100,9 @@ class OpsTables:
     previews: dict[str, Preview] = field(default_factory=dict)
     alerts: AlertTable = field(default_factory=AlertTable)
     boards: dict[str, Board] = field(default_factory=dict)
+    sets: dict[str, NamedSet] = field(default_factory=dict)
+    """Sets that filters use."""
+    publications: dict[str, Publication] = field(default_factory=dict)
     notes: dict[str, DeviceNote] = field(default_factory=dict)
     """What people say of devices."""
     problems: dict[str, Problem] = field(default_factory=dict)
@@ -163,7 +168,15 @@ class OpsTables:
                 return self._query(change, self.progress, Progress)
             case topics.REPAIRS:
                 return self._repair(change)
-            case topics.PREVIEWS | topics.BOARDS | topics.ERASURES | topics.NOTES | topics.PROBLEMS:
+            case (
+                topics.PREVIEWS
+                | topics.BOARDS
+                | topics.SETS
+                | topics.PUBLICATIONS
+                | topics.ERASURES
+                | topics.NOTES
+                | topics.PROBLEMS
+            ):
                 return self._asked(change)
             case topics.ALERT_RULES | topics.ALERTS:
                 return self.alerts.put(change.key, change.value)
@@ -222,6 +235,8 @@ class OpsTables:
         tables: dict[str, tuple[dict[str, Any], type[BaseModel]]] = {
             topics.PREVIEWS: (self.previews, Preview),
             topics.BOARDS: (self.boards, Board),
+            topics.SETS: (self.sets, NamedSet),
+            topics.PUBLICATIONS: (self.publications, Publication),
             topics.NOTES: (self.notes, DeviceNote),
             topics.PROBLEMS: (self.problems, Problem),
         }

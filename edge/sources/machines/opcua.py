@@ -1,7 +1,8 @@
-"""Subscribes to values of an OPC UA server, by asyncua: each change is a reading, with the time
-that its source gave it. Changes of one moment are one reading.
+"""Subscribes to values of an OPC UA server, by asyncua: each change is a reading.
 
-A server that is gone is asked again later. Then it tells the values that it has; one whose time is
+It has the time that its source gave it; changes of one moment are one reading.
+
+A server that is gone is asked again later. Then it sends the values that it has; one whose time is
 known already is not taken again.
 
 Of redundant servers, which have the same values with the same times, all are subscribed to at once
