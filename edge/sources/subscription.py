@@ -1,6 +1,6 @@
 """Follows other devices' streams and results over this device's own MQTT connection.
 
-See `edgewake.protocol.feed`.
+See `edgewake.protocol.downlink.feed`.
 
 Events, gaps and cursor are kept in one transaction, so a device that was killed, slept, or was cut
 off goes on where it stopped: nothing comes twice, and what the cloud no longer keeps is a gap of
