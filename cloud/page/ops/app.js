@@ -58,6 +58,7 @@ function Rail({ hash }) {
 function draw() {
   render(html`<${Rail} hash=${location.hash} />`, byId("rail"));
   render(html`<${View} hash=${location.hash} />`, byId("screen"));
+  byId("rail").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 setUpTheme(byId("theme"));

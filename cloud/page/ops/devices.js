@@ -21,7 +21,7 @@ export function Devices({ params }) {
       ${chosen.stream && html`<a class="button" href=${linkTo("#/devices", params, { stream: "" })}>of ${chosen.stream} ×</a>`}</form>
     <div class="chip-rows"><${Chips} path="#/devices" params=${params} name="state" values=${STATES} counts=${counts} />
       <${Chips} path="#/devices" params=${params} name="has" values=${MARKS} counts=${counts} />
-      ${Object.keys(groups.data ?? {}).length > 0 && html`<${Chips} path="#/devices" params=${params} name="group" values=${["", ...Object.keys(groups.data)]} counts=${groups.data} />`}</div>
+      ${Object.keys(groups.data ?? {}).length > 0 && html`<${Chips} path="#/devices" params=${params} name="group" isName values=${["", ...Object.keys(groups.data)]} counts=${groups.data} />`}</div>
     <${Loaded} loaded=${loaded} empty="No device here. One appears with its first reading: edgewake send NAME STREAM '{&quot;x&quot;: 1}'">${(page) => html`
       <p class="quiet">${page.total.toLocaleString("en")} ${page.total === 1 ? "device" : "devices"}</p>
       <${Rows} caption="Devices" rows=${page.items} columns=${[

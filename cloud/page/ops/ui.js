@@ -90,9 +90,9 @@ export const linkTo = (path, params, more) => {
   return query.size ? `${path}?${query}` : path;
 };
 
-/** Links that choose one of some values; the first is all of them. `counts`: how many there are of each. */
-export const Chips = ({ path, params, name, values, counts = {} }) => html`<p class="chips" role="group" aria-label=${words(name)}>${values.map((one) => html`
-  <a href=${linkTo(path, params, { [name]: one })} aria-current=${(params.get(name) ?? "") === one ? "true" : "false"}>${one ? words(one) : "all"}${counts[one] != null && html` <small>${counts[one]}</small>`}</a>`)}</p>`;
+/** Links that choose one of some values; the first is all of them. `counts`: how many there are of each; `isName`: they are names that people gave. */
+export const Chips = ({ path, params, name, values, counts = {}, isName }) => html`<p class="chips" role="group" aria-label=${words(name)}>${values.map((one) => html`
+  <a href=${linkTo(path, params, { [name]: one })} aria-current=${(params.get(name) ?? "") === one ? "true" : "false"}>${one ? (isName ? one : words(one)) : "all"}${counts[one] != null && html` <small>${counts[one]}</small>`}</a>`)}</p>`;
 
 /** To the next page of a list. */
 export const More = ({ path, params, next, name = "after", children = "More" }) => (next == null ? "" : html`<p><a href=${linkTo(path, params, { [name]: next })}>${children}</a></p>`);

@@ -5,9 +5,9 @@ readings between them do not matter. It makes one reading for each match, with `
 true, `since_ms` (the first condition's time) and the fields of the reading that completed it; then
 it starts again, so no reading is in two matches of one rule.
 
-protocol/patterns/succession.py says which beginnings are remembered. A condition that is neither true nor
-false is not met, with a remark. Where the time goes backwards, beginnings that are in the future
-are dropped, with a remark.
+protocol/patterns/succession.py says which beginnings are remembered. A condition that is neither
+true nor false is not met, with a remark. Where the time goes backwards, beginnings that are in the
+future are dropped, with a remark.
 """
 
 from __future__ import annotations
