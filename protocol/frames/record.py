@@ -65,6 +65,9 @@ class Discipline(StrEnum):
     NUMBERED = (
         "n"  # numbered, holes allowed (plain devices with `seq`): repeats dropped, nothing held
     )
+    # by the key of the request that brought them, numbered in it: repeats of the last
+    # requests dropped, nothing held
+    KEYED = "k"
     FREE = "f"  # not numbered: passed on as it comes
 
 

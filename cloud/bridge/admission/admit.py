@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import orjson
 from pydantic import ValidationError
 
+from edgewake.cloud.bridge.admission import request_key
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.envelope import Envelope
@@ -98,6 +99,9 @@ def admit(
         payload, placement = _admit_plain(
             message.payload, device, stream, catalogue, received_at, compiled
         )
+        if placement.discipline is Discipline.FREE and message.user_properties:
+            keyed = request_key.placement_of(message.user_properties, stream, message.payload)
+            placement = keyed or placement
     else:
         # A one_way frame may be lost, so nobody may wait for its number.
         discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED

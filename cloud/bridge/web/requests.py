@@ -9,12 +9,14 @@ What is refused of a request is a dead letter, as with MQTT, and its sender hear
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import mqtt5
 
-from edgewake.cloud.bridge.admission import batches
+from edgewake.cloud.bridge.admission import batches, request_key
 from edgewake.cloud.bridge.admission.mapped import OWN, Mapper, Part
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -50,6 +52,17 @@ class Asked(NamedTuple):
         """The device at whose expense it is; empty: nobody showed whose."""
         return self.head.device or self.head.gateway
 
+    @property
+    def key(self) -> str | None:
+        """The sender's name for the request. An event of CloudEvents has one: source and id."""
+        headers = self.head.headers
+        shown = headers.get("idempotency-key")
+        if shown is not None or self.form is not Form.CLOUDEVENTS:
+            return shown
+        # In headers, or in the body, which is part of the key anyway.
+        source, event = headers.get("ce-source", ""), headers.get("ce-id", "")
+        return blake2b(f"{source}\0{event}".encode()).hexdigest()
+
     def reply(self, outcome: Outcome) -> Reply:
         """In the words of its own server."""
         return reply(self.form, self.head, outcome)
@@ -73,6 +86,10 @@ class Requests:
         found = known(head, None, self._tokens, form=form)
         if isinstance(found, Reply):
             return found
+        shown = head.headers.get("idempotency-key")
+        if shown is not None and not 1 <= len(shown) <= request_key.KEY_CHARS_MAX:
+            expected = f"expected 1 to {request_key.KEY_CHARS_MAX} characters"
+            return refused(form, head, 400, f"Idempotency-Key: {expected}")
         if not is_own:
             return Asked(form, found)
         topic = head.path.strip("/")
@@ -105,6 +122,20 @@ class Requests:
 
     def parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
         """The readings, and what is refused of them."""
+        found = self._parts(asked, body, now_ms)
+        named = asked.key
+        if named is None:
+            return found
+        key = request_key.of_request(named, body)
+        at: Counter[str] = Counter()
+        keyed: list[Part] = []
+        for one in found:
+            topic = one.packet.topic
+            keyed.append(_with_key(one, key, at[topic]))
+            at[topic] += 1
+        return keyed
+
+    def _parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
         try:
             plain = unpacked(
                 body, asked.head.headers.get("content-encoding", ""), self._body_bytes_max
@@ -130,6 +161,17 @@ class Requests:
             raise Rejected(RejectReason.JSON, "an empty body: expected JSON")
         found = batches.parts(packet, now_ms) if batches.is_batch(body, kind) else None
         return [Part(packet)] if found is None else found
+
+
+def _with_key(part: Part, key: str, index: int) -> Part:
+    packet = part.packet
+    if not isinstance(packet, mqtt5.PublishPacket):
+        return part
+    properties = request_key.numbered(key, index)
+    packet = mqtt5.PublishPacket(
+        packet.topic, packet.payload, content_type=packet.content_type, user_properties=properties
+    )
+    return part._replace(packet=packet)
 
 
 def readings_in(parts: Sequence[Part]) -> int:
