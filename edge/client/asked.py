@@ -74,9 +74,11 @@ def asked(
     wanted: Subscription | Published, options: Options, start: str, on_gap: str | None
 ) -> Asked:
     """The request for an event stream. `start` counts where the cursor lacks a stream, too."""
-    words: Words = options.words() | {"from": start}
-    filters = (("where", wanted.where), ("select", wanted.select), ("on_gap", on_gap))
-    words |= {name: value for name, value in filters if value is not None}
+    filters = (("where", wanted.where), ("select", wanted.select))
+    words: Words = {name: value for name, value in filters if value is not None}
+    words |= options.words() | {"from": start}
+    if on_gap is not None:
+        words["on_gap"] = on_gap
     several: list[str] = []
     if isinstance(wanted, Published):
         path = f"/v1/publications/{quote(wanted.name, safe='')}/events"
