@@ -1,13 +1,14 @@
 """Subscribes to values of an OPC UA server, by asyncua: each change is a reading, with the time
 that its source gave it. Changes of one moment are one reading.
 
-A server that is gone is asked again later. Then it tells the values that it has; one whose time is
-known already is not taken again.
+A server that is gone is asked again later. Then it tells the values that it has, as it does when
+the agent was started again; one whose time is known already is not taken again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
+import orjson
 from asyncua import Client, ua
 from asyncua.crypto import security_policies
 
@@ -23,10 +25,12 @@ from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.address import resolved
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.web.web_config import read_token
-from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, key
+
+# It says each message of the server, a kilobyte each.
+logging.getLogger("asyncua").setLevel(logging.WARNING)
 
 NODES_MAX: Final = 200
 """Values of one source; a reading may have as many fields."""
@@ -110,7 +114,7 @@ class OpcUaConfig(SourceConfig):
             raise ValueError("password_file: expected `security` with it, which encrypts it")
 
     def source(self, context: SourceContext) -> OpcUa:
-        return OpcUa(self, context.clock)
+        return OpcUa(self, context)
 
     def owns(self) -> str:
         return f"{self.url} for this stream"
@@ -130,11 +134,11 @@ class OpcUa:
 
     policy = Policy.DROP_NEWEST
 
-    def __init__(self, config: OpcUaConfig, clock: Clock) -> None:
+    def __init__(self, config: OpcUaConfig, context: SourceContext) -> None:
         self._config = config
-        self._clock = clock
-        self._told: dict[str, int] = {}
-        """Field → time of the value that was taken last."""
+        self._name = f"opcua:{config.url}"
+        self._told = told(context.position(self._name))
+        """Field → time of the value that was taken last; kept in the log with the readings."""
 
     async def run(self, intake: Intake) -> None:
         config = self._config
@@ -161,7 +165,10 @@ class OpcUa:
             while True:
                 changes = await waiting.next(LOOK_S)
                 readings = intake.check_all([*bodies(self._new(changes))])
-                await intake.put(readings)
+                if readings:
+                    await intake.put(
+                        readings, position=(self._name, orjson.dumps(self._told).decode())
+                    )
                 await client.check_connection()
 
     async def _client(self) -> Client:
@@ -194,6 +201,11 @@ class OpcUa:
                     continue
                 self._told[one.name] = one.t
             yield one
+
+
+def told(position: str | None) -> dict[str, int]:
+    """What a log says of it. Pure."""
+    return dict(orjson.loads(position)) if position else {}
 
 
 def bodies(changes: Iterator[Change]) -> Iterator[dict[str, Any]]:
