@@ -24,10 +24,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from edgewake.cloud import process_metrics, web_log
-from edgewake.cloud.web_connections import Connections
-from edgewake.cloud.web_host import HostCheck
-from edgewake.cloud.web_limits import LimitedProtocol
+from edgewake.cloud import process_metrics
+from edgewake.cloud.web import log as web_log
+from edgewake.cloud.web.connections import Connections
+from edgewake.cloud.web.host import HostCheck
+from edgewake.cloud.web.limits import LimitedProtocol
 
 CONNECTIONS_MAX: Final = 64
 """Prometheus needs one; two of them, a person and a health check leave room."""

@@ -86,9 +86,9 @@ OWN: Final = (
         metadata.EntryPoint(name, f"edgewake.cloud.commands.requests:{name}", GROUP)
         for name in ("requests", "reply")
     ),
-    metadata.EntryPoint("doctor", "edgewake.deploy.doctor_cli:doctor", GROUP),
-    metadata.EntryPoint("logs", "edgewake.deploy.logs_cli:logs", GROUP),
-    metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),
+    metadata.EntryPoint("doctor", "edgewake.deploy.doctor.doctor_cli:doctor", GROUP),
+    metadata.EntryPoint("logs", "edgewake.deploy.parts.logs_cli:logs", GROUP),
+    metadata.EntryPoint("jars", "edgewake.deploy.programs.jars_cli:jars", GROUP),
 )
 """Commands of no part: they come with the command itself."""
 NEEDED: Final = {

@@ -14,7 +14,7 @@ from typing import Any, Final
 import mqtt5
 
 from edgewake.deploy.authority import AuthorityFiles
-from edgewake.deploy.part import Floor, Part
+from edgewake.deploy.parts.part import Floor, Part
 from edgewake.protocol.certificates.book import FILE as BOOK
 from edgewake.protocol.errors import ConfigError
 

@@ -19,20 +19,12 @@ from typing import Final
 
 import tomli_w
 
-from edgewake.deploy import (
-    checks,
-    data_folder,
-    jars,
-    java,
-    kafka_node,
-    login_link,
-    mosquitto,
-    network,
-    part_status,
-    secret_files,
-)
-from edgewake.deploy.lifecycle import State
-from edgewake.deploy.part import Part
+from edgewake.deploy import data_folder, login_link, network, secret_files
+from edgewake.deploy.doctor import checks
+from edgewake.deploy.parts import part_status
+from edgewake.deploy.parts.lifecycle import State
+from edgewake.deploy.parts.part import Part
+from edgewake.deploy.parts.supervisor import Keeper, Supervisor, failure, restart_line
 from edgewake.deploy.plan import (
     Plan,
     check,
@@ -42,8 +34,8 @@ from edgewake.deploy.plan import (
     parts,
     ports_wanted,
 )
+from edgewake.deploy.programs import jars, java, kafka_node, mosquitto
 from edgewake.deploy.progress import Step, Steps
-from edgewake.deploy.supervisor import Keeper, Supervisor, failure, restart_line
 from edgewake.protocol import installation
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import ConfigError, LocalError

@@ -82,7 +82,7 @@ def up(
 
     Ctrl-C stops it; the next start goes on from the same data.
     """
-    from edgewake.deploy import checks
+    from edgewake.deploy.doctor import checks
 
     checks.libraries()
     from edgewake.deploy.plan import Plan, Ports

@@ -283,7 +283,7 @@ def reasons() -> str:
 
 def later() -> str:
     """Why a message is not accepted now."""
-    return _reasons("protocol/ack.py")
+    return _reasons("protocol/frames/ack.py")
 
 
 def _reasons(file: str) -> str:
@@ -363,7 +363,7 @@ def states() -> str:
     """The states of a lease, what each means, and what follows on which event: the table that the
     proxy runs on.
     """
-    meanings = _members("protocol/lease_record.py")
+    meanings = _members("protocol/leases/lease_record.py")
     follows: dict[str, list[str]] = {name: [] for name in meanings}
     for (state, event), after in _load("cloud.push.leases.lease_state:TRANSITIONS").items():
         follows[state].append(f"{event.name} → {after}")

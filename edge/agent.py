@@ -25,23 +25,23 @@ from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
-from edgewake.edge.field_book import FieldBook
-from edgewake.edge.intake import Intake, LogSink, OneWaySink
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.epoch import boot_id
+from edgewake.edge.intake.field_book import FieldBook
+from edgewake.edge.intake.intake import Intake, LogSink, OneWaySink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.event_log import EventLog, LogStatus
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.work import OutFrame
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.work import OutFrame
+from edgewake.edge.log.tables.epoch import boot_id
 from edgewake.edge.memory import collect
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.edge.workers import Workers
 from edgewake.protocol.clock import Clock, sleep_or
-from edgewake.protocol.device import DeviceState, DeviceStatus
-from edgewake.protocol.downlink import ANSWERS, REPLIES, REQUESTS, Answer
+from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES, REQUESTS, Answer
 from edgewake.protocol.errors import LocalError
-from edgewake.protocol.record import Mode
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
 
 if TYPE_CHECKING:
     from edgewake.edge.settings.settings import SettingsFile
@@ -299,7 +299,9 @@ def _check_of(stream: str) -> Callable[[Mapping[str, Any]], None] | None:
     """What else a reading of this stream has to be; None: nothing."""
     if stream != REQUESTS:
         return None
-    from edgewake.protocol.request import check_request  # a device pays for it when it asks
+    from edgewake.protocol.downlink.request import (
+        check_request,  # a device pays for it when it asks
+    )
 
     return check_request
 

@@ -19,17 +19,17 @@ from typing import Annotated, Final
 from edgewake.edge.actions.config import AnyAction
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.processors.config import AbsenceConfig, ChainConfig
 from edgewake.edge.sketches.config import SketchConfig
 from edgewake.edge.sources.config import AnySource
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.broker import BrokerConfig
-from edgewake.protocol.downlink import ANSWERS, REPLIES, REQUESTS
+from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES, REQUESTS
+from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.names import is_device, is_reserved
 from edgewake.protocol.plain import Check, ConfigTable, Length
-from edgewake.protocol.record import Mode
-from edgewake.protocol.sketch import STREAM as SKETCHES
+from edgewake.protocol.sketches.sketch import STREAM as SKETCHES
 
 SKETCHES_MAX: Final = 4
 """Streams that are sketched: each has a process of some 17 MB. More are refused."""

@@ -16,14 +16,14 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import ConsumerState
-from edgewake.edge.log.frames import UNSET_CLOCK
-from edgewake.edge.log.gaps import given_up
-from edgewake.edge.log.schema import BACKLOG_BYTES, RETAINED_BYTES, reading
-from edgewake.edge.log.tables import read_consumers
+from edgewake.edge.log.keeping.frames import UNSET_CLOCK
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import ConsumerState
+from edgewake.edge.log.tables.gaps import given_up
+from edgewake.edge.log.tables.schema import BACKLOG_BYTES, RETAINED_BYTES, reading
+from edgewake.edge.log.tables.tables import read_consumers
 from edgewake.protocol.errors import LocalError
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.names import is_reserved
 
 STATUS_NAME: Final = "status.json"

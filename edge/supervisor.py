@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.error_text import error_text
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.source import Source
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

@@ -8,9 +8,9 @@ MQTT (`<device>` is the client id):
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
     ew/v1/<device>/acks          the same, several in a message: what agents ask for
     ew/v1/<device>/down/<kind>   commands, settings and replies, cloud to device
-                                 (`edgewake.protocol.downlink`)
+                                 (`edgewake.protocol.downlink.downlink`)
     ew/v1/<device>/req/feed      questions for what others sent; the answer is down/feed
-                                 (`edgewake.protocol.feed`)
+                                 (`edgewake.protocol.downlink.feed`)
     ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON,
                                  DeviceStatus)
     ew/bridges/<installation>/<bridge>   beats and last will of a bridge, for its like; no device

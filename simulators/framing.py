@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from edgewake.protocol.frame import FRAME_BYTES_MAX, Frame, Gap, encode
+from edgewake.protocol.frames.frame import FRAME_BYTES_MAX, Frame, Gap, encode
 
 FRAME_READINGS: Final = 100
 """Readings of one device in a frame, as an agent with much to send forms them."""

@@ -16,9 +16,9 @@ from typing import Final
 import mqtt5
 
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, Later, decode_answer
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.frames.ack import Ack, Later, decode_answer
 from edgewake.simulators.outbox import Message, Outbox
 from edgewake.simulators.wire import Wire
 

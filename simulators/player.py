@@ -18,7 +18,7 @@ from typing import Final
 import orjson
 
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.frame import FRAME_TYPE
+from edgewake.protocol.frames.frame import FRAME_TYPE
 from edgewake.simulators.framing import FRAME_READINGS, Framing, Made, singly
 from edgewake.simulators.outbox import Message, Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice

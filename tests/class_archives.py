@@ -21,7 +21,7 @@ from typing import Final
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import jars, java
+from edgewake.deploy.programs import jars, java
 from edgewake.protocol import topics
 from tests.services import run_kafka, wait_until
 

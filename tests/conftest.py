@@ -18,7 +18,7 @@ import pytest
 from httpx._transports import default as httpx_transport
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import jars
+from edgewake.deploy.programs import jars
 from tests import class_archives, examples
 from tests.feeds import Feed, QueryFeed
 from tests.services import STAYS, Kafka, Mosquitto, run_kafka, run_mosquitto

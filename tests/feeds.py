@@ -14,10 +14,12 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
-from edgewake.protocol import frame, record, result, topics
-from edgewake.protocol.frame import Frame, Gap
-from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import Stream
+from edgewake.protocol import topics
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.frame import Frame, Gap
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.frames.stream import Stream
+from edgewake.protocol.ops import result
 from tests.services import PATIENCE_S, pause_s, wait_until
 
 NOW_MS = 1_790_000_000_000

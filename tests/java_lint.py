@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from edgewake.cloud.analysis.spark.java_classes import SOURCES, spark_class_path
-from edgewake.deploy import apt
+from edgewake.deploy.programs import apt
 from edgewake.protocol.errors import EdgewakeError, LocalError
 
 PACKAGES: Final = ("openjdk-21-jdk-headless", "openjdk-17-jdk-headless")

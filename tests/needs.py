@@ -22,8 +22,8 @@ from typing import Final
 import click
 from hypothesis import strategies as st
 
-from edgewake.deploy import apt, jars, java, mosquitto
 from edgewake.deploy.data_folder import FreeBytes, free_bytes
+from edgewake.deploy.programs import apt, jars, java, mosquitto
 from edgewake.protocol.errors import EdgewakeError, LocalError
 from tests import class_archives, java_lint
 

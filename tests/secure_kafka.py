@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.security import SaslMechanism, SecurityConfig, SecurityProtocol
-from edgewake.deploy import jars, java, kafka_node
+from edgewake.deploy.programs import jars, java, kafka_node
 from tests.services import Process, free_ports, port_is_open, wait_until
 
 USER, PASSWORD = "edgewake", "secret-of-the-test"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from edgewake.deploy import jars, java, kafka_node, mosquitto
+from edgewake.deploy.programs import jars, java, kafka_node, mosquitto
 from tests.gate import Gate, gate
 
 PATIENCE_S = 225.0

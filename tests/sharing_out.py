@@ -18,7 +18,7 @@ SECOND_SPARK: Final = (
     "tests/analysis/lanes/test_checkpoint_files.py",
     "tests/analysis/lanes/test_checkpoint_loss.py",
     "tests/analysis/lanes/test_lane.py",
-    "tests/analysis/lanes/test_slow.py",
+    "tests/analysis/schedule/test_slow.py",
     "tests/analysis/repair/test_repairs.py",
     "tests/analysis/test_run.py",
 )

@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pyspark
 
-from edgewake.deploy import java
+from edgewake.deploy.programs import java
 from tests.class_archives import SPARK_OPTIONS
 from tests.services import Process, free_ports, port_is_open, wait_until
 

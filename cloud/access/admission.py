@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Set
 
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.client_share import RESERVE, Bound
-from edgewake.cloud.log.followed import FollowedStreams
+from edgewake.cloud.log.following.followed import FollowedStreams
 from edgewake.cloud.log.hub import Full
 from edgewake.cloud.log.subscription import Sight
 

@@ -26,11 +26,10 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
-from edgewake.cloud import web_pages
-from edgewake.cloud.access import latest_routes, sync_routes
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.event_routes import LATER, EventRoutes
-from edgewake.cloud.access.latest_stores import LatestStores
+from edgewake.cloud.access.latest import latest_routes, sync_routes
+from edgewake.cloud.access.latest.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
@@ -43,9 +42,10 @@ from edgewake.cloud.rights import routes as rights_routes
 from edgewake.cloud.rights.guard import Guard, ReaderAsks
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_app import application
-from edgewake.cloud.web_openapi import let_anonymous_in
+from edgewake.cloud.web import pages as web_pages
+from edgewake.cloud.web.app import application
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import let_anonymous_in
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from starlette.types import Scope
 
-from edgewake.cloud.web_limits import LimitedProtocol
+from edgewake.cloud.web.limits import LimitedProtocol
 
 EXTENSION: Final = "edgewake.connection"
 SOCKETS_PATH: Final = b"/v1/ws"

@@ -33,11 +33,11 @@ from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.subscription import LogEnd, Plan, RequestError, Start, SubscriptionTooLarge
 from edgewake.cloud.rights.guard import ReaderAsks, ended
 from edgewake.cloud.rights.principal import Kind, Principal
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
-from edgewake.protocol.lease_read import parse_name
+from edgewake.protocol.leases.lease_read import parse_name
 from edgewake.protocol.names import is_stream
 
 log = logging.getLogger("edgewake.access")

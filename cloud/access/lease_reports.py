@@ -1,4 +1,4 @@
-"""Tells the push proxies which clients with a lease read here (`edgewake.protocol.lease_read`), so
+"""Tells the push proxies which clients with a lease read here (`edgewake.protocol.leases.lease_read`), so
 that nobody wakes them meanwhile.
 
 One record when such a stream is opened, then one every REPEAT_S while it is open. Kafka's absence
@@ -18,10 +18,11 @@ from confluent_kafka import KafkaException, Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import lease_read, lease_record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.lease_read import REPEAT_S, LeaseRead
+from edgewake.protocol.leases import lease_read, lease_record
+from edgewake.protocol.leases.lease_read import REPEAT_S, LeaseRead
 
 log = logging.getLogger("edgewake.access")
 

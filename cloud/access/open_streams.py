@@ -25,10 +25,10 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
+from edgewake.cloud.log.following.turns import IsTimeUp
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.steps import Steps
 from edgewake.cloud.log.subscription import Sight
-from edgewake.cloud.log.turns import IsTimeUp
 from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock

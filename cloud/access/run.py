@@ -17,11 +17,11 @@ import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
-from edgewake.cloud import process_metrics, web, web_tls
+from edgewake.cloud import process_metrics
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
-from edgewake.cloud.access.latest_stores import LatestStores
+from edgewake.cloud.access.latest.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
@@ -31,8 +31,10 @@ from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.rights.config import checked
 from edgewake.cloud.rights.rights import Rights
-from edgewake.cloud.web_connections import Connections
-from edgewake.cloud.web_host import HostCheck
+from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import tls as web_tls
+from edgewake.cloud.web.connections import Connections
+from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config
 from edgewake.protocol import log as protocol_log
 from edgewake.protocol.clock import SystemClock

@@ -21,9 +21,9 @@ from edgewake.cloud.access import sse
 from edgewake.cloud.access.connection import http_chunk
 from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.sse import Encoder
-from edgewake.cloud.log.cohort import Lost
+from edgewake.cloud.log.following.cohort import Lost
+from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

@@ -13,9 +13,9 @@ from typing import Final
 import orjson
 
 from edgewake.cloud.access.connection import http_chunk
-from edgewake.cloud.log.behind import Behind
 from edgewake.cloud.log.decode import Event
-from edgewake.cloud.log.filter_check import FilterWarning
+from edgewake.cloud.log.filters.filter_check import FilterWarning
+from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.subscription import Gap, Plan, Positions
 from edgewake.protocol.cursor import CursorCodec, CursorWriter

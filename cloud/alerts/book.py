@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from edgewake.cloud.alerts import telling
 from edgewake.cloud.alerts.life import Seen, ended, is_worth_writing, look, pass_time, say
-from edgewake.protocol.alert import Alert, Note, NoteState, Place, Rule, State, Word
+from edgewake.protocol.ops.alert import Alert, Note, NoteState, Place, Rule, State, Word
 
 log = logging.getLogger("edgewake.alerts")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from edgewake.cloud.alerts.life import Seen
-from edgewake.cloud.log.filter import compile_node
-from edgewake.cloud.log.filter_cost import check_cost
-from edgewake.cloud.log.filter_syntax import parse_where
-from edgewake.protocol.alert import KEY_CHARS_MAX, Rule, RuleText
+from edgewake.cloud.log.filters.filter import compile_node
+from edgewake.cloud.log.filters.filter_cost import check_cost
+from edgewake.cloud.log.filters.filter_syntax import parse_where
+from edgewake.protocol.ops.alert import KEY_CHARS_MAX, Rule, RuleText
 
 VALUE_CHARS_MAX: Final = 100
 """Characters of a value as it is told."""

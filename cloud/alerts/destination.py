@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from edgewake.cloud.calls import endpoint, sealing, webhook
-from edgewake.protocol.alert import Destination
 from edgewake.protocol.errors import EdgewakeError
+from edgewake.protocol.ops.alert import Destination
 
 WEBHOOK: Final = "webhook"
 ADDRESS_CHARS_MAX: Final = 2048

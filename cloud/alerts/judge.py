@@ -30,11 +30,12 @@ from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.leadership import Leadership
 from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.protocol import record as records
-from edgewake.protocol import result, topics
-from edgewake.protocol.alert import Note, Rule, Word
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, FilterError
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.ops import result
+from edgewake.protocol.ops.alert import Note, Rule, Word
 
 log = logging.getLogger("edgewake.alerts")
 

@@ -10,9 +10,9 @@ from typing import Protocol
 from edgewake.cloud.alerts.judge import Judge, Table, Tried
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.alert import Note
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.query import Registration
+from edgewake.protocol.ops.alert import Note
+from edgewake.protocol.ops.query import Registration
 
 
 class Tables(Protocol):

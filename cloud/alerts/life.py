@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.protocol.alert import HISTORY_MAX, WHY_CHARS_MAX, Alert, Entry, Rule, State, Word
+from edgewake.protocol.ops.alert import HISTORY_MAX, WHY_CHARS_MAX, Alert, Entry, Rule, State, Word
 
 FLAPS_MAX: Final = 6
 """Turns within FLAP_WINDOW_MS: three times on and off."""

@@ -18,7 +18,7 @@ import orjson
 from edgewake.cloud.alerts.destination import WEBHOOK
 from edgewake.cloud.alerts.judge import Tried
 from edgewake.cloud.calls import sealing, webhook
-from edgewake.protocol.alert import Destination, Note
+from edgewake.protocol.ops.alert import Destination, Note
 
 log = logging.getLogger("edgewake.alerts")
 

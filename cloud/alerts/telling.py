@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from edgewake.cloud.alerts.life import loud, noted, wants, wants_again
-from edgewake.protocol.alert import Alert, Entry, Note, NoteState, Rule
+from edgewake.protocol.ops.alert import Alert, Entry, Note, NoteState, Rule
 
 NAMED_MAX: Final = 20
 """Alerts that a note names; of more it says how many."""

@@ -10,9 +10,9 @@ from pydantic import Field, field_validator, model_validator
 from edgewake.cloud.analysis.spark.settings import StateStore, is_local, refused_settings
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import bloom
 from edgewake.protocol.config import Config
 from edgewake.protocol.names import is_device, is_field, is_stream
+from edgewake.protocol.sketches import bloom
 
 SETS_MAX: Final = 16
 """Declared sets of devices: each costs a stream's summaries as much again, for the readings of its

@@ -19,9 +19,9 @@ from edgewake.cloud.queries.registry import Tables, built_in
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import Registration, claim_of
-from edgewake.protocol.stream import NameKind, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import NameKind, Stream
+from edgewake.protocol.ops.query import Registration, claim_of
 
 log = logging.getLogger("edgewake.analysis")
 

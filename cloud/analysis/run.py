@@ -18,16 +18,13 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud import metrics, metrics_port, process_metrics
 from edgewake.cloud.analysis import analysis_metrics
+from edgewake.cloud.analysis.checkpoints.checkpoint import remove_unused
+from edgewake.cloud.analysis.checkpoints.state_rows import StateRows
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.configured_session import start_session_of
 from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
-from edgewake.cloud.analysis.lanes import start_record
-from edgewake.cloud.analysis.lanes.checkpoint import remove_unused
 from edgewake.cloud.analysis.lanes.lane_time import Upstream
-from edgewake.cloud.analysis.lanes.slow_search import SlowSearch
-from edgewake.cloud.analysis.lanes.state_rows import StateRows
-from edgewake.cloud.analysis.lanes.supervision import STOP_S, Around, LaneKey, Lanes
 from edgewake.cloud.analysis.minutes.erasing import Erasing
 from edgewake.cloud.analysis.minutes.minute_job import Summing
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
@@ -41,6 +38,9 @@ from edgewake.cloud.analysis.spark import session as spark
 from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.status_board import StatusBoard
+from edgewake.cloud.analysis.supervision import start_record
+from edgewake.cloud.analysis.supervision.slow_search import SlowSearch
+from edgewake.cloud.analysis.supervision.supervision import STOP_S, Around, LaneKey, Lanes
 from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.queries.lane_kind import APART, LaneKind
@@ -50,7 +50,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
 from edgewake.protocol.heartbeat import Heartbeat
-from edgewake.protocol.query import QueryState
+from edgewake.protocol.ops.query import QueryState
 
 log = logging.getLogger("edgewake.analysis")
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from edgewake.cloud.analysis.lanes.log_reader import iso
+from edgewake.cloud.analysis.checkpoints.log_reader import iso
 from edgewake.cloud.analysis.lanes.upstream_hold import Sequenced
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.up_places import UNANSWERED, UpPlaces

@@ -15,7 +15,7 @@ from edgewake.cloud.analysis.results.lane_progress import progress_output
 from edgewake.cloud.queries.registry import QueryStatus
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.query import Progress, QueryState
+from edgewake.protocol.ops.query import Progress, QueryState
 
 log = logging.getLogger("edgewake.analysis")
 

@@ -25,10 +25,8 @@ from typing import Final
 import mqtt5
 from confluent_kafka import Producer
 
-from edgewake.cloud.bridge import batches
-from edgewake.cloud.bridge.ack_ledger import AckLedger, Awaited, Delivery, InFlight
-from edgewake.cloud.bridge.adoption import Adoption
-from edgewake.cloud.bridge.allowance import (
+from edgewake.cloud.bridge.admission import batches
+from edgewake.cloud.bridge.admission.allowance import (
     ASK_S,
     LETTER_HEAD_BYTES,
     MEASURED_BYTES,
@@ -37,21 +35,17 @@ from edgewake.cloud.bridge.allowance import (
     Allowance,
     Room,
 )
-from edgewake.cloud.bridge.answers import Answers, pubacks
-from edgewake.cloud.bridge.batches import is_batch
-from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow, too_much
-from edgewake.cloud.bridge.compiled import CompiledStreams
-from edgewake.cloud.bridge.config import BridgeConfig
-from edgewake.cloud.bridge.expense import paid_record, size_of
-from edgewake.cloud.bridge.feeds import Feeds
-from edgewake.cloud.bridge.in_full import in_full
-from edgewake.cloud.bridge.kafka_writer import KafkaWriter
-from edgewake.cloud.bridge.mapped import Mapper, Part, is_mapped
-from edgewake.cloud.bridge.metrics import BridgeMetrics
-from edgewake.cloud.bridge.mqtt_source import MqttSource
-from edgewake.cloud.bridge.outbox import Outbox
-from edgewake.cloud.bridge.parked import Parked, ParkedMessage
-from edgewake.cloud.bridge.records import (
+from edgewake.cloud.bridge.admission.batches import is_batch
+from edgewake.cloud.bridge.admission.catalogue import (
+    AwaitsCatalogueError,
+    Catalogue,
+    NotNow,
+    too_much,
+)
+from edgewake.cloud.bridge.admission.compiled import CompiledStreams
+from edgewake.cloud.bridge.admission.in_full import in_full
+from edgewake.cloud.bridge.admission.mapped import Mapper, Part, is_mapped
+from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     aside_letter,
     dead_letter,
@@ -60,18 +54,29 @@ from edgewake.cloud.bridge.records import (
     left_out_letter,
     too_large,
 )
-from edgewake.cloud.bridge.register import Register
+from edgewake.cloud.bridge.admission.register import Register
+from edgewake.cloud.bridge.config import BridgeConfig
+from edgewake.cloud.bridge.expense import paid_record, size_of
+from edgewake.cloud.bridge.feeds import Feeds
+from edgewake.cloud.bridge.kafka_writer import KafkaWriter
+from edgewake.cloud.bridge.metrics import BridgeMetrics
+from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger, Awaited, Delivery, InFlight
+from edgewake.cloud.bridge.mqtt.adoption import Adoption
+from edgewake.cloud.bridge.mqtt.answers import Answers, pubacks
+from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
+from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
+from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions
+from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.status_rows import StatusRows
-from edgewake.cloud.bridge.subscriptions import Subscriptions
 from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.health import Health
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Later, LaterReason
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.downlink import FEED
+from edgewake.protocol.downlink.downlink import FEED
+from edgewake.protocol.downlink.feed import FeedChunk
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.feed import FeedChunk
+from edgewake.protocol.frames.ack import Later, LaterReason
 from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.mqtt import Unreadable
 

@@ -7,14 +7,14 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from edgewake.cloud.bridge.allowance import DeviceConfig
+from edgewake.cloud.bridge.admission.allowance import DeviceConfig
 from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.bridge.http_config import HttpConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
-from edgewake.protocol.event_time import zone_of
-from edgewake.protocol.frame import FRAME_BYTES_MAX
+from edgewake.protocol.frames.event_time import zone_of
+from edgewake.protocol.frames.frame import FRAME_BYTES_MAX
 from edgewake.protocol.plain import key
 
 

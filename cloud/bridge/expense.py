@@ -6,10 +6,10 @@ import time
 
 import mqtt5
 
-from edgewake.cloud.bridge.allowance import MEASURED_BYTES, REFUSED_S, Account
-from edgewake.cloud.bridge.catalogue import Catalogue, NotNow, too_much
-from edgewake.cloud.bridge.compiled import CompiledStreams
-from edgewake.cloud.bridge.records import KafkaRecord, record_of
+from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, REFUSED_S, Account
+from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, too_much
+from edgewake.cloud.bridge.admission.compiled import CompiledStreams
+from edgewake.cloud.bridge.admission.records import KafkaRecord, record_of
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.mqtt import Unreadable
 

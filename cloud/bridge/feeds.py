@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from edgewake.cloud.bridge.sse_chunk import RETRY_S, Gathering
 from edgewake.protocol.config import Config
-from edgewake.protocol.downlink import FEED_WAIT_S
+from edgewake.protocol.downlink.downlink import FEED_WAIT_S
+from edgewake.protocol.downlink.feed import FEEDS_MAX, FeedAsk, FeedChunk, decode
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.feed import FEEDS_MAX, FeedAsk, FeedChunk, decode
 
 if TYPE_CHECKING:
     import httpx

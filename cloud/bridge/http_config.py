@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.protocol.config import Config
-from edgewake.protocol.frame import FRAME_BYTES_MAX
+from edgewake.protocol.frames.frame import FRAME_BYTES_MAX
 from edgewake.protocol.maps.http_forms import PRESETS
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from edgewake.cloud.bridge.ack_ledger import Delivery
+from edgewake.cloud.bridge.admission.records import KafkaRecord
 from edgewake.cloud.bridge.load import Load
-from edgewake.cloud.bridge.records import KafkaRecord
+from edgewake.cloud.bridge.mqtt.ack_ledger import Delivery
 from edgewake.cloud.kafka.config import UP_BATCH_BYTES
 from edgewake.protocol.errors import LocalError
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from edgewake.protocol.down_row import DownRow
+from edgewake.protocol.downlink.down_row import DownRow
 
 REPEAT_S: Final = 60.0
 """Until the same is sent to a device once more. A command that runs longer is known to the device

@@ -14,16 +14,16 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError
 
 from edgewake.cloud import metrics_port
+from edgewake.cloud.bridge.admission.catalogue import Catalogue
+from edgewake.cloud.bridge.admission.mapped import Mapper
+from edgewake.cloud.bridge.admission.register import Register
 from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
-from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
-from edgewake.cloud.bridge.mapped import Mapper
-from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
+from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
-from edgewake.cloud.bridge.register import Register
-from edgewake.cloud.bridge.subscriptions import read_keys, subscriptions
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED

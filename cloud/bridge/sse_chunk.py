@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.downlink import MESSAGE_BYTES_MAX
-from edgewake.protocol.feed import CHUNK_BYTES, FeedAsk, FeedChunk
+from edgewake.protocol.downlink.downlink import MESSAGE_BYTES_MAX
+from edgewake.protocol.downlink.feed import CHUNK_BYTES, FeedAsk, FeedChunk
 
 ROOM_BYTES: Final = MESSAGE_BYTES_MAX - 16 * 1024
 """Bytes of events that a chunk may have at most: the rest is for gaps, cursors and names."""

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import mqtt5
 
-from edgewake.cloud.bridge.adoption import Adoption
-from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.admission.register import Register
+from edgewake.cloud.bridge.mqtt.adoption import Adoption
+from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.presence import BEAT_S, Beat, Presence
-from edgewake.cloud.bridge.register import Register
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, api_options, fail, shows
-from edgewake.cloud.commands.arguments import query_name
-from edgewake.cloud.commands.output import print_item, print_items, print_json, tell
-from edgewake.cloud.commands.tables_file import tables_of
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options, fail, shows
+from edgewake.cloud.commands.common.arguments import query_name
+from edgewake.cloud.commands.common.output import print_item, print_items, print_json, tell
+from edgewake.cloud.commands.common.tables_file import tables_of
 
 RULE_COLUMNS: Final = ("name", "severity", "looks_at", "alerts", "tell", "text")
 RAISED_COLUMNS: Final = ("rule", "key", "state", "since", "value", "by")

@@ -9,10 +9,10 @@ from typing import Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, api_options, fail, shows
-from edgewake.cloud.commands.arguments import query_name
-from edgewake.cloud.commands.output import print_items, print_json, tell
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options, fail, shows
+from edgewake.cloud.commands.common.arguments import query_name
+from edgewake.cloud.commands.common.output import print_items, print_json, tell
 
 COLUMNS: Final = ("name", "title", "cards", "version", "changed_at", "changed_by")
 OWN: Final = ("title", "cards")

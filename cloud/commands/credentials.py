@@ -14,9 +14,9 @@ from typing import Any, Final, TextIO
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, shows
-from edgewake.cloud.commands.output import print_item, print_json
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, shows
+from edgewake.cloud.commands.common.output import print_item, print_json
 from edgewake.protocol.names import is_device
 
 PAGE: Final = 1_000

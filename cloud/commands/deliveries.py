@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from edgewake.cloud.commands.api_client import fail
-from edgewake.cloud.commands.output import print_item, print_items, print_json, tell
-from edgewake.cloud.commands.tables_file import tables_of
-from edgewake.protocol.delivery import NAME_PATTERN
+from edgewake.cloud.commands.common.api_client import fail
+from edgewake.cloud.commands.common.output import print_item, print_items, print_json, tell
+from edgewake.cloud.commands.common.tables_file import tables_of
+from edgewake.protocol.leases.delivery import NAME_PATTERN
 
 if TYPE_CHECKING:
     import httpx

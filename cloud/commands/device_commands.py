@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, api_options, fail, shows
-from edgewake.cloud.commands.output import print_item
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options, fail, shows
+from edgewake.cloud.commands.common.output import print_item
 
 WAIT_S: Final = 60
 LOOK_EVERY_S: Final = 0.3

@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from edgewake.cloud.commands.api_client import OpsApi, fail
-from edgewake.cloud.commands.output import print_item, tell
+from edgewake.cloud.commands.common.api_client import OpsApi, fail
+from edgewake.cloud.commands.common.output import print_item, tell
 
 COLUMNS: Final = ("id", "what", "name", "step", "detail", "asked_at", "asked_by")
 WAIT_S: Final = 600

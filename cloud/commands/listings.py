@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion, credentials, erasures
-from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
-from edgewake.cloud.commands.output import print_item, print_items
+from edgewake.cloud.commands import credentials, erasures
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options, shows
+from edgewake.cloud.commands.common.output import print_item, print_items
 
 DEVICE_COLUMNS: Final = (
     "device",
@@ -297,7 +298,7 @@ def ack(make_api: Callable[[], OpsApi], token: str) -> None:
     """Show how far the frame came that was acknowledged with TOKEN."""
     import re
 
-    from edgewake.protocol.ack import TOKEN_PATTERN
+    from edgewake.protocol.frames.ack import TOKEN_PATTERN
 
     if not re.fullmatch(TOKEN_PATTERN, token):
         raise click.BadParameter(f"{token[:40]!r} is not an ack token", param_hint="TOKEN")

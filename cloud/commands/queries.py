@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, api_options, fail, shows
-from edgewake.cloud.commands.arguments import query_name
-from edgewake.cloud.commands.output import print_item, print_items, print_json, tell
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options, fail, shows
+from edgewake.cloud.commands.common.arguments import query_name
+from edgewake.cloud.commands.common.output import print_item, print_items, print_json, tell
+from edgewake.cloud.commands.common.times import TIME, time_ms
 from edgewake.cloud.commands.rebuild import rebuild
 from edgewake.cloud.commands.repair import ask, backfill, repair, repairs
-from edgewake.cloud.commands.times import TIME, time_ms
 
 WAIT_S: Final = 60
 """Seconds that `add` waits for a query to run."""

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, fail, shows
-from edgewake.cloud.commands.arguments import query_name
-from edgewake.cloud.commands.output import print_items
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, fail, shows
+from edgewake.cloud.commands.common.arguments import query_name
+from edgewake.cloud.commands.common.output import print_items
 from edgewake.cloud.commands.repair import LOOK_EVERY_S, WAIT_S
 
 COLUMNS: Final = (

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, fail, shows
-from edgewake.cloud.commands.arguments import query_name
-from edgewake.cloud.commands.output import cell, print_item, print_items, tell
-from edgewake.cloud.commands.times import TIME, time_ms
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, fail, shows
+from edgewake.cloud.commands.common.arguments import query_name
+from edgewake.cloud.commands.common.output import cell, print_item, print_items, tell
+from edgewake.cloud.commands.common.times import TIME, time_ms
 
 WAIT_S: Final = 600
 LOOK_EVERY_S: Final = 0.5

@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, api_options
-from edgewake.cloud.commands.output import print_item, print_items
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options
+from edgewake.cloud.commands.common.output import print_item, print_items
 
 COLUMNS: Final = ("id", "device", "state", "name", "body", "received_at", "expires_at", "reply")
 

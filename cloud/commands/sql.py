@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import click
 
-from edgewake.cloud.commands.api_client import OpsApi, api_options
-from edgewake.cloud.commands.output import print_items, print_json
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options
+from edgewake.cloud.commands.common.output import print_items, print_json
 
 
 @click.command()

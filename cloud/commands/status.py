@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands.api_client import OpsApi, api_options
-from edgewake.cloud.commands.output import print_items, print_json, tell
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options
+from edgewake.cloud.commands.common.output import print_items, print_json, tell
 
 PART_COLUMNS: Final = ("part", "state", "uptime_s", "restarts", "cpu_percent", "rss_mib")
 STREAM_COLUMNS: Final = ("name", "records_per_s", "description")

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import completion
-from edgewake.cloud.commands.api_client import OpsApi, api_options
-from edgewake.cloud.commands.output import print_item, print_items, print_json
-from edgewake.cloud.commands.times import TIME, time_ms
+from edgewake.cloud.commands.common import completion
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options
+from edgewake.cloud.commands.common.output import print_item, print_items, print_json
+from edgewake.cloud.commands.common.times import TIME, time_ms
 
 SERIES_COLUMNS: Final = ("stream", "field", "devices")
 FIGURES: Final = ("readings", "count", "sum", "min", "max", "mean", "variance")

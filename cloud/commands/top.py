@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from edgewake.cloud.commands.api_client import OpsApi, api_options
-from edgewake.cloud.commands.output import print_json
+from edgewake.cloud.commands.common.api_client import OpsApi, api_options
+from edgewake.cloud.commands.common.output import print_json
 from edgewake.protocol.printable import printable
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from edgewake.cloud.lake.manifest import File, Manifest, Partition, Place
 from edgewake.cloud.lake.shape import Kind
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.erasure import NO_NAMES, TELLING, Erasure, Report, Step, report_key
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.sketch import DeviceSketch
+from edgewake.protocol.ops.erasure import NO_NAMES, TELLING, Erasure, Report, Step, report_key
+from edgewake.protocol.sketches.sketch import DeviceSketch
 
 PART = "lake"
 REPORT_S = 10.0

@@ -17,9 +17,9 @@ import orjson
 import pyarrow as pa
 
 from edgewake.cloud.lake.shape import BASE, SKETCHES, ColumnType, Fields, Kind, agrees, physical
-from edgewake.protocol import record as records
-from edgewake.protocol.corrected_time import corrected_ms
-from edgewake.protocol.frame import COUNTER_MAX, TIME_MS_MAX
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.corrected_time import corrected_ms
+from edgewake.protocol.frames.frame import COUNTER_MAX, TIME_MS_MAX
 
 _ARROW: Final = {
     "VARCHAR": pa.string(),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.sketch import SketchKind
 
 
 class Kind(StrEnum):

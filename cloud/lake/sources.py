@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from edgewake.cloud.lake.shape import SUMMARIES, Kind
-from edgewake.protocol import result, topics
+from edgewake.protocol import topics
 from edgewake.protocol.names import is_stream
+from edgewake.protocol.ops import result
 
 
 @dataclass(frozen=True, slots=True)

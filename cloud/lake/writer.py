@@ -36,8 +36,8 @@ from edgewake.cloud.lake.pending import Pending
 from edgewake.cloud.lake.sources import Source, is_row, sources_of
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.erasure import Erasure
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.ops.erasure import Erasure
 
 log = logging.getLogger("edgewake.lake")
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol import record as records
+from edgewake.protocol.frames import record as records
 
 log = logging.getLogger("edgewake.hub")
 

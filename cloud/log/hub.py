@@ -25,14 +25,17 @@ from typing import Any, Final, TypeVar, cast
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.ask_kafka import AskKafka, SingleFlight
-from edgewake.cloud.log.behind import Behind, behind
-from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.catalogue import Catalogue, Topic
 from edgewake.cloud.log.chunks import Chunks
-from edgewake.cloud.log.cohort import Lost
 from edgewake.cloud.log.decode import Decoder
-from edgewake.cloud.log.fan_out import FanOut
-from edgewake.cloud.log.followed import Followed, FollowedStreams
+from edgewake.cloud.log.following.behind import Behind, behind
+from edgewake.cloud.log.following.block_slots import BlockSlots
+from edgewake.cloud.log.following.cohort import Lost
+from edgewake.cloud.log.following.fan_out import FanOut
+from edgewake.cloud.log.following.followed import Followed, FollowedStreams
+from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
+from edgewake.cloud.log.following.turns import Turns
+from edgewake.cloud.log.following.view import Encoding, Shared, View
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.replay import Replay
@@ -44,7 +47,6 @@ from edgewake.cloud.log.resume import (
     start_positions,
     stopped,
 )
-from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import (
     Bounds,
     Gap,
@@ -61,13 +63,11 @@ from edgewake.cloud.log.subscription import (
     plan,
 )
 from edgewake.cloud.log.tail import Tail
-from edgewake.cloud.log.turns import Turns
-from edgewake.cloud.log.view import Encoding, Shared, View
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, Unavailable
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 log = logging.getLogger("edgewake.hub")
 

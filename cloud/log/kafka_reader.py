@@ -22,7 +22,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.cloud.log.decode import Record
-from edgewake.protocol import result
+from edgewake.protocol.ops import result
 from edgewake.protocol.topics import QUERY_PREFIX, STREAM_PREFIX
 
 log = logging.getLogger("edgewake.hub")

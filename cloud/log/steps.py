@@ -17,7 +17,7 @@ EVENT_BYTES: Final = 200
 
 
 class Steps:
-    """An encoding (`edgewake.cloud.log.view.Encoding`)."""
+    """An encoding (`edgewake.cloud.log.following.view.Encoding`)."""
 
     name = "page"
     event_bytes = 0

@@ -17,11 +17,11 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from edgewake.cloud.log.decode import DATA, GAP, Event, project
-from edgewake.cloud.log.filter import Select, Where, compile_select, compile_where
-from edgewake.cloud.log.filter_check import FilterWarning, Kinds, warnings_of
-from edgewake.cloud.log.filter_cost import events_per_look
-from edgewake.cloud.log.filter_keys import KNOWN_OF_A_GAP, Keys, keys_of
-from edgewake.cloud.log.filter_partial import rules_out
+from edgewake.cloud.log.filters.filter import Select, Where, compile_select, compile_where
+from edgewake.cloud.log.filters.filter_check import FilterWarning, Kinds, warnings_of
+from edgewake.cloud.log.filters.filter_cost import events_per_look
+from edgewake.cloud.log.filters.filter_keys import KNOWN_OF_A_GAP, Keys, keys_of
+from edgewake.cloud.log.filters.filter_partial import rules_out
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.rights.scope import Scope, Scopes
 from edgewake.cloud.rights.scope import normal as normal_scopes
@@ -35,7 +35,7 @@ from edgewake.protocol.cursor import (
     stream_hash,
 )
 from edgewake.protocol.errors import RemoteError
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
 Positions: TypeAlias = tuple[tuple[Position, ...], ...]

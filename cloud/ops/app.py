@@ -9,7 +9,6 @@ from fastapi import FastAPI, Response, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from edgewake.cloud import web, web_pages
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.routes import (
@@ -33,9 +32,11 @@ from edgewake.cloud.ops.routes import (
     system,
 )
 from edgewake.cloud.ops.routes.shared import Services
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_app import application
-from edgewake.protocol.query import QUERY_CHARS_MAX
+from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import pages as web_pages
+from edgewake.cloud.web.app import application
+from edgewake.cloud.web.http_part import Problem
+from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 
 BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
 """A query file is the largest body; a character has at most four bytes."""

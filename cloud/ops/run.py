@@ -15,7 +15,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import process_metrics, web, web_tls
+from edgewake.cloud import process_metrics
 from edgewake.cloud.alerts.judging import Judging
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls import sealing, webhook
@@ -25,19 +25,19 @@ from edgewake.cloud.lake import manifest
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
+from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
-from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
-from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
-from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
@@ -54,11 +54,13 @@ from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
-from edgewake.cloud.web_host import HostCheck
+from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import tls as web_tls
+from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.frames.stream import Stream
 
 logger = logging.getLogger("edgewake.ops")
 

@@ -14,7 +14,6 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
-from edgewake.cloud import web
 from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.push.counting.watchers import TooManyFilters
@@ -30,13 +29,14 @@ from edgewake.cloud.push.proxy import (
 from edgewake.cloud.rights.guard import Guard, ReaderAsks, cookie_of
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_app import application
-from edgewake.cloud.web_openapi import let_anonymous_in, problems
+from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web.app import application
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import let_anonymous_in, problems
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
-from edgewake.protocol.lease import LeaseChange, LeaseRequest, Subscription, WakePolicy
-from edgewake.protocol.lease_record import Lease, LeaseState
+from edgewake.protocol.leases.lease import LeaseChange, LeaseRequest, Subscription, WakePolicy
+from edgewake.protocol.leases.lease_record import Lease, LeaseState
 
 BODY_BYTES_MAX = 32 * 1024
 """Bytes of a request: a cursor of 4 KB, a filter and an address. Over it: 413."""

@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import process_metrics, web, web_tls
+from edgewake.cloud import process_metrics
 from edgewake.cloud.calls import sealing
 from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
@@ -36,8 +36,10 @@ from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.push.waking.waker import PROOFS_PER_SESSION
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.rights import Rights
-from edgewake.cloud.web_connections import Connections
-from edgewake.cloud.web_host import HostCheck
+from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import tls as web_tls
+from edgewake.cloud.web.connections import Connections
+from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError

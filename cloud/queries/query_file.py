@@ -43,9 +43,9 @@ from edgewake.cloud.queries.syntax.union import EXPECTED
 from edgewake.cloud.queries.syntax.window_syntax import duration_ms, zone_of
 from edgewake.cloud.queries.terms.faults import Faults, UnknownStream, place_of
 from edgewake.protocol.errors import QueryError, QueryFault
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.names import STREAM_PATTERN, is_stream
-from edgewake.protocol.query import QUERY_CHARS_MAX
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 
 __all__ = ["QueryError", "UnknownStream", "check_query_file", "parse", "stream_of"]
 

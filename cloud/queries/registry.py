@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 from edgewake.cloud.queries.plan_cost import STREAM_PLAN_MAX, plan_cost
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.query_file import QueryError, UnknownStream, parse, stream_of
-from edgewake.protocol.query import QueryState, Registration
-from edgewake.protocol.stream import Stream, StreamTable
+from edgewake.protocol.frames.stream import Stream, StreamTable
+from edgewake.protocol.ops.query import QueryState, Registration
 
 BUILT_IN_DIR: Final = Path(__file__).parent / "built_in"
 QUERIES_PER_STREAM_MAX: Final = 100

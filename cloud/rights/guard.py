@@ -28,8 +28,8 @@ from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.rights.tokens import Refused
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_origin import is_from_own_page
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.origin import is_from_own_page
 from edgewake.protocol.errors import Unavailable
 
 COOKIE: Final = "edgewake_reader"

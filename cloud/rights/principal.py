@@ -13,7 +13,7 @@ from typing import Final
 
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.scope import Part, Scope
-from edgewake.protocol.downlink import ANSWERS, REQUESTS
+from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
 
 OPERATOR_STREAMS: Final = frozenset({ANSWERS, REQUESTS})
 """What devices say to those who operate them: the output of commands, and what devices ask for. The

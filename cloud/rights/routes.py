@@ -16,8 +16,8 @@ from edgewake.cloud.client_share import Clients
 from edgewake.cloud.rights.guard import COOKIE, ReaderAsks, credential_of, unknown
 from edgewake.cloud.rights.principal import holder
 from edgewake.cloud.rights.tickets import TICKET_LIFE_S, Tickets, TooManyTickets
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.clock import Clock
 
 COOKIE_BYTES_MAX: Final = 3800

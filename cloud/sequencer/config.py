@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.sequencer.bounds import Bounds
+from edgewake.cloud.sequencer.order.bounds import Bounds
 from edgewake.protocol import topics
 from edgewake.protocol.config import Config
 

@@ -20,14 +20,15 @@ from edgewake.cloud.kafka import metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.topic_check import broken_partitions
-from edgewake.cloud.sequencer.arrival import Arrival, Output, Statement
-from edgewake.protocol import frame as frames
-from edgewake.protocol import record, topics
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.device import DeviceSeen
+from edgewake.cloud.sequencer.order.arrival import Arrival, Output, Statement
+from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import Frame, Gap
-from edgewake.protocol.record import LATE_HEADER, ORIGIN_HEADER, Mode
+from edgewake.protocol.frames import frame as frames
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.frame import Frame, Gap
+from edgewake.protocol.frames.record import LATE_HEADER, ORIGIN_HEADER, Mode
+from edgewake.protocol.ops.device import DeviceSeen
 
 log = logging.getLogger("edgewake.sequencer")
 

@@ -27,8 +27,8 @@ from edgewake.cloud.sequencer.config import SequencerConfig
 from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
 from edgewake.cloud.sequencer.membership import Membership, NameTaken, is_name_in_use
 from edgewake.cloud.sequencer.metrics import SequencerMetrics
+from edgewake.cloud.sequencer.order.partition import Partition
 from edgewake.cloud.sequencer.output_writer import OutputWriter, StreamTopics
-from edgewake.cloud.sequencer.partition import Partition
 from edgewake.cloud.sequencer.replay import replay
 from edgewake.cloud.sequencer.shard import Shard, Turn
 from edgewake.cloud.sequencer.transactions import Transactions

@@ -14,17 +14,23 @@ from confluent_kafka import Message
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.cloud.sequencer.arrival import Arrival
-from edgewake.cloud.sequencer.bounds import Bounds
+from edgewake.cloud.sequencer.order.arrival import Arrival
+from edgewake.cloud.sequencer.order.bounds import Bounds
+from edgewake.cloud.sequencer.order.partition import Partition, Step
+from edgewake.cloud.sequencer.order.seen import Seen
+from edgewake.cloud.sequencer.order.state_rows import block_key, decode_block_key
 from edgewake.cloud.sequencer.output_writer import OutputWriter
-from edgewake.cloud.sequencer.partition import Partition, Step
-from edgewake.cloud.sequencer.seen import Seen
-from edgewake.cloud.sequencer.state_rows import block_key, decode_block_key
 from edgewake.cloud.sequencer.transactions import Transactions, claim_key, claimed_by
-from edgewake.protocol import record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.record import PLACEMENT_HEADER, Placement
-from edgewake.protocol.sequence import POSITION_KEY, Position, decode_positions, encode_positions
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.record import PLACEMENT_HEADER, Placement
+from edgewake.protocol.frames.sequence import (
+    POSITION_KEY,
+    Position,
+    decode_positions,
+    encode_positions,
+)
 
 log = logging.getLogger("edgewake.sequencer")
 

@@ -15,11 +15,11 @@ from pydantic import BaseModel
 
 from edgewake.cloud.summaries.sketches import KINDS, exact_theta, read_theta
 from edgewake.cloud.summaries.summary import Summary
-from edgewake.protocol import bloom
-from edgewake.protocol.bloom import Bloom
-from edgewake.protocol.count_min import CountMin
-from edgewake.protocol.sample import Sample
-from edgewake.protocol.sketch import TEXT_BYTES_MAX, SketchKind, item_text
+from edgewake.protocol.sketches import bloom
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.count_min import CountMin
+from edgewake.protocol.sketches.sample import Sample
+from edgewake.protocol.sketches.sketch import TEXT_BYTES_MAX, SketchKind, item_text
 
 TWO_DEVIATIONS: Final = 0.9545
 """Confidence of bounds at two standard errors."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from edgewake.cloud.summaries import answers
 from edgewake.cloud.summaries.answers import Estimate, Figures, Item, Presence, Quantile
 from edgewake.cloud.summaries.summary import Step, Summary
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.sketch import SketchKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,11 +28,12 @@ from edgewake.cloud.summaries.intake import taken
 from edgewake.cloud.summaries.rollup import rolled_up
 from edgewake.cloud.summaries.store import SERIES_MAX, Reads, Store, remove
 from edgewake.cloud.summaries.summary import Record, Series, Step
-from edgewake.protocol import record as records
-from edgewake.protocol import sketch, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import Rejected, Unavailable
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.sketches import sketch
 
 log = logging.getLogger("edgewake.summaries")
 

@@ -15,10 +15,10 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from edgewake.cloud.summaries import sketches
-from edgewake.protocol import bloom
-from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.sketch import BLOOM_BITS_MIN, Numbers, SketchKind
+from edgewake.protocol.sketches import bloom
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.sketch import BLOOM_BITS_MIN, Numbers, SketchKind
 
 THETA_SEED_HASH: Final = 0x93CC
 """The hash of DataSketches' default seed 9001; sketches of other seeds do not merge."""

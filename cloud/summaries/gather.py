@@ -18,7 +18,7 @@ from typing import Protocol
 
 from edgewake.cloud.summaries.store import COVERS
 from edgewake.cloud.summaries.summary import Record, Series, Step, Summary, merged
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.sketch import SketchKind
 
 
 class Rows(Protocol):

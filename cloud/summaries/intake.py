@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from edgewake.cloud.summaries import foreign, late_part
 from edgewake.cloud.summaries.summary import DAY_MS, KEPT_MS, Record, Series, Sketch, Step, Summary
-from edgewake.protocol import sketch
-from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
+from edgewake.protocol.sketches import sketch
+from edgewake.protocol.sketches.sketch import DeviceSketch, Numbers, SketchKind
 
 SPARE_MS: Final = DAY_MS
 """Minutes are taken for gone so long before they are."""

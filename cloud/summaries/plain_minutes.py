@@ -16,7 +16,7 @@ from edgewake.cloud.summaries.asking import Row
 from edgewake.cloud.summaries.store import View
 from edgewake.cloud.summaries.summary import MINUTE_MS, Series, Summary
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.sketch import Numbers
+from edgewake.protocol.sketches.sketch import Numbers
 
 _EMPTY: Final = figures(Summary())
 _REST: Final[Mapping[str, Any]] = Row(start=0, end=0, figures=_EMPTY).model_dump(

@@ -12,7 +12,7 @@ from typing import Final
 from edgewake.cloud.summaries.gather import covering
 from edgewake.cloud.summaries.store import COVERS, Store, View
 from edgewake.cloud.summaries.summary import Record, Series, Step, merged
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.sketch import SketchKind
 
 QUIET_MS: Final = 90_000
 """Without a change for so long an hour is rolled up: the analysis writes changed minutes once in 60

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from edgewake.protocol.bloom import Bloom
-from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.sample import Sample
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.count_min import CountMin
+from edgewake.protocol.sketches.sample import Sample
+from edgewake.protocol.sketches.sketch import SketchKind
 
 if TYPE_CHECKING:
     import datasketches

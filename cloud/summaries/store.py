@@ -20,7 +20,7 @@ import orjson
 from edgewake.cloud.summaries.late_part import PREFIX, is_beside, is_part
 from edgewake.cloud.summaries.summary import KEPT_MS, Record, Series, Sketch, Step, Summary, merged
 from edgewake.protocol.errors import LocalError, Rejected, Unavailable
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketches.sketch import Numbers, SketchKind
 
 log = logging.getLogger("edgewake.summaries")
 

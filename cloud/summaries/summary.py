@@ -33,11 +33,12 @@ from typing import Any, Final
 import orjson
 
 from edgewake.cloud.summaries import sketches
-from edgewake.protocol import bloom, topics
-from edgewake.protocol.bloom import Bloom
+from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.names import is_field, is_stream
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketches import bloom
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.sketch import Numbers, SketchKind
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000

@@ -17,8 +17,8 @@ from typing import Final
 
 import click
 
-from edgewake.deploy import jars
 from edgewake.deploy.audit import accepted, advisories, bill, licences, locked
+from edgewake.deploy.programs import jars
 from edgewake.protocol.errors import EdgewakeError
 
 OSV: Final = "https://api.osv.dev"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgewake.deploy import jars
+from edgewake.deploy.programs import jars
 from edgewake.protocol.errors import LocalError
 
 _REQUIREMENT: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")

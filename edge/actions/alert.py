@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 
 
 @dataclass(frozen=True, slots=True)

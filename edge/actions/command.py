@@ -18,7 +18,7 @@ from edgewake.edge.actions.action import Act, ActionFailed
 from edgewake.edge.actions.alert import Alert
 from edgewake.edge.actions.config import CommandActionConfig
 from edgewake.edge.program import Program, run
-from edgewake.protocol.sketch import item_text
+from edgewake.protocol.sketches.sketch import item_text
 
 OUTPUT_BYTES_MAX: Final = 2048
 """Bytes of the output that are kept to say why it failed."""

@@ -25,11 +25,11 @@ from edgewake.edge.actions.progress import Outcome
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.error_text import error_text
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
-from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import ACTIONS as PREFIX
 from edgewake.edge.log.forgetting import forget_others
-from edgewake.edge.log.work import Failpoint, no_failpoint
+from edgewake.edge.log.keeping.work import Failpoint, no_failpoint
+from edgewake.edge.log.tables.consumers import Missed
 from edgewake.protocol.clock import Clock
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from edgewake.edge.client.credentials import Credentials
     from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
     from edgewake.edge.client.sse import Parser
-    from edgewake.protocol.lease import Subscription
+    from edgewake.protocol.leases.lease import Subscription
 
 __all__ = [
     "Connected",
@@ -39,7 +39,7 @@ __all__ = [
 _MODULES = {
     "Credentials": "edgewake.edge.client.credentials",
     "Parser": "edgewake.edge.client.sse",
-    "Subscription": "edgewake.protocol.lease",
+    "Subscription": "edgewake.protocol.leases.lease",
 }
 
 

@@ -98,7 +98,7 @@ def tail(
     from edgewake.edge.client.follow import Follower
     from edgewake.edge.client.tail import Tail, run
     from edgewake.protocol import installation
-    from edgewake.protocol.lease import Subscription
+    from edgewake.protocol.leases.lease import Subscription
 
     servers = servers or installation.find().access or (DEFAULT_SERVER,)
     try:

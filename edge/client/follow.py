@@ -33,7 +33,7 @@ from edgewake.edge.retry_after import retry_after_s
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.errors import RemoteError
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 CONNECT_S: Final = 5.0
 HEAD_S: Final = 20.0

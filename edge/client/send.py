@@ -12,8 +12,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, Later, decode_answer
 from edgewake.protocol.errors import ConfigError, Unavailable
+from edgewake.protocol.frames.ack import Ack, Later, decode_answer
 
 
 class Address(NamedTuple):

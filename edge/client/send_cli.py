@@ -45,10 +45,11 @@ def send(
 
     from edgewake.edge.client.send import Address, Reading
     from edgewake.edge.client.send import send as publish
-    from edgewake.protocol import frame, installation, topics
-    from edgewake.protocol.ack import Later
+    from edgewake.protocol import installation, topics
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.errors import ConfigError, Rejected, RemoteError, Unavailable
+    from edgewake.protocol.frames import frame
+    from edgewake.protocol.frames.ack import Later
 
     try:
         topics.parse_up(f"{topics.ROOT}/{device}/up/{stream}")

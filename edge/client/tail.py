@@ -22,7 +22,7 @@ from edgewake.edge.client.cursor_file import CursorFile
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, OnGap, Received
 from edgewake.edge.client.table import LiveTable, printable
 from edgewake.protocol.errors import ConfigError
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 FLUSH_EVERY_S: Final = 0.05
 SAVE_EVERY_S: Final = 0.5

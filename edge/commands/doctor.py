@@ -14,9 +14,9 @@ from edgewake.edge import status as status_file
 from edgewake.edge.commands.broker_look import look
 from edgewake.edge.commands.source_look import look as look_at_source
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.log.audit import verify
-from edgewake.edge.log.reserve import RESERVE_NAME
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.damage.audit import verify
+from edgewake.edge.log.tables.schema import LOG_NAME
+from edgewake.edge.log.writing.reserve import RESERVE_NAME
 from edgewake.edge.sources.config import SourceConfig
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.errors import EdgewakeError, LocalError

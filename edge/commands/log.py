@@ -52,7 +52,7 @@ def show(of_group: Path | None, config_file: Path | None, limit: int) -> None:
 
 @exits
 def _show(config_file: Path | None, limit: int) -> None:
-    from edgewake.edge.log.view import rows
+    from edgewake.edge.log.tables.view import rows
 
     for row in rows(data_dir_of(config_file), limit):
         click.echo(row)
@@ -64,7 +64,7 @@ def _show(config_file: Path | None, limit: int) -> None:
 @exits
 def verify(of_group: Path | None, config_file: Path | None) -> None:
     """Check every page, row and checksum; exit 3 where one is wrong."""
-    from edgewake.edge.log.audit import verify as verified
+    from edgewake.edge.log.damage.audit import verify as verified
 
     verdict = verified(data_dir_of(config_file or of_group))
     click.echo(
@@ -84,8 +84,8 @@ def verify(of_group: Path | None, config_file: Path | None) -> None:
 @exits
 def stats(of_group: Path | None, config_file: Path | None) -> None:
     """Per stream what is kept, one JSON object a line."""
-    from edgewake.edge.log.audit import as_line
-    from edgewake.edge.log.audit import stats as counted
+    from edgewake.edge.log.damage.audit import as_line
+    from edgewake.edge.log.damage.audit import stats as counted
 
     for row in counted(data_dir_of(config_file or of_group)):
         click.echo(as_line(row))
@@ -98,8 +98,8 @@ def stats(of_group: Path | None, config_file: Path | None) -> None:
 @exits
 def export(of_group: Path | None, config_file: Path | None, stream: str | None) -> None:
     """Every reading that is in the log, one JSON object a line."""
-    from edgewake.edge.log.audit import as_line
-    from edgewake.edge.log.audit import export as exported
+    from edgewake.edge.log.damage.audit import as_line
+    from edgewake.edge.log.damage.audit import export as exported
 
     for row in exported(data_dir_of(config_file or of_group), stream):
         click.echo(as_line(row))
@@ -112,6 +112,6 @@ def export(of_group: Path | None, config_file: Path | None, stream: str | None) 
 @exits
 def backup(of_group: Path | None, config_file: Path | None, file: Path) -> None:
     """Copy the log to FILE while the agent goes on."""
-    from edgewake.edge.log.audit import backup as copied
+    from edgewake.edge.log.damage.audit import backup as copied
 
     click.echo(f"{file}: {copied(data_dir_of(config_file or of_group), file)} bytes")

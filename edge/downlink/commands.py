@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from edgewake.edge import program
 from edgewake.edge.downlink.config import CommandConfig
 from edgewake.edge.program import Program
-from edgewake.protocol.down_message import Command
-from edgewake.protocol.downlink import Answer, AnswerState, DownKind
+from edgewake.protocol.downlink.down_message import Command
+from edgewake.protocol.downlink.downlink import Answer, AnswerState, DownKind
 
 log = logging.getLogger("edgewake.downlink")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from edgewake.protocol.downlink import ARGS_MAX, OUTPUT_CHARS_MAX
+from edgewake.protocol.downlink.downlink import ARGS_MAX, OUTPUT_CHARS_MAX
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, Length, key
 

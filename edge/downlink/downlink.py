@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.downlink.inbox import Done, Inbox
 from edgewake.edge.downlink.kept import Kept
-from edgewake.protocol.downlink import REPLIES, Answer, AnswerState, DownKind
+from edgewake.protocol.downlink.downlink import REPLIES, Answer, AnswerState, DownKind
 from edgewake.protocol.errors import Rejected
 
 if TYPE_CHECKING:
-    from edgewake.protocol.down_message import AnyMessage, Settings
+    from edgewake.protocol.downlink.down_message import AnyMessage, Settings
 
 
 class TriesSettings(Protocol):
@@ -48,7 +48,7 @@ class Downlink:
 
     def _check(self, kept: Kept, was_begun: bool) -> Answer | None:
         """An answer where it is not to be begun."""
-        from edgewake.protocol.down_message import Command, Reply
+        from edgewake.protocol.downlink.down_message import Command, Reply
 
         try:
             message = _read(kept)
@@ -73,7 +73,7 @@ class Downlink:
         return self._trial.check(message)
 
     async def _do(self, kept: Kept) -> Done | None:
-        from edgewake.protocol.down_message import Command, Reply
+        from edgewake.protocol.downlink.down_message import Command, Reply
 
         message = _read(kept)
         if isinstance(message, Command):
@@ -89,7 +89,7 @@ class Downlink:
 
 
 def _read(kept: Kept) -> AnyMessage:
-    from edgewake.protocol.down_message import decode
+    from edgewake.protocol.downlink.down_message import decode
 
     return decode(kept.kind, kept.body.encode())
 

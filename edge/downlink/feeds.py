@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from edgewake.protocol.downlink import EXPIRES_S_MAX, FEED_WAIT_S
+from edgewake.protocol.downlink.downlink import EXPIRES_S_MAX, FEED_WAIT_S
 from edgewake.protocol.errors import Rejected
 
 if TYPE_CHECKING:
-    from edgewake.protocol.feed import FeedAsk, FeedChunk
+    from edgewake.protocol.downlink.feed import FeedAsk, FeedChunk
 
 log = logging.getLogger("edgewake.downlink")
 
@@ -60,7 +60,7 @@ class Feeds:
     def take(self, payload: bytes, acknowledge: Acknowledge) -> None:
         """A chunk came."""
         # A device pays for it when it follows somebody.
-        from edgewake.protocol.feed import FeedChunk, decode
+        from edgewake.protocol.downlink.feed import FeedChunk, decode
 
         try:
             chunk = decode(FeedChunk, payload)

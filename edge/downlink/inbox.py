@@ -25,12 +25,12 @@ from typing import Final, TypeAlias
 
 from edgewake.edge.downlink.kept import Kept, Now
 from edgewake.edge.downlink.ledger import Ledger, Step
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
-from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog, LogBusyError, LogClosedError
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Missed
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.downlink import ANSWERS, Answer
+from edgewake.protocol.downlink.downlink import ANSWERS, Answer
 from edgewake.protocol.errors import Rejected
 
 log = logging.getLogger("edgewake.downlink")
@@ -101,7 +101,7 @@ class Inbox:
         `acknowledge` is called with a reason code as soon as it is durable, known, or refused.
         """
         # A device pays for it when something comes.
-        from edgewake.protocol.down_message import check_life, decode
+        from edgewake.protocol.downlink.down_message import check_life, decode
 
         try:
             message = decode(kind, payload)

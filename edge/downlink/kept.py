@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import CLOCK_FLOOR_MS
-from edgewake.protocol.downlink import DownKind
+from edgewake.protocol.downlink.downlink import DownKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from typing import Any, Final
 import orjson
 
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
-from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import REQUESTS as CONSUMER
-from edgewake.edge.log.schema import reading
-from edgewake.edge.log.tables import read_consumers
+from edgewake.edge.log.tables.consumers import Missed
+from edgewake.edge.log.tables.schema import reading
+from edgewake.edge.log.tables.tables import read_consumers
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.downlink import REPLIES, REQUESTS
+from edgewake.protocol.downlink.downlink import REPLIES, REQUESTS
 
 log = logging.getLogger("edgewake.downlink")
 
@@ -83,7 +83,9 @@ class Book:
 
         Streams have no order among them: the reply may have been read before.
         """
-        from edgewake.protocol.request import request_of  # a device pays for it when it asks
+        from edgewake.protocol.downlink.request import (
+            request_of,  # a device pays for it when it asks
+        )
 
         try:
             request = request_of(fields)

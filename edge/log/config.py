@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.quota import AtQuota, LaneQuota
 from edgewake.edge.log.mode import LogMode
-from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.protocol.plain import ConfigTable, key
 
 

@@ -49,12 +49,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import ConsumerState, Missed, Passed, RawBatch, Received
+from edgewake.edge.log.keeping.work import Commit
 from edgewake.edge.log.state import LogBusyError
 from edgewake.edge.log.store import LogStore
-from edgewake.edge.log.work import Commit
-from edgewake.edge.log.writer import LogWriter
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import ConsumerState, Missed, Passed, RawBatch, Received
+from edgewake.edge.log.writing.writer import LogWriter
 from edgewake.protocol.errors import LocalError
 
 READ_READINGS: Final = 10_000

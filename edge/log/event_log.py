@@ -30,16 +30,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from edgewake.edge.log.bundle import last_of
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.config import FrameBounds, LogConfig
 from edgewake.edge.log.consumer import Consumer
-from edgewake.edge.log.consumers import CORRUPT, ConsumerState, Received
-from edgewake.edge.log.epoch import next_epoch
-from edgewake.edge.log.frames import UNSET_CLOCK
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.mode import NOT_LOGGED
-from edgewake.edge.log.salvage import (
+from edgewake.edge.log.damage.salvage import (
     LOG_ERRORS,
     damaged_logs,
     delete,
@@ -47,11 +40,25 @@ from edgewake.edge.log.salvage import (
     set_aside,
     set_foreign_aside,
 )
-from edgewake.edge.log.schema import LOG_NAME, open_for_reading
+from edgewake.edge.log.keeping.frames import UNSET_CLOCK
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.work import (
+    Commit,
+    Failpoint,
+    FrameKey,
+    Limits,
+    OutFrame,
+    no_failpoint,
+)
+from edgewake.edge.log.mode import NOT_LOGGED
 from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
 from edgewake.edge.log.store import LogStore
-from edgewake.edge.log.work import Commit, Failpoint, FrameKey, Limits, OutFrame, no_failpoint
-from edgewake.edge.log.writer import LogWriter
+from edgewake.edge.log.tables.bundle import last_of
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import CORRUPT, ConsumerState, Received
+from edgewake.edge.log.tables.epoch import next_epoch
+from edgewake.edge.log.tables.schema import LOG_NAME, open_for_reading
+from edgewake.edge.log.writing.writer import LogWriter
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, RejectReason
 

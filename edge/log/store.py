@@ -15,34 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from edgewake.edge.log.bundle import batches_of
-from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import (
-    ConsumerState,
-    Missed,
-    RawBatch,
-    passed_by_all,
-    rows_after,
-)
-from edgewake.edge.log.draft import Draft
-from edgewake.edge.log.epoch import (
-    COUNTED_ANEW,
-    LogIdentity,
-    LogLocation,
-    location_of,
-    new_epoch_reason,
-)
-from edgewake.edge.log.frame_window import FrameWindow, has_waiting
-from edgewake.edge.log.frames import UNSET_CLOCK, LogFrames
-from edgewake.edge.log.gaps import given_up
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.loading import load
-from edgewake.edge.log.pages import has_lost_its_header
-from edgewake.edge.log.quota import FULL, AtQuota
-from edgewake.edge.log.repair import Repair
-from edgewake.edge.log.retention import Retention
-from edgewake.edge.log.rows import ROW_BYTES, LogRows
-from edgewake.edge.log.salvage import (
+from edgewake.edge.log.damage.pages import has_lost_its_header
+from edgewake.edge.log.damage.repair import Repair
+from edgewake.edge.log.damage.salvage import (
     Salvage,
     SavedRow,
     damaged_logs,
@@ -51,7 +26,33 @@ from edgewake.edge.log.salvage import (
     take_over,
     what_it_knew,
 )
-from edgewake.edge.log.schema import (
+from edgewake.edge.log.keeping.draft import Draft
+from edgewake.edge.log.keeping.frame_window import FrameWindow, has_waiting
+from edgewake.edge.log.keeping.frames import UNSET_CLOCK, LogFrames
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.loading import load
+from edgewake.edge.log.keeping.quota import FULL, AtQuota
+from edgewake.edge.log.keeping.retention import Retention
+from edgewake.edge.log.keeping.rows import ROW_BYTES, LogRows
+from edgewake.edge.log.keeping.work import Done, Failpoint, Limits, Work, no_failpoint
+from edgewake.edge.log.tables.bundle import batches_of
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import (
+    ConsumerState,
+    Missed,
+    RawBatch,
+    passed_by_all,
+    rows_after,
+)
+from edgewake.edge.log.tables.epoch import (
+    COUNTED_ANEW,
+    LogIdentity,
+    LogLocation,
+    location_of,
+    new_epoch_reason,
+)
+from edgewake.edge.log.tables.gaps import given_up
+from edgewake.edge.log.tables.schema import (
     LOG_NAME,
     PAGE_BYTES,
     VERSION,
@@ -61,9 +62,9 @@ from edgewake.edge.log.schema import (
     sound_rows,
     transaction,
 )
-from edgewake.edge.log.sidecar import FrameId, Known, Sidecar
-from edgewake.edge.log.streams import StreamState
-from edgewake.edge.log.tables import (
+from edgewake.edge.log.tables.sidecar import FrameId, Known, Sidecar
+from edgewake.edge.log.tables.streams import StreamState
+from edgewake.edge.log.tables.tables import (
     frame_ranges,
     read_frames,
     read_identity,
@@ -74,7 +75,6 @@ from edgewake.edge.log.tables import (
     write_stream,
 )
 from edgewake.edge.log.wal import WriteAheadLog
-from edgewake.edge.log.work import Done, Failpoint, Limits, Work, no_failpoint
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.names import is_own
 

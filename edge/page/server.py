@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from edgewake.edge import status as status_file
-from edgewake.edge.log.audit import latest
+from edgewake.edge.log.damage.audit import latest
 from edgewake.edge.page import metrics, page
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError

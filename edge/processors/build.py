@@ -14,21 +14,21 @@ from edgewake.edge.processors.config import (
     UnitsConfig,
     WindowConfig,
 )
-from edgewake.edge.processors.count_window import CountWindow
-from edgewake.edge.processors.deadband import Deadband
-from edgewake.edge.processors.derive import Derive
-from edgewake.edge.processors.explode import Explode
-from edgewake.edge.processors.filter import Filter
-from edgewake.edge.processors.keyed import Keyed
-from edgewake.edge.processors.lttb import Lttb
-from edgewake.edge.processors.pattern import Pattern
+from edgewake.edge.processors.operators.count_window import CountWindow
+from edgewake.edge.processors.operators.deadband import Deadband
+from edgewake.edge.processors.operators.derive import Derive
+from edgewake.edge.processors.operators.explode import Explode
+from edgewake.edge.processors.operators.filter import Filter
+from edgewake.edge.processors.operators.keyed import Keyed
+from edgewake.edge.processors.operators.lttb import Lttb
+from edgewake.edge.processors.operators.pattern import Pattern
+from edgewake.edge.processors.operators.rate import Rate
+from edgewake.edge.processors.operators.rule import Rule
+from edgewake.edge.processors.operators.seen import SeenStep
+from edgewake.edge.processors.operators.select import Select
+from edgewake.edge.processors.operators.smooth import Smooth
+from edgewake.edge.processors.operators.time_window import TimeWindow
 from edgewake.edge.processors.processor import Fold, Processor, Step
-from edgewake.edge.processors.rate import Rate
-from edgewake.edge.processors.rule import Rule
-from edgewake.edge.processors.seen import SeenStep
-from edgewake.edge.processors.select import Select
-from edgewake.edge.processors.smooth import Smooth
-from edgewake.edge.processors.time_window import TimeWindow
 from edgewake.edge.processors.units import Units
 
 

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.processors.config import ChainConfig
 from edgewake.edge.processors.processor import Processor, Remark, State
-from edgewake.protocol.frame import FIELDS_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar
+from edgewake.protocol.frames.frame import FIELDS_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar
 
 TEXT_CHARS_MAX: Final = 64 * 1024
 """Characters of all texts of a reading that a chain makes, as of one that a source brings. One with

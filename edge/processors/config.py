@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.processors.aggregates import AGGREGATES
-from edgewake.protocol import seen
 from edgewake.protocol.names import FIELD_CHARS_MAX, is_field, is_stream
 from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
+from edgewake.protocol.sketches import seen
 
 FIELDS_MAX: Final = 32
 """Fields that one processor works on: each has a state. More are refused."""

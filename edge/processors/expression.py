@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
-from edgewake.edge.log.codec import Reading
-from edgewake.protocol.frame import Scalar
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.names import is_field
 
 TEXT_CHARS_MAX: Final = 2000

@@ -16,15 +16,15 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from edgewake.edge.intake import LossReason
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import LossReason
 from edgewake.edge.log.consumer import STATE_BYTES_MAX, Consumer, LogRenewedError
-from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import CHAINS as PREFIX
 from edgewake.edge.log.forgetting import forget_others
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Missed
 from edgewake.edge.processors.config import ChainConfig
-from edgewake.protocol.downlink import REQUESTS
+from edgewake.protocol.downlink.downlink import REQUESTS
 from edgewake.protocol.errors import Rejected
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class ChainTask:
         """
         if self._chain.into != REQUESTS:
             return made
-        from edgewake.protocol.request import check_request  # a device pays for it when it asks
+        from edgewake.protocol.downlink.request import (
+            check_request,  # a device pays for it when it asks
+        )
 
         sound: list[Reading] = []
         for reading in made:

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.processors.expression import is_number
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 
 State: TypeAlias = Any
 """JSON: null, true, false, texts, finite numbers, lists, and objects with texts as keys. Never

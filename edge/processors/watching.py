@@ -15,8 +15,8 @@ from edgewake.edge.log.consumer import Chunk, Consumer, LogRenewedError
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import ABSENCES as PREFIX
 from edgewake.edge.log.forgetting import forget_others
-from edgewake.edge.processors import absence
 from edgewake.edge.processors.config import AbsenceConfig
+from edgewake.edge.processors.operators import absence
 from edgewake.protocol.clock import Clock
 
 log = logging.getLogger("edgewake.processing")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from edgewake.protocol.downlink import OUTPUT_CHARS_MAX
+from edgewake.protocol.downlink.downlink import OUTPUT_CHARS_MAX
 from edgewake.protocol.errors import ConfigError
 
 CHECK_S: Final = 60.0

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from edgewake.edge.settings.settings import SettingsFile, SettingsState, Version
 from edgewake.edge.settings.settings_check import fault_in
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.downlink import Answer, AnswerState, DownKind
+from edgewake.protocol.downlink.downlink import Answer, AnswerState, DownKind
 
 if TYPE_CHECKING:
-    from edgewake.protocol.down_message import Settings
+    from edgewake.protocol.downlink.down_message import Settings
 
 log = logging.getLogger("edgewake.downlink")
 

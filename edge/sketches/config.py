@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.processors.config import FieldName, StreamName, distinct
 from edgewake.protocol.plain import Check, ConfigTable, Length, key
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.sketch import SketchKind
 
 FIELDS_MAX: Final = 16
 """Fields of one stream: each has sketches of its own in memory. More are refused."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
-from edgewake.protocol.bloom import Bloom, hash_of
-from edgewake.protocol.count_min import DEPTH, CountMin, places
-from edgewake.protocol.sketch import (
+from edgewake.protocol.sketches.bloom import Bloom, hash_of
+from edgewake.protocol.sketches.count_min import DEPTH, CountMin, places
+from edgewake.protocol.sketches.sketch import (
     BLOOM_BITS_MIN,
     HLL_LOG2_BUCKETS,
     KLL_K,

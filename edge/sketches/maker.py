@@ -21,7 +21,7 @@ import orjson
 
 from edgewake.edge.sketches.kinds import MAKERS, Filled
 from edgewake.edge.sketches.pipe import LENGTH
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.sketch import SketchKind
 
 
 class Maker:

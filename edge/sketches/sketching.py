@@ -18,18 +18,18 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from edgewake.edge.backoff import Backoff
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import Chunk, Consumer, LogRenewedError
-from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import SKETCHES as PREFIX
 from edgewake.edge.log.forgetting import forget_others
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Missed
 from edgewake.edge.sketches import windows
 from edgewake.edge.sketches.config import SketchConfig
 from edgewake.edge.sketches.workshop import MakerGone, Workshop, workshop
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError
-from edgewake.protocol.sketch import STREAM, DeviceSketch, SketchKind
+from edgewake.protocol.sketches.sketch import STREAM, DeviceSketch, SketchKind
 
 log = logging.getLogger("edgewake.sketch")
 

@@ -13,7 +13,7 @@ import orjson
 
 from edgewake.edge.sketches.pipe import LENGTH
 from edgewake.protocol.errors import LocalError
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.sketch import SketchKind
 
 PATIENCE_S: Final = 60.0
 """For the child to take values, and to answer: it imports NumPy first, which takes a small device

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from edgewake.edge.field_book import ALL
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.intake.field_book import ALL
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.processors.config import StreamName
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.event_time import AUTO, TimeRule, zone_of
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.event_time import AUTO, TimeRule, zone_of
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, checker, key
-from edgewake.protocol.record import Mode
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.log.bundle import Pile
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.log.tables.bundle import Pile
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.json_text import parse
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 
 
 class Source(Protocol):

@@ -1,5 +1,5 @@
 """Follows streams and results of others, by way of this device's own MQTT connection
-(`edgewake.protocol.feed`).
+(`edgewake.protocol.downlink.feed`).
 
 Events, gaps and cursor are kept in one transaction, so a device that was killed, slept, or was cut
 off goes on where it stopped: nothing comes twice, and what the cloud no longer keeps is a gap of
@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from edgewake.edge.downlink.feeds import SUCCESS, Feeds
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.processors.config import StreamName
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import checked
+from edgewake.protocol.downlink.feed import FILTER_CHARS_MAX, FeedAsk, FeedChunk
 from edgewake.protocol.errors import ConfigError
-from edgewake.protocol.feed import FILTER_CHARS_MAX, FeedAsk, FeedChunk
 from edgewake.protocol.names import RESERVED_FIELDS, STREAMS_PER_SUBSCRIPTION_MAX
 from edgewake.protocol.plain import Length
 

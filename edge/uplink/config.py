@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.uplink.schedule import Hours
 from edgewake.protocol.broker import BrokerConfig
-from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
+from edgewake.protocol.frames.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
 from edgewake.protocol.plain import Check, ConfigTable, key
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.mqtt_link import TooLarge
 
 QUEUE_FULL: Final = "one_way_queue"

@@ -13,7 +13,7 @@ import orjson
 from edgewake.edge.mqtt_link import MqttLink
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
 
 
 class Presence:

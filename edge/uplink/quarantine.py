@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 
 from edgewake.edge import durable_file
-from edgewake.edge.log.work import OutFrame
+from edgewake.edge.log.keeping.work import OutFrame
 
 QUARANTINE_NAME: Final = "quarantine"
 QUARANTINE_BYTES_MAX: Final = 16 << 20

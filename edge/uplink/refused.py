@@ -10,7 +10,7 @@ from functools import partial
 
 from edgewake.edge.daemon_thread import in_daemon_thread
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.log.work import OutFrame
+from edgewake.edge.log.keeping.work import OutFrame
 from edgewake.edge.uplink.quarantine import Quarantine
 from edgewake.edge.uplink.session import UplinkSession
 from edgewake.protocol.clock import Clock

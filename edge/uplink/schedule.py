@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edgewake.edge.backoff import SETTLED_S, Backoff
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 
 DAY_MS: Final = 86_400_000
 MINUTE_MS: Final = 60_000

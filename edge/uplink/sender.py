@@ -4,7 +4,7 @@ The asyncio shell around `uplink_session`.
 
 Durable first: a frame comes here when its bytes are committed; it is freed when the cloud's
 acknowledgement came, and by nothing else. Every attempt is a compact message
-(`edgewake.protocol.compact`), which carries `sent_at`.
+(`edgewake.protocol.frames.compact`), which carries `sent_at`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import mqtt5
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import Inbox
 from edgewake.edge.liveness import Outgoing
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.log.keeping.work import FrameKey, OutFrame
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.mqtt_link import (
     CONNECT_TIMEOUT_S,
     PACKET_BYTES_MIN,
@@ -43,15 +43,16 @@ from edgewake.edge.uplink.route import Route
 from edgewake.edge.uplink.schedule import Cap, Hours, closed_lanes
 from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState, key_of
 from edgewake.edge.uplink.time_floor import TimeFloor
-from edgewake.protocol import compact, topics
-from edgewake.protocol.ack import Ack, Later, decode_joined
+from edgewake.protocol import topics
 from edgewake.protocol.broker import tls_of
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock, sleep_or
-from edgewake.protocol.compact import COMPACT_TYPE, Compact
-from edgewake.protocol.device import DeviceStatus
-from edgewake.protocol.downlink import FEED
+from edgewake.protocol.downlink.downlink import FEED
 from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Unavailable
+from edgewake.protocol.frames import compact
+from edgewake.protocol.frames.ack import Ack, Later, decode_joined
+from edgewake.protocol.frames.compact import COMPACT_TYPE, Compact
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
+from edgewake.protocol.ops.device import DeviceStatus
 
 log = logging.getLogger("edgewake.uplink")
 

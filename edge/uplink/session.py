@@ -27,11 +27,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.work import FrameKey, OutFrame
 from edgewake.edge.uplink.puback import Puback, meaning
-from edgewake.protocol.ack import Ack, Later
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
+from edgewake.protocol.frames.ack import Ack, Later
 
 PUBACK_SUCCESS: Final = 0
 OVERTAKEN_BY: Final = 3

@@ -2,7 +2,7 @@
 
 The readings are objects such as a plain device sends, with their time in `t`: names are made legal,
 objects flattened and lists kept as text by the one intake rule behind, at an agent
-(`edgewake.edge.intake`) as at a bridge (`edgewake.protocol.frame.from_plain`).
+(`edgewake.edge.intake.intake`) as at a bridge (`edgewake.protocol.frames.frame.from_plain`).
 
 An item of a message that is wrong is refused by itself, and a value that is no value of the type
 that its map declares is null, with its text beside it in `<name>_odd`.
@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.event_time import AUTO, TimeRule, to_ms, with_time
-from edgewake.protocol.field_names import ODD, ODD_CHARS_MAX
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.field_values import as_declared
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.event_time import AUTO, TimeRule, to_ms, with_time
+from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.field_values import as_declared
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.maps.decoding import VALUE, BadItem, decode
 from edgewake.protocol.maps.names import device_name, stream_name
 from edgewake.protocol.maps.path import MISSING

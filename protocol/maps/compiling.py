@@ -11,7 +11,7 @@ from datetime import UTC, tzinfo
 from typing import Any, Final
 
 from edgewake.protocol.errors import ConfigError
-from edgewake.protocol.event_time import zone_of
+from edgewake.protocol.frames.event_time import zone_of
 from edgewake.protocol.maps import presets
 from edgewake.protocol.maps.map_table import map_of
 from edgewake.protocol.maps.names import device_name

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.field_values import NOTHING, as_declared
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.field_values import NOTHING, as_declared
 from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.maps.rule import READINGS_MAX, Map
 

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import orjson
 
 from edgewake.protocol.errors import ConfigError, EdgewakeError
-from edgewake.protocol.event_time import looks_like
+from edgewake.protocol.frames.event_time import looks_like
 from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.maps import presets
 from edgewake.protocol.maps.applying import Outcome, apply

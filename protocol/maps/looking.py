@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import Scalar, from_plain
+from edgewake.protocol.frames.frame import Scalar, from_plain
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
 from edgewake.protocol.maps.rule import Map, Maps
 from edgewake.protocol.printable import printable

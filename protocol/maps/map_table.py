@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, tzinfo
 from typing import Any, Final, TypeVar
 
-from edgewake.protocol.event_time import AUTO, ISO, UNITS_MS, zone_of
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.event_time import AUTO, ISO, UNITS_MS, zone_of
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.maps.decoding import known_kinds
 from edgewake.protocol.maps.names import device_name, stream_name
 from edgewake.protocol.maps.path import Path

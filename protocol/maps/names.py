@@ -12,7 +12,7 @@ import zlib
 from functools import lru_cache
 from typing import Final
 
-from edgewake.protocol.field_names import form
+from edgewake.protocol.frames.field_names import form
 from edgewake.protocol.names import is_device, is_stream
 
 DEVICE_CHARS_MAX: Final = 64

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Final, NamedTuple
 
-from edgewake.protocol.event_time import AUTO
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.event_time import AUTO
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.maps.path import Path
 from edgewake.protocol.maps.text import Text
 from edgewake.protocol.maps.topic import TopicTemplate

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from edgewake.protocol.field_names import Names
+from edgewake.protocol.frames.field_names import Names
 from edgewake.simulators.recordings import time_columns
 from edgewake.simulators.recordings.readings import Columns, Odd, Reading, to_readings
 from edgewake.simulators.recordings.rows import BadRow, FileFormat, Row, Tally, rows

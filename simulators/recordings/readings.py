@@ -4,7 +4,7 @@ Pure: rows in, readings or bad rows out.
 
 Event times are the recorded ones, or moved so that the first is now and the distances are kept,
 divided by the speed. Names that are not legal are made so by the rule of all ways in
-(`edgewake.protocol.field_names`): `Speed (km/h)` becomes `Speed_km_h`.
+(`edgewake.protocol.frames.field_names`): `Speed (km/h)` becomes `Speed_km_h`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from edgewake.protocol.event_time import to_ms
-from edgewake.protocol.field_names import Names
+from edgewake.protocol.frames.event_time import to_ms
+from edgewake.protocol.frames.field_names import Names
 from edgewake.protocol.names import is_device
 from edgewake.simulators.recordings.rows import BadRow, Row
 

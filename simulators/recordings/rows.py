@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from edgewake.protocol.field_names import ODD
+from edgewake.protocol.frames.field_names import ODD
 from edgewake.protocol.json_text import parse
 from edgewake.simulators.recordings.csv_shape import (
     MISSING,

@@ -16,7 +16,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final
 
-from edgewake.protocol.event_time import AUTO, ISO, NAMES, UNITS_MS, looks_like
+from edgewake.protocol.frames.event_time import AUTO, ISO, NAMES, UNITS_MS, looks_like
 
 VALUES_MAX: Final = 400
 """Values of a column that formats are tried on, from all over the sample."""
@@ -73,7 +73,7 @@ class TimeColumns:
     names: tuple[str, ...]
     """Columns whose values are joined with a space."""
     style: str
-    """As `edgewake.protocol.event_time.to_ms` takes it."""
+    """As `edgewake.protocol.frames.event_time.to_ms` takes it."""
     how: How
     unsure: str = ""
     """What the values do not tell, in a sentence for people."""

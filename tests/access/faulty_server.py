@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from edgewake.cloud.access.run import main
-from edgewake.cloud.log import filter as filters
+from edgewake.cloud.log.filters import filter as filters
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import Plan
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 _open = Hub.open
 FAULTY = "n = 500"

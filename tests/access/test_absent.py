@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.downlink.downlink import ANSWERS
 from tests.access.world import Event, Server, Stream, numbers, open_stream, server
 from tests.feeds import DEADLINE_S, Feed, unique
 from tests.services import PATIENCE_S

@@ -18,11 +18,10 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from edgewake.cloud import web
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, Protocol, connection_of
-from edgewake.cloud.access.latest_stores import LatestStores
+from edgewake.cloud.access.latest.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
@@ -31,6 +30,7 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
 from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.web import http_part as web
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from tests.access.test_faults import metric

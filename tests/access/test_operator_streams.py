@@ -14,7 +14,7 @@ import pytest
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.rights.principal import ANYBODY, OPERATOR_STREAMS, Action
 from edgewake.protocol import names
-from edgewake.protocol.downlink import ANSWERS, REQUESTS
+from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
 from tests.access.world import Server, open_stream
 from tests.feeds import Feed, eventually, unique
 from tests.push.service import Service, serving

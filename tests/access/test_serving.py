@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.access.world import Event, Server, open_stream, server
 from tests.feeds import DEADLINE_S, Feed, QueryFeed, declare, eventually, unique
 from tests.services import PATIENCE_S, free_ports, part

@@ -17,9 +17,9 @@ import httpx
 import orjson
 import pytest
 
-from edgewake.cloud.access import latest_changes
-from edgewake.cloud.access.latest import Latest
-from edgewake.cloud.access.latest_changes import Change, Changes, folded, told
+from edgewake.cloud.access.latest import latest_changes
+from edgewake.cloud.access.latest.latest import Latest
+from edgewake.cloud.access.latest.latest_changes import Change, Changes, folded, told
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.decode import DATA, Event
 from tests.access.world import Server, server

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewake.cloud.alerts.life import Seen
-from edgewake.protocol.alert import Rule
+from edgewake.protocol.ops.alert import Rule
 
 T0 = 1_790_000_000_000
 

@@ -6,7 +6,7 @@ import itertools
 
 from edgewake.cloud.alerts import telling
 from edgewake.cloud.alerts.book import ALERTS_EACH_MAX, Book
-from edgewake.protocol.alert import Note, NoteState, Rule, State, Word
+from edgewake.protocol.ops.alert import Note, NoteState, Rule, State, Word
 from tests.alerts.build import at, rule, seen
 
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from edgewake.cloud.alerts.condition import Condition, check
-from edgewake.protocol.alert import RuleText
 from edgewake.protocol.errors import FilterError
+from edgewake.protocol.ops.alert import RuleText
 from tests.alerts.build import T0, rule
 
 

@@ -18,7 +18,7 @@ from edgewake.cloud.alerts.life import (
     wants,
     wants_again,
 )
-from edgewake.protocol.alert import HISTORY_MAX, Alert, Rule, State, Word
+from edgewake.protocol.ops.alert import HISTORY_MAX, Alert, Rule, State, Word
 from tests.alerts.build import T0, at, rule, seen
 
 

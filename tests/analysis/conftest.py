@@ -14,7 +14,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.spark.session import start_session
 from edgewake.cloud.analysis.spark.settings import StateStore
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.support import STATE_MIB, Analysis, Feed, stored, unique
 from tests.class_archives import JAVA_CLASSES
 

@@ -13,7 +13,7 @@ from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.repair import Repair, RepairKind
+from edgewake.protocol.ops.repair import Repair, RepairKind
 from tests.analysis.support import Analysis, Feed, read, unique
 from tests.services import wait_until
 

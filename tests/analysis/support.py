@@ -20,10 +20,10 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
+from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.lane import Lane
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.minutes.minute_job import Summing
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.cloud.analysis.results import emit
@@ -33,16 +33,18 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.headers import headers_of
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
-from edgewake.cloud.sequencer.arrival import Arrival
-from edgewake.cloud.sequencer.bounds import Bounds
-from edgewake.cloud.sequencer.changes import Changes
-from edgewake.cloud.sequencer.clocks import DeviceClocks, clock_key
-from edgewake.cloud.sequencer.state_table import StateTable
-from edgewake.protocol import frame, record, result, topics
+from edgewake.cloud.sequencer.order.arrival import Arrival
+from edgewake.cloud.sequencer.order.bounds import Bounds
+from edgewake.cloud.sequencer.order.changes import Changes
+from edgewake.cloud.sequencer.order.clocks import DeviceClocks, clock_key
+from edgewake.cloud.sequencer.order.state_table import StateTable
+from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import Registration
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops import result
+from edgewake.protocol.ops.query import Registration
 from tests.services import wait_until
 
 STATE_MIB = 64

@@ -14,7 +14,7 @@ import orjson
 
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.support import (
     Analysis,
     Feed,

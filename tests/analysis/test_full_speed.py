@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.recordings import HOUR_MS, MINUTE_MS, RECORDINGS, Recorded
 from tests.analysis.support import (
     Analysis,

@@ -19,7 +19,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.registry import built_in
 from edgewake.cloud.summaries.summary import DAY_MS, Step
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.folds.test_patterns import episodes
 from tests.analysis.support import (
     T0,

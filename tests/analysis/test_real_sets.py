@@ -17,7 +17,7 @@ import pytest
 
 from edgewake.cloud.queries.explain import kind_of
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.recordings import RECORDINGS
 from tests.analysis.support import T0, Analysis, Feed, data_file, registered, results, unique
 

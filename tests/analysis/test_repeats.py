@@ -16,10 +16,11 @@ from edgewake.cloud.analysis.plan import shed_policy
 from edgewake.cloud.analysis.results.event_progress import progress_in_silence
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.up_places import UpPlaces
-from edgewake.protocol import frame, record, topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.record import PLACEMENT_HEADER, Discipline, Mode, Placement
-from tests.analysis.lanes.test_schedule import StandingClock
+from edgewake.protocol import topics
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.record import PLACEMENT_HEADER, Discipline, Mode, Placement
+from tests.analysis.schedule.test_schedule import StandingClock
 from tests.analysis.support import (
     T0,
     Analysis,

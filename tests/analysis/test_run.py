@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from edgewake.cloud.analysis import run
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
+from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.plan import columns
 from edgewake.cloud.analysis.results import finish
 from edgewake.cloud.kafka import clients

@@ -19,7 +19,7 @@ from edgewake.cloud.kafka.security import (
     SecurityProtocol,
     spark_options,
 )
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.support import (
     T0,
     Analysis,

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from edgewake.cloud.analysis.lanes.lane import Lane
-from edgewake.cloud.analysis.lanes.start_record import DEATHS_MAX, StartRecord
-from edgewake.cloud.analysis.lanes.starts import LARGE
+from edgewake.cloud.analysis.supervision.start_record import DEATHS_MAX, StartRecord
+from edgewake.cloud.analysis.supervision.starts import LARGE
 from edgewake.cloud.queries.plan_cost import PLAN_MAX, plan_cost
 from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import Registration
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.ops.query import Registration
 from tests.analysis.support import T0, Analysis, Feed, declare, register, results, sql, unique
 from tests.analysis.test_process import progress
 from tests.analysis.test_run import _no_query_stays, running

@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.support import Feed, data_file, results, sql, truth, unique, windows
 from tests.analysis.test_process import READY, declare, register
 from tests.services import Process, part, wait_until

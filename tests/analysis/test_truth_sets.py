@@ -24,7 +24,7 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.recordings import DAY_MS, HOUR_MS, RECORDINGS, Recorded, Recording
 from tests.analysis.repair.test_repairs import ask, history
 from tests.analysis.support import Feed, late_readings, results, sql, topic_ends, truth, unique

@@ -16,7 +16,7 @@ import mqtt5
 import uvloop
 
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, AckToken, joined
+from edgewake.protocol.frames.ack import Ack, AckToken, joined
 from edgewake.protocol.mqtt import PacketReader
 
 READY = "ready"

@@ -36,8 +36,8 @@ from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.bench.analysis_traffic import FEW_KEYS, FIELDS
 from tests.services import wait_until
 

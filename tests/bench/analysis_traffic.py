@@ -14,8 +14,9 @@ import orjson
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.frames import record
 
 FIELDS: Final = {"speed": 7, "lat": 13, "lon": 29, "bat": 3}
 """With the steps in which their values go."""

@@ -23,7 +23,7 @@ from typing import Final
 from edgewake.cloud.summaries import answers
 from edgewake.cloud.summaries.answers import Estimate
 from edgewake.cloud.summaries.summary import Summary, merged
-from edgewake.protocol.sketch import item_text
+from edgewake.protocol.sketches.sketch import item_text
 from tests.bench.figures import Found, run
 from tests.bench.recorded_fields import FIELDS, Value
 from tests.summaries.made import summary

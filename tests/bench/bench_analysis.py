@@ -35,7 +35,7 @@ from typing import Final
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import jars
+from edgewake.deploy.programs import jars
 from edgewake.protocol import topics
 from tests.bench import analysis_results
 from tests.bench.analysis_lane import Computed, LaneProcess, lane_process

@@ -48,7 +48,7 @@ from confluent_kafka import Message, TopicPartition
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.edge import status
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run

@@ -32,11 +32,11 @@ from typing import Any
 import orjson
 import psutil
 
-from edgewake.edge.intake import Intake, LogSink
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake, LogSink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, OutFrame
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run

@@ -14,8 +14,8 @@ from typing import Final
 
 from edgewake.cloud.analysis.plan.late import late_windows
 from edgewake.cloud.queries.query_file import parse
-from edgewake.protocol import frame, record
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
 from tests.bench.figures import Found, run
 
 READINGS: Final = 10_000

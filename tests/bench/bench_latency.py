@@ -26,7 +26,7 @@ from typing import Final
 import orjson
 
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.frame import FRAME_TYPE
+from edgewake.protocol.frames.frame import FRAME_TYPE
 from edgewake.simulators.clients import Event, Follower
 from edgewake.simulators.outbox import Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice

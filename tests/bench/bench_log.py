@@ -15,11 +15,11 @@ from pathlib import Path
 
 import psutil
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError, OutFrame, StreamLog
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from tests.bench.figures import Found, percentile, run

@@ -29,7 +29,7 @@ from edgewake.cloud.ops.tables.devices import Presence
 from edgewake.cloud.ops.tables.metrics import TablesCollector
 from edgewake.cloud.ops.tables.tables import Change, OpsTables
 from edgewake.protocol import topics
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 from tests.bench.figures import Found, rss_mib, run
 
 FLEETS = (10_000, 100_000)

@@ -18,14 +18,15 @@ from typing import Final
 
 import mqtt5
 
-from edgewake.cloud.bridge.admit import admit
-from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue
-from edgewake.cloud.bridge.compiled import CompiledStreams
-from edgewake.cloud.bridge.in_full import in_full
-from edgewake.protocol import compact, topics
-from edgewake.protocol.compact import COMPACT_TYPE, Compact, correlation
-from edgewake.protocol.frame import Frame, compress, encode
-from edgewake.protocol.packed import PACKED_TYPE, pack
+from edgewake.cloud.bridge.admission.admit import admit
+from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue
+from edgewake.cloud.bridge.admission.compiled import CompiledStreams
+from edgewake.cloud.bridge.admission.in_full import in_full
+from edgewake.protocol import topics
+from edgewake.protocol.frames import compact
+from edgewake.protocol.frames.compact import COMPACT_TYPE, Compact, correlation
+from edgewake.protocol.frames.frame import Frame, compress, encode
+from edgewake.protocol.frames.packed import PACKED_TYPE, pack
 from tests.bench.bench_edge import gps, host_metrics
 from tests.bench.figures import Found, run
 

@@ -22,7 +22,7 @@ from typing import Final
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import jars
+from edgewake.deploy.programs import jars
 from edgewake.protocol import topics
 from tests.analysis.support import left_out, results, truth
 from tests.bench.analysis_lane import LaneProcess, lane_process

@@ -40,10 +40,9 @@ from confluent_kafka import Producer
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.filter import compile_where
+from edgewake.cloud.log.filters.filter import compile_where
 from edgewake.cloud.push.waking.call_slots import CALLS_PER_HOST_MAX
-from edgewake.protocol import lease_record, topics
-from edgewake.protocol import record as records
+from edgewake.protocol import topics
 from edgewake.protocol.cursor import (
     Cursor,
     CursorCodec,
@@ -52,13 +51,15 @@ from edgewake.protocol.cursor import (
     generation_hash,
     stream_hash,
 )
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import Frame, encode
-from edgewake.protocol.lease import Urgency, WakePolicy
-from edgewake.protocol.lease_read import hash_token
-from edgewake.protocol.lease_record import Lease
-from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame, encode
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.lease import Urgency, WakePolicy
+from edgewake.protocol.leases.lease_read import hash_token
+from edgewake.protocol.leases.lease_record import Lease
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
 from tests.push.service import serving
 from tests.services import run_kafka

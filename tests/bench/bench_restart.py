@@ -30,11 +30,12 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.deploy import jars
-from edgewake.protocol import record, topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import Progress, Registration
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.deploy.programs import jars
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.query import Progress, Registration
 from tests.bench import analysis_results
 from tests.bench.analysis_traffic import FEW_KEYS, FIELDS, MINUTE_MS, begin_of, fill, windows
 from tests.bench.figures import Found, run

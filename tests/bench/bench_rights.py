@@ -25,7 +25,7 @@ from edgewake.cloud.rights.config import GrantConfig, IssuerConfig, RightsConfig
 from edgewake.cloud.rights.principal import Action
 from edgewake.cloud.rights.rights import LOOK_S, Rights
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from tests.bench.figures import Found, run
 from tests.rights.forge import AUDIENCE, ISSUER, Maker, key_set, write
 

@@ -31,9 +31,9 @@ from edgewake.cloud.lake.manifest import File, Manifest, Place
 from edgewake.cloud.lake.present import Present
 from edgewake.cloud.lake.shape import ColumnType, Kind
 from edgewake.cloud.lake.sources import Source
-from edgewake.protocol import record as records
-from edgewake.protocol.frame import Frame, encode
-from edgewake.protocol.record import Mode
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.frame import Frame, encode
+from edgewake.protocol.frames.record import Mode
 from tests.bench.figures import Found, run
 
 ROWS: Final = 2_000_000

@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from edgewake.deploy import mosquitto
+from edgewake.deploy.programs import mosquitto
 from tests.services import Process, free_ports, part, port_is_open, run_mosquitto, wait_until
 
 GATEWAY: Final = "thingsboard-gateway==3.8.5"

@@ -14,8 +14,8 @@ import time
 from edgewake.cloud.bridge.kafka_writer import PRODUCER
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record
-from edgewake.protocol.record import PLACEMENT_HEADER, Discipline, Mode, Placement
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.record import PLACEMENT_HEADER, Discipline, Mode, Placement
 from tests.bench.load import reading_messages
 
 GATHER_MS = 20

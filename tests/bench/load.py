@@ -18,9 +18,9 @@ from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError, OutFrame
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol import topics
-from edgewake.protocol.ack import decode_joined
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.frame import Frame, Scalar, compress, encode
+from edgewake.protocol.frames.ack import decode_joined
+from edgewake.protocol.frames.frame import Frame, Scalar, compress, encode
 from edgewake.protocol.mqtt import PacketReader
 
 READINGS = 100

@@ -34,7 +34,7 @@ from typing import Any
 
 import psutil
 
-from edgewake.deploy import java, kafka_node, mosquitto
+from edgewake.deploy.programs import java, kafka_node, mosquitto
 from tests.bench.figures import AT_MOST, is_met
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
-from edgewake.protocol import record
+from edgewake.protocol.frames import record
 from tests.needs import NGINX_MODULES, nginx_with_nchan
 
 MODULE = NGINX_MODULES / "ngx_nchan_module.so"

@@ -23,7 +23,7 @@ from sse_starlette import EventSourceResponse
 from edgewake.cloud.kafka import clients, metadata
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
-from edgewake.protocol import record
+from edgewake.protocol.frames import record
 
 QUEUE = 1000
 TICK_S = 0.02

@@ -14,9 +14,10 @@ from confluent_kafka import Producer
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import frame, record, topics
-from edgewake.protocol.frame import Frame
-from edgewake.protocol.record import Mode
+from edgewake.protocol import topics
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.frame import Frame
+from edgewake.protocol.frames.record import Mode
 
 FRAMES_PER_S = 100
 TEXT = "Kings Road, between the bridge and the old market"

@@ -15,7 +15,7 @@ from edgewake.cloud.bridge.kafka_writer import PRODUCER
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from edgewake.protocol.record import PLACEMENT_HEADER
+from edgewake.protocol.frames.record import PLACEMENT_HEADER
 
 STREAMS = 5
 _VALUE = (

@@ -8,7 +8,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from edgewake.protocol import record, topics
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
 from tests.bridge.running import Device, World, read
 from tests.services import wait_until
 

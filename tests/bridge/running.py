@@ -19,9 +19,10 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record, topics
-from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
-from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.ack import Ack, Later, decode_answer, decode_joined
+from edgewake.protocol.frames.frame import FRAME_TYPE, Frame, encode
 from edgewake.protocol.mqtt import PacketReader
 from tests.bridge.topic_reader import TopicReader
 from tests.services import PATIENCE_S, Kafka, Mosquitto, Process, free_ports, part, wait_until

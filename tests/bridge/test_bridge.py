@@ -16,11 +16,12 @@ import pytest
 
 from edgewake.cloud.kafka.config import UP_BATCH_BYTES
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, LaterReason
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import FRAME_TYPE
+from edgewake.protocol.frames.ack import Ack, LaterReason
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.frame import FRAME_TYPE
+from edgewake.protocol.ops.device import DeviceStatus
+from tests.bridge.admission.test_admit import REFUSED
 from tests.bridge.running import (
     Device,
     World,
@@ -33,7 +34,6 @@ from tests.bridge.running import (
     up_setting,
     world,
 )
-from tests.bridge.test_admit import REFUSED
 from tests.services import (
     PATIENCE_S,
     Kafka,

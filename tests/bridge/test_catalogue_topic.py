@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Iterable
 
 from edgewake.cloud.kafka import clients
-from edgewake.protocol import record, topics
-from edgewake.protocol.ack import Ack, LaterReason
-from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, NameKind, Stream
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.ack import Ack, LaterReason
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream
 from tests.bridge.running import Device, World, read, read_some
 from tests.services import PATIENCE_S
 

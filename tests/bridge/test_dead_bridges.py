@@ -21,8 +21,9 @@ from edgewake.cloud.commands.device_commands import command, config
 from edgewake.cloud.commands.requests import reply, requests
 from edgewake.cloud.kafka import clients
 from edgewake.edge.commands.cli import agent as device_agent
-from edgewake.protocol import record, topics
-from edgewake.protocol.frame import Gap
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.frame import Gap
 from tests.access.world import key_file, server
 from tests.bridge.fleet import DEVICES, Fleet, until
 from tests.bridge.running import Device, World, read, sequenced, start

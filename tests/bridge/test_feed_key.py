@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from edgewake.cloud.bridge.feeds import FeedConfig, Feeds
-from edgewake.protocol.feed import FeedChunk
+from edgewake.protocol.downlink.feed import FeedChunk
 from tests.services import PATIENCE_S
 
 ASK = orjson.dumps({"feed": "weather", "streams": ["city"], "after": "v2.c0"})

@@ -7,8 +7,8 @@ from dataclasses import replace
 import orjson
 
 from edgewake.cloud.bridge.sse_chunk import GAPS_MAX, ROOM_BYTES, Gathering
-from edgewake.protocol.downlink import MESSAGE_BYTES_MAX
-from edgewake.protocol.feed import CHUNK_BYTES, FeedAsk, FeedChunk, decode
+from edgewake.protocol.downlink.downlink import MESSAGE_BYTES_MAX
+from edgewake.protocol.downlink.feed import CHUNK_BYTES, FeedAsk, FeedChunk, decode
 
 ASK = FeedAsk(feed="weather", streams=("city",), after="c0")
 

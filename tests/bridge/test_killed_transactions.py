@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException, Producer
 
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import open_transactions
+from edgewake.deploy.doctor import open_transactions
 from edgewake.protocol import topics
 from tests.services import PATIENCE_S, Kafka, wait_until
 

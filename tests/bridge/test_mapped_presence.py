@@ -7,10 +7,10 @@ from __future__ import annotations
 import mqtt5
 import pytest
 
-from edgewake.cloud.bridge.admit import admit_status
-from edgewake.cloud.bridge.mapped import Mapper
-from edgewake.protocol.device import DeviceState
+from edgewake.cloud.bridge.admission.admit import admit_status
+from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.protocol.maps.compiling import compile_presets
+from edgewake.protocol.ops.device import DeviceState
 
 NOW = 1_790_000_000_000
 

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from edgewake.cloud.bridge.outbox import REPEAT_S, Outbox
-from edgewake.protocol.down_row import DownRow, key_of
-from edgewake.protocol.downlink import Answer, AnswerState, DownKind
+from edgewake.protocol.downlink.down_row import DownRow, key_of
+from edgewake.protocol.downlink.downlink import Answer, AnswerState, DownKind
 
 NOW = 1_790_000_000_000
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edgewake.protocol import record, topics
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
 from tests.bridge.running import World, read, start
 from tests.services import Process, wait_until
 

@@ -4,7 +4,8 @@ repeats removed.
 
 from __future__ import annotations
 
-from edgewake.protocol import record, topics
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
 from tests.bridge.running import Device, World, read_some
 
 BEFORE = [b'{"seq":%d,"v":%d}' % (n, n) for n in (1, 2, 3)]

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from edgewake.cloud.bridge.subscriptions import group
-from edgewake.protocol import record, topics
+from edgewake.cloud.bridge.mqtt.subscriptions import group
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
 from tests.bridge.fleet import until
 from tests.bridge.running import Device, World, read, read_some
 

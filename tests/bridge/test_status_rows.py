@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewake.cloud.bridge.status_rows import DEVICES_MAX, REPEAT_S_MAX, ROWS_PER_S, StatusRows
-from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
 
 EVERY_S = 10.0
 

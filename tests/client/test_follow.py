@@ -12,7 +12,7 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from tests.access.world import Server, server
 from tests.deploy.children import Impatient
 from tests.feeds import DEADLINE_S, Feed

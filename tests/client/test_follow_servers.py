@@ -31,7 +31,7 @@ from edgewake.edge.client.follow import (
 )
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.cursor import TEXT_MAX
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from tests.services import PATIENCE_S, free_ports
 
 STREAM = "Content-Type: text/event-stream"

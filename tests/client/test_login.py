@@ -16,7 +16,7 @@ import pytest
 
 from edgewake.edge.client.credentials import Credentials, may_follow, without_password
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from tests.deploy.production import certificates
 from tests.feeds import DEADLINE_S
 

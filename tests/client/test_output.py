@@ -20,7 +20,7 @@ from edgewake.edge.client.send import Address
 from edgewake.edge.client.table import COLUMNS_MAX, columns_of, merged, shown, table_of
 from edgewake.edge.client.tail import Lines, Screen
 from edgewake.protocol.errors import ConfigError
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from tests.examples import examples
 
 

@@ -8,8 +8,8 @@ import mqtt5
 import pytest
 
 from edgewake.edge.client.send import Address, Reading, send
-from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.errors import RemoteError, Unavailable
+from edgewake.protocol.frames.ack import Ack, AckToken, Later, LaterReason
 from tests.edge.scripted_broker import CONNECT, Broker, by
 from tests.edge.sources.cage import served
 from tests.services import PATIENCE_S

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.access.world import Server
 from tests.feeds import DEADLINE_S, Feed, declare
 from tests.services import PATIENCE_S, wait_until

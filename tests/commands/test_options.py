@@ -16,7 +16,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from edgewake.cloud.commands.api_client import Given
+from edgewake.cloud.commands.common.api_client import Given
 from edgewake.deploy.cli import edgewake
 from tests.services import free_ports
 

@@ -19,9 +19,9 @@ import pytest
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
-from edgewake.protocol.preview import Preview
-from edgewake.protocol.query import Progress, QueryState
-from edgewake.protocol.repair import Repair
+from edgewake.protocol.ops.preview import Preview
+from edgewake.protocol.ops.query import Progress, QueryState
+from edgewake.protocol.ops.repair import Repair
 from tests.ops.conftest import Writer
 from tests.ops.service import ACCESS, KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql

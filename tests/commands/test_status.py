@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from edgewake.protocol import lease_record, topics
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.ops.device import DeviceSeen
 from tests.ops.conftest import T0, Writer
 from tests.ops.service import KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from edgewake.deploy import jars
+from edgewake.deploy.programs import jars
 from tests.services import Process, wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.delivery import DeliveryRequest
+from edgewake.protocol.leases.delivery import DeliveryRequest
 from tests.push.service import Service, readings, serving
 from tests.services import Kafka, free_ports, wait_until
 

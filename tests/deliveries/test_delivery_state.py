@@ -8,8 +8,8 @@ import pytest
 
 from edgewake.cloud.calls.webhook import Failed, signed_headers
 from edgewake.cloud.push.deliveries import delivery_state as state
-from edgewake.protocol.delivery import EndpointKind
-from edgewake.protocol.delivery_record import (
+from edgewake.protocol.leases.delivery import EndpointKind
+from edgewake.protocol.leases.delivery_record import (
     Delivery,
     DeliveryState,
     Letter,

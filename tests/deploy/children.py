@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from edgewake.deploy.part import Floor, Part
-from edgewake.deploy.supervisor import STOP_S, Supervisor
+from edgewake.deploy.parts.part import Floor, Part
+from edgewake.deploy.parts.supervisor import STOP_S, Supervisor
 from edgewake.protocol.clock import Clock, SystemClock
 from tests.services import PATIENCE_S
 

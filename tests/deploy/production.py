@@ -27,7 +27,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edgewake.deploy import cli, mosquitto
+from edgewake.deploy import cli
+from edgewake.deploy.programs import mosquitto
 from tests.services import Process, free_ports, port_is_open, wait_until
 
 DEPLOY = Path(cli.__file__).resolve().parent

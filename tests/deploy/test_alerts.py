@@ -28,9 +28,9 @@ from edgewake.cloud.push.metrics import Metrics as PushMetrics
 from edgewake.cloud.sequencer.metrics import SequencerMetrics
 from edgewake.deploy import cli
 from edgewake.protocol import topics
-from edgewake.protocol.device import DeviceSeen
-from edgewake.protocol.query import Progress, QueryState, Reached, Registration
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.frames.stream import Stream
+from edgewake.protocol.ops.device import DeviceSeen
+from edgewake.protocol.ops.query import Progress, QueryState, Reached, Registration
 from tests.deploy.production import certificates
 
 DEPLOY = Path(cli.__file__).parent

@@ -17,7 +17,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import cli, kafka_node
+from edgewake.deploy import cli
+from edgewake.deploy.programs import kafka_node
 from edgewake.protocol.config import load
 from tests.deploy.production import certificates
 

@@ -13,7 +13,7 @@ import pytest
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.security import SecurityConfig, SecurityProtocol
-from edgewake.deploy import jars, java, kafka_node
+from edgewake.deploy.programs import jars, java, kafka_node
 from edgewake.protocol.errors import Unavailable
 from tests.deploy.production import certificates
 from tests.deploy.test_compose import PARTS, SERVICES, settings

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("edge", "cloud", "protocol", "simulators", "deploy")
 PROGRAM = """
-import importlib, edgewake.cloud.bridge.admit, edgewake.deploy.cli, edgewake.edge.agent
-import edgewake.protocol.frame, edgewake.simulators.ledger
+import importlib, edgewake.cloud.bridge.admission.admit, edgewake.deploy.cli, edgewake.edge.agent
+import edgewake.protocol.frames.frame, edgewake.simulators.ledger
 print(edgewake.__file__)
 for name in ("edge", "cloud", "protocol", "simulators", "deploy"):
     assert importlib.import_module(name).OWNER == "somebody else", name

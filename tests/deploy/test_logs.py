@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edgewake.deploy.log_reader import BACK_BYTES_MAX, Tail, newest
-from edgewake.deploy.logs_cli import logs
-from edgewake.deploy.part_log import LINE_BYTES_MAX, PartLog
+from edgewake.deploy.parts.log_reader import BACK_BYTES_MAX, Tail, newest
+from edgewake.deploy.parts.logs_cli import logs
+from edgewake.deploy.parts.part_log import LINE_BYTES_MAX, PartLog
 from edgewake.protocol.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from edgewake.deploy.part import Floor
+from edgewake.deploy.parts.part import Floor
 from edgewake.deploy.plan import (
     SERVICES,
     Plan,

@@ -89,8 +89,8 @@ def test_the_broker_listens_where_it_says(port: str) -> None:
 
 def test_the_readme_s_figures_are_the_code_s() -> None:
     from edgewake.cloud.analysis.config import AnalysisConfig
-    from edgewake.deploy import java
-    from edgewake.deploy.lifecycle import QUICK_MAX, SLOW_S
+    from edgewake.deploy.parts.lifecycle import QUICK_MAX, SLOW_S
+    from edgewake.deploy.programs import java
 
     assert (
         f"every {AnalysisConfig.model_fields['trigger_ms'].default} ms by default (`trigger_ms`)"

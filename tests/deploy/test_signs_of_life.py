@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from edgewake.cloud import metrics, metrics_port
-from edgewake.deploy.child import answers
+from edgewake.deploy.parts.child import answers
 from edgewake.deploy.plan import KAFKA_API_VERSIONS, MQTT_CONNECT
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.heartbeat import INTERVAL_S, SILENT_S, Heartbeat

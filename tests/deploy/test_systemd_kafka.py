@@ -18,7 +18,8 @@ import pytest
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.security import SaslMechanism, SecurityConfig, SecurityProtocol
-from edgewake.deploy import cli, jars, java
+from edgewake.deploy import cli
+from edgewake.deploy.programs import jars, java
 from edgewake.protocol.errors import Unavailable
 from tests.deploy.production import certificates
 from tests.deploy.test_compose import SERVICES

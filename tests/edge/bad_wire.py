@@ -27,7 +27,7 @@ from typing import TypeVar
 
 import pytest
 
-from edgewake.deploy import mosquitto
+from edgewake.deploy.programs import mosquitto
 from tests.services import Process, free_ports, wait_until
 
 TUN = Path("/dev/net/tun")

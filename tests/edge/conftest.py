@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.edge.log import disk, waiting, writer
+from edgewake.edge.log.writing import disk, waiting, writer
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import orjson
 
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, OutFrame
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.work import no_failpoint
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.work import no_failpoint
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import Clock, SystemClock
-from edgewake.protocol.frame import Frame
-from edgewake.protocol.frame_bytes import read
+from edgewake.protocol.frames.frame import Frame
+from edgewake.protocol.frames.frame_bytes import read
 from tests.services import PATIENCE_S, wait_until
 
 UPLINK = UplinkConfig(frame_readings_max=10)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import mqtt5
 
-from edgewake.protocol.ack import Ack, AckToken, joined
+from edgewake.protocol.frames.ack import Ack, AckToken, joined
 from edgewake.protocol.mqtt import PacketReader
 from tests.edge.foreign_frame import opened
 from tests.services import PATIENCE_S

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import mqtt5
 
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, AckToken, Later, joined
+from edgewake.protocol.frames.ack import Ack, AckToken, Later, joined
 from edgewake.protocol.mqtt import PacketReader
 from tests.edge.foreign_frame import ForeignFrame, ForeignMessage, inflate, opened, parse
 from tests.services import PATIENCE_S

@@ -15,7 +15,7 @@ from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
 from tests.edge.helpers import reading
 from tests.edge.peer import Peer
 from tests.services import PATIENCE_S

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from edgewake.edge.commands.cli import agent as agent_command
-from edgewake.edge.log.schema import LOG_NAME, open_for_writing
+from edgewake.edge.log.tables.schema import LOG_NAME, open_for_writing
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S
 from edgewake.edge.status import read_log
 from edgewake.protocol.errors import LocalError

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from edgewake.edge.config import ACTIONS_MAX, CHAINS_MAX, SKETCHES_MAX, AgentConfig
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.quota import AtQuota, LaneQuota
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.quota import AtQuota, LaneQuota
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from edgewake.edge.backoff import SETTLED_S, Backoff
 from edgewake.edge.error_text import CHARS_MAX, error_text
-from edgewake.edge.intake import Intake, OneWaySink
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake, OneWaySink
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Unavailable

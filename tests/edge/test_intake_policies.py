@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.intake import BUNDLE_MIN, SAY_EVERY, SHAPES_MAX, Intake, OneWaySink
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import BUNDLE_MIN, SAY_EVERY, SHAPES_MAX, Intake, OneWaySink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.event_log import LogBusyError
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import FIELDS_MAX, READING_BYTES_MAX, STRING_CHARS_MAX
+from edgewake.protocol.frames.frame import FIELDS_MAX, READING_BYTES_MAX, STRING_CHARS_MAX
 
 NOW_MS = 1_790_000_000_000
 ONE: Reading = (1, {"n": 1})

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from edgewake.edge.actions import progress
 from edgewake.edge.downlink import inbox, requests
-from edgewake.edge.log import sidecar
-from edgewake.edge.processors import absence
+from edgewake.edge.log.tables import sidecar
 from edgewake.edge.processors.chain import decode_state
+from edgewake.edge.processors.operators import absence
 from edgewake.edge.settings.settings import FILE_NAME, SettingsFile, SettingsState, Version
 from edgewake.edge.sketches import windows
 from edgewake.edge.sources.lines.file_tail import FileTail, FileTailConfig

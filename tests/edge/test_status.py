@@ -11,7 +11,7 @@ import pytest
 
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.mode import LogMode
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.edge.status import STATUS_NAME, _figures, read, read_log, table, write
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import PATIENCE_S, wait_until

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge import status as module
-from edgewake.edge.log.audit import export
 from edgewake.edge.log.config import LaneConfig, LogConfig
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.quota import AtQuota
+from edgewake.edge.log.damage.audit import export
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.quota import AtQuota
 from edgewake.edge.status import STALE_AFTER, STATUS_NAME, _running, read, read_log, table, write
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.errors import LocalError

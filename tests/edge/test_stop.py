@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.log.keeping.work import FrameKey, OutFrame
 from edgewake.edge.sources.machines.modbus_tcp import ModbusTcpConfig
 from edgewake.edge.sources.web.http_client import Request, answer, parse_url
 from edgewake.edge.uplink.config import UplinkConfig

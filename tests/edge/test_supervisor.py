@@ -8,9 +8,9 @@ import random
 import pytest
 
 from edgewake.edge.backoff import Backoff
-from edgewake.edge.intake import Intake, OneWaySink
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake, OneWaySink
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
 from edgewake.protocol.clock import FakeClock

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.push.groups import window as windows
 from edgewake.cloud.push.groups.window import HELD_MAX, Window
-from edgewake.protocol.group_record import Group, decode, encode
+from edgewake.protocol.leases.group_record import Group, decode, encode
 
 START = (((0, 0), (10, 0)),)
 

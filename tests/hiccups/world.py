@@ -17,7 +17,7 @@ import httpx
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from edgewake.deploy.lifecycle import ends_in_a_row, restart_delay_s
+from edgewake.deploy.parts.lifecycle import ends_in_a_row, restart_delay_s
 from tests.gate import Gate, gate
 from tests.services import Kafka, Process, free_ports, new_node, running_kafka
 from tests.story.system import OPS_KEY, System

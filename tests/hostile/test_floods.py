@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from edgewake.cloud.bridge.allowance import LETTER_HEAD_BYTES
+from edgewake.cloud.bridge.admission.allowance import LETTER_HEAD_BYTES
 from edgewake.protocol import topics
 from tests.deploy.production import Client
 from tests.hostile.world import JITTER_S, SLOWER_MAX, Victim, World, beside_attack, unharmed

@@ -10,8 +10,9 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from edgewake.protocol import record, topics
-from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.frame import FRAME_TYPE, Frame, encode
 from tests.deploy.production import CONNECT_V5
 from tests.hostile.world import Victim, World, unharmed
 from tests.services import wait_until

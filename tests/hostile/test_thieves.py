@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from edgewake.cloud.bridge.subscriptions import group
+from edgewake.cloud.bridge.mqtt.subscriptions import group
 from edgewake.protocol import topics
 from tests.deploy.production import Client
 from tests.hostile.world import INSTALLATION, Victim, World, unharmed

@@ -24,10 +24,11 @@ from paho.mqtt.client import MQTTMessage
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from edgewake.cloud.bridge.subscriptions import read_keys, subscriptions
+from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record, topics
-from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.dead_letter import DeadLetter
 from tests.bridge.running import READY
 from tests.bridge.topic_reader import TopicReader
 from tests.deploy.production import Client, Site, production_site

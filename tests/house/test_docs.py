@@ -18,9 +18,11 @@ from edgewake.cloud.queries.query_file import parse
 from edgewake.deploy.cli import HELP
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.mode import LogMode
-from edgewake.protocol import ack, compact, device, frame, packed, record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.lease_record import LeaseState
+from edgewake.protocol.frames import ack, compact, frame, packed, record
+from edgewake.protocol.leases.lease_record import LeaseState
+from edgewake.protocol.ops import device
 from tests.house.source import ROOT, files
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md"]

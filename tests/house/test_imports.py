@@ -62,7 +62,7 @@ def test_reading_kafka_by_cursor_knows_no_http_and_nobody_who_serves_it():
         "edgewake.cloud.access",
         "edgewake.cloud.push",
         "edgewake.cloud.ops",
-        "edgewake.cloud.web",
+        "edgewake.cloud.web.http_part",
     )
     log = modules("cloud/log")
     assert log

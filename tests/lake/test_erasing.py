@@ -16,7 +16,7 @@ from edgewake.cloud.lake.manifest import File
 from edgewake.cloud.lake.shape import ColumnType, Kind
 from edgewake.cloud.lake.sources import Source
 from edgewake.protocol import topics
-from edgewake.protocol.erasure import Erasure, Step
+from edgewake.protocol.ops.erasure import Erasure, Step
 
 ASKED = 1_790_000_000_000
 

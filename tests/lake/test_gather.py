@@ -13,10 +13,10 @@ from edgewake.cloud.lake import pending
 from edgewake.cloud.lake.gather import Foreign, Gathered
 from edgewake.cloud.lake.shape import BASE, ColumnType, Kind
 from edgewake.cloud.lake.sources import Source
-from edgewake.protocol import record as records
-from edgewake.protocol.corrected_time import AHEAD_MS_MAX
-from edgewake.protocol.frame import Frame, encode
-from edgewake.protocol.record import Mode
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.corrected_time import AHEAD_MS_MAX
+from edgewake.protocol.frames.frame import Frame, encode
+from edgewake.protocol.frames.record import Mode
 
 T = 1_790_000_000_000
 

@@ -28,7 +28,7 @@ from edgewake.cloud.lake.shape import Kind
 from edgewake.cloud.lake.sources import Source, source_of, sources_of
 from edgewake.cloud.summaries.summary import DAY_MS, HOUR_MS, Record, Series, Step, Summary
 from edgewake.protocol import topics
-from edgewake.protocol.sketch import Numbers
+from edgewake.protocol.sketches.sketch import Numbers
 from tests.feeds import unique
 from tests.lake.test_lake import Lake
 from tests.services import wait_until

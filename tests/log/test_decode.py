@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 
 from edgewake.cloud.log.decode import EVENT_BYTES_MAX, Decoder, Record
-from edgewake.protocol import frame, record
-from edgewake.protocol.frame import Frame
-from edgewake.protocol.record import Mode
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.frame import Frame
+from edgewake.protocol.frames.record import Mode
 
 
 def stream_record(*values: object, offset: int = 0) -> Record:

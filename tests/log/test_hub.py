@@ -13,19 +13,19 @@ from itertools import pairwise
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.block_slots import Claim
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.chunks import UNUSED_S, Chunk
-from edgewake.cloud.log.cohort import Lost
 from edgewake.cloud.log.decode import Event
+from edgewake.cloud.log.following.block_slots import Claim
+from edgewake.cloud.log.following.cohort import Lost
+from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.reader import Batch
-from edgewake.cloud.log.subscriber import Subscriber, ViewEnded, ViewFailed
 from edgewake.cloud.log.subscription import OnGap, Plan, Request, parse_start
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from tests.feeds import DEADLINE_S, Feed, eventually
 
 

@@ -20,7 +20,7 @@ from edgewake.cloud.log.reader import CHUNK_BYTES, Batch, Reader, Stop
 from edgewake.cloud.log.subscription import Plan, Positions, Source, plan
 from edgewake.cloud.log.tail import Tail
 from edgewake.protocol.cursor import Cursor, CursorCodec, CursorKeys
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 CODEC = CursorCodec(CursorKeys({1: b"k" * 32}, 1))
 STREAMS = ("a", "b")

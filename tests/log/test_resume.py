@@ -11,7 +11,7 @@ import pytest
 from edgewake.cloud.log.resume import resume, resume_unverified
 from edgewake.cloud.log.subscription import Bounds, OnGap, Plan, Positions, Source, Start, plan
 from edgewake.protocol.cursor import Cursor
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 KEPT = [Bounds(10, 100), Bounds(0, 50)]
 LIVE = ((100, 0), (50, 0))

@@ -15,7 +15,7 @@ from edgewake.cloud.log.subscription import (
     plan,
     request,
 )
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 
 def a_plan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.frame import Frame
+from edgewake.protocol.frames.frame import Frame
 
 
 def frame(number: int) -> Frame:

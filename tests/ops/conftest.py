@@ -12,13 +12,13 @@ from confluent_kafka import Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record as records
 from edgewake.protocol import topics
-from edgewake.protocol.ack import AckToken
-from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import encode
-from edgewake.protocol.record import (
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.ack import AckToken
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.frame import encode
+from edgewake.protocol.frames.record import (
     ORIGIN_HEADER,
     PLACEMENT_HEADER,
     Discipline,

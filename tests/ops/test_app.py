@@ -13,15 +13,16 @@ import httpx
 import pytest
 
 from edgewake.cloud.ops.login.auth import ENROL_PATH
-from edgewake.protocol import lease_record, topics
-from edgewake.protocol import record as records
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.lease_record import Lease
-from edgewake.protocol.query import Progress, QueryState, Reached, Registration
-from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.lease_record import Lease
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.ops.query import Progress, QueryState, Reached, Registration
 from tests.ops.conftest import Writer
 from tests.ops.service import KEY, Ops, running
 from tests.push.builders import lease

@@ -23,10 +23,10 @@ from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.summaries.summary import HOUR_MS, MINUTE_MS, Record, Series
 from edgewake.protocol import topics
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.erasure import Erasure
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.sequence import POSITION_KEY, Position, encode_positions
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.sequence import POSITION_KEY, Position, encode_positions
+from edgewake.protocol.ops.erasure import Erasure
 from tests.chromium import chromium, open_page
 from tests.commands.test_status import run
 from tests.feeds import Feed

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.ops.conftest import Writer
 from tests.ops.service import Ops, running
 from tests.ops.test_app import declare, eventually, sql

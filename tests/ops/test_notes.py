@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import expect
 
 from edgewake.protocol import topics
-from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.ops.device import DeviceSeen
 from tests.chromium import accessibility_faults, chromium, open_page
 from tests.commands.test_status import run
 from tests.ops.conftest import Writer

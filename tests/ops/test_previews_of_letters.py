@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import zstandard
 
-from edgewake.cloud.ops.services.dead_letters import PREVIEW_CHARS, preview_of
-from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, encode
-from edgewake.protocol.packed import PACKED_TYPE, pack
+from edgewake.cloud.ops.letters.dead_letters import PREVIEW_CHARS, preview_of
+from edgewake.protocol.frames.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, encode
+from edgewake.protocol.frames.packed import PACKED_TYPE, pack
 
 T0 = 1_790_000_000_000
 FRAME = Frame(3, 12, 1101, [T0 + n * 1000 for n in range(3)], {"speed": [51.2, None, 49.8]})

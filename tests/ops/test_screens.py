@@ -13,9 +13,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from edgewake.protocol import topics
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.ops.device import DeviceSeen
 from tests.chromium import accessibility_faults, chromium, open_page
 from tests.ops.conftest import Writer
 from tests.ops.service import Ops, running

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from edgewake.cloud.ops.services.dead_letters import DeadLetterView
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
 from edgewake.cloud.ops.streams.look import StreamLook, look_at
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import Frame, Gap, Scalar
-from edgewake.protocol.record import Mode, Record
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame, Gap, Scalar
+from edgewake.protocol.frames.record import Mode, Record
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 
 NOW = 1_790_000_000_000
 STREAM = Stream(

@@ -11,11 +11,12 @@ import orjson
 import pytest
 
 from edgewake.cloud.summaries.summary import HOUR_MS, MINUTE_MS, Record, Series
-from edgewake.protocol import record as records
-from edgewake.protocol import sketch, topics
-from edgewake.protocol.frame import encode, from_plain
-from edgewake.protocol.record import Mode
-from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.frame import encode, from_plain
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.sketches import sketch
+from edgewake.protocol.sketches.sketch import DeviceSketch, Numbers, SketchKind
 from tests.commands.test_status import printed, run
 from tests.ops.conftest import Writer
 from tests.ops.service import Ops, running

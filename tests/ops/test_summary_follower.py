@@ -18,7 +18,7 @@ from edgewake.cloud.summaries.store import Reads
 from edgewake.cloud.summaries.summary import HOUR_MS, Series, Step, Summary
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.sketch import SketchKind
 from tests.ops.conftest import Writer
 from tests.ops.test_summaries import HOUR, minutes
 from tests.services import wait_until

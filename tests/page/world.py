@@ -20,13 +20,14 @@ import orjson
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record, topics
-from edgewake.protocol.field_type import types_of
-from edgewake.protocol.frame import Frame, Gap
-from edgewake.protocol.frame import encode as encode_frame
-from edgewake.protocol.query import Registration
-from edgewake.protocol.result import WATERMARK_KEY, result_key, watermark_value
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.field_type import types_of
+from edgewake.protocol.frames.frame import Frame, Gap
+from edgewake.protocol.frames.frame import encode as encode_frame
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.query import Registration
+from edgewake.protocol.ops.result import WATERMARK_KEY, result_key, watermark_value
 from tests.services import Process, free_ports, part
 
 WRITE_EVERY_S = 0.1

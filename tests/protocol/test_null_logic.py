@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from edgewake.cloud.log.filter import compile_node
-from edgewake.cloud.log.filter_syntax import parse_where
+from edgewake.cloud.log.filters.filter import compile_node
+from edgewake.cloud.log.filters.filter_syntax import parse_where
 from edgewake.cloud.queries.terms.evaluate import evaluated
 from edgewake.cloud.queries.terms.expressions import Call, Field
 from edgewake.edge.processors.expression import compiled

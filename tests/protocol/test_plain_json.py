@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgewake.protocol.down_message import Command, Reply, Settings
-from edgewake.protocol.feed import FeedAsk, FeedChunk
+from edgewake.protocol.downlink.down_message import Command, Reply, Settings
+from edgewake.protocol.downlink.feed import FeedAsk, FeedChunk
+from edgewake.protocol.downlink.request import Request
 from edgewake.protocol.plain import Check, Length, Matching, Plain, checker, key
 from edgewake.protocol.plain_json import Misshapen, read, value_of
-from edgewake.protocol.request import Request
 
 
 def _even(value: int) -> int:

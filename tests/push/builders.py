@@ -8,9 +8,9 @@ import itertools
 from typing import Any
 
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
-from edgewake.protocol.lease import LeaseRequest, Subscription, WakePolicy, Webhook
-from edgewake.protocol.lease_read import hash_token
-from edgewake.protocol.lease_record import Lease
+from edgewake.protocol.leases.lease import LeaseRequest, Subscription, WakePolicy, Webhook
+from edgewake.protocol.leases.lease_read import hash_token
+from edgewake.protocol.leases.lease_record import Lease
 
 NOW = 1_790_000_000_000
 SECRET = "whsec_" + "A" * 32

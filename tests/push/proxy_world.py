@@ -23,12 +23,12 @@ from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import Rights
-from edgewake.protocol import lease_record
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import CursorError, Unavailable
-from edgewake.protocol.lease import Subscription
-from edgewake.protocol.lease_read import LeaseRead, hash_token
-from edgewake.protocol.lease_record import PARTITIONS, Lease
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.lease import Subscription
+from edgewake.protocol.leases.lease_read import LeaseRead, hash_token
+from edgewake.protocol.leases.lease_record import PARTITIONS, Lease
 from tests.push.builders import ManualClock, random_bytes, request, sealer
 from tests.push.receiver import Receiver, receiving
 from tests.services import PATIENCE_S

@@ -15,12 +15,12 @@ from confluent_kafka import Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record as records
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import Frame, encode
-from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame, encode
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.services import PATIENCE_S, Process, free_ports, part, wait_until
 
 RECEIVED_AT = 1_790_000_000_000

@@ -23,11 +23,11 @@ from edgewake.cloud.push.proxy import (
 )
 from edgewake.cloud.push.waking.call_slots import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.waking.wake_queue import IN_HAND_PER_HOST_MAX
-from edgewake.protocol import lease_record
 from edgewake.protocol.errors import ConfigError, CursorError, Unavailable
-from edgewake.protocol.lease import LeaseChange, LeaseRequest, Webhook
-from edgewake.protocol.lease_read import hash_token
-from edgewake.protocol.lease_record import LeaseState
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.lease import LeaseChange, LeaseRequest, Webhook
+from edgewake.protocol.leases.lease_read import hash_token
+from edgewake.protocol.leases.lease_record import LeaseState
 from tests.push.builders import ManualClock, lease, request, sealer
 from tests.push.proxy_world import (
     MemoryLog,

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import lease_record
+from edgewake.protocol.leases import lease_record
 from tests.push.receiver import Receiver, receiving
 from tests.push.service import Reader, Readings, Service, readings, serving
 from tests.services import PATIENCE_S, Kafka, wait_until

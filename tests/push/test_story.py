@@ -18,7 +18,8 @@ from edgewake.cloud.kafka import clients, metadata
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.protocol import lease_record, topics
+from edgewake.protocol import topics
+from edgewake.protocol.leases import lease_record
 from tests.push.receiver import receiving
 from tests.push.service import Reader, Readings, Service, readings, serving
 from tests.services import PATIENCE_S, Kafka, wait_until

@@ -6,8 +6,8 @@ import pytest
 
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.queries.lane_kind import LaneKind
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.analysis.support import registered, sql
 
 STREAM = Stream(name="s", fields={"speed": FieldInfo(type=FieldType.NUMBER)})

@@ -8,8 +8,8 @@ import pytest
 
 from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 
 N, T, B = (FieldInfo(type=kind) for kind in (FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN))
 STREAMS = {

@@ -12,9 +12,9 @@ from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.registry import Tables, built_in, statuses
 from edgewake.cloud.queries.terms.expressions import SIZE_MAX, Call, Field, Literal, size_of
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import QueryState, Registration
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.query import QueryState, Registration
 
 HEADER = "-- name: q\n"
 HAVERSINE = (

@@ -12,8 +12,8 @@ from edgewake.cloud.queries.query_file import UnknownStream, check_query_file, p
 from edgewake.cloud.queries.registry import built_in
 from edgewake.cloud.queries.terms.expressions import Call, Field, Literal
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 
 NUMBER, TEXT = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
 STREAMS = {

@@ -10,9 +10,9 @@ from edgewake.cloud.queries import registry
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.registry import Tables, statuses
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import QueryState, Registration
-from edgewake.protocol.stream import FieldInfo, NameKind, Stream, StreamTable
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream, StreamTable
+from edgewake.protocol.ops.query import QueryState, Registration
 
 TEXT = "-- name: {}\nSELECT max({}) AS a FROM {} GROUP BY window(event_time, '1 minute')"
 

@@ -22,7 +22,7 @@ from fastapi import FastAPI
 
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
-from edgewake.cloud.access.latest_stores import LatestStores
+from edgewake.cloud.access.latest.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
@@ -30,7 +30,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.rights import Rights
-from edgewake.cloud.web import _leaves_of
+from edgewake.cloud.web.http_part import _leaves_of
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from tests.feeds import eventually, unique

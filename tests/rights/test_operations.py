@@ -16,7 +16,7 @@ from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.login.auth import FILES, OPEN_PATHS, PAGES, Access
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import Passes
-from edgewake.cloud.web import _leaves_of
+from edgewake.cloud.web.http_part import _leaves_of
 from edgewake.protocol.clock import SystemClock
 from tests.rights.forge import Maker, write
 

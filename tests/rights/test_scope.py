@@ -18,7 +18,7 @@ from edgewake.cloud.rights.principal import (
     Principal,
     Proof,
 )
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 READ = frozenset({Action.READ})
 READING = {

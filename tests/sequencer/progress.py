@@ -7,7 +7,7 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from edgewake.cloud.kafka import clients, offsets
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from edgewake.protocol.sequence import POSITION_KEY, decode_positions
+from edgewake.protocol.frames.sequence import POSITION_KEY, decode_positions
 
 
 class Progress:

@@ -19,12 +19,12 @@ from confluent_kafka import (
 )
 
 from edgewake.cloud.kafka import clients, topic_admin
-from edgewake.protocol import frame as frames
-from edgewake.protocol import record, topics
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.device import DeviceSeen
-from edgewake.protocol.frame import Gap
-from edgewake.protocol.record import (
+from edgewake.protocol import topics
+from edgewake.protocol.frames import frame as frames
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.frame import Gap
+from edgewake.protocol.frames.record import (
     LATE_HEADER,
     ORIGIN_HEADER,
     PLACEMENT_HEADER,
@@ -32,6 +32,7 @@ from edgewake.protocol.record import (
     Mode,
     Placement,
 )
+from edgewake.protocol.ops.device import DeviceSeen
 from tests.bridge.running import World, frame, numbers, read, read_some, sequenced, start
 from tests.services import Kafka, Process, part, wait_until
 

@@ -19,7 +19,7 @@ from edgewake.cloud.sequencer.shard import Shard
 from edgewake.cloud.sequencer.transactions import Transactions, claim_key, claimed_by
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.sequence import POSITION_KEY, Position, encode_positions
+from edgewake.protocol.frames.sequence import POSITION_KEY, Position, encode_positions
 from tests.bridge.running import World
 from tests.services import Kafka, wait_until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.house.source import ROOT
-from tests.sequencer.order import Order
+from tests.sequencer.ordering import Order
 
 VECTORS = [
     json.loads(line) for line in (ROOT / "cloud/sequencer/vectors.jsonl").read_text().splitlines()

@@ -22,8 +22,9 @@ from paho.mqtt.properties import Properties
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
-from edgewake.protocol import record, topics
-from edgewake.protocol.record import Record
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.record import Record
 from edgewake.simulators import faults
 from tests.services import Mosquitto, Process, part, run_kafka, run_mosquitto, wait_until
 

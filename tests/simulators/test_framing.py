@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.frame import FRAME_BYTES_MAX, Gap, decode, from_plain
+from edgewake.protocol.frames.frame import FRAME_BYTES_MAX, Gap, decode, from_plain
 from edgewake.simulators import framing
 from edgewake.simulators.framing import FRAME_READINGS, Framing, singly
 

@@ -18,9 +18,9 @@ from types import TracebackType
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import jars, java
+from edgewake.deploy.programs import jars, java
 from edgewake.protocol import topics
-from edgewake.protocol.query import Registration
+from edgewake.protocol.ops.query import Registration
 from edgewake.simulators import faults
 from edgewake.simulators.clients import Server
 from edgewake.simulators.faults import Fault

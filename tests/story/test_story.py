@@ -22,8 +22,9 @@ from typing import Any
 
 import httpx
 
-from edgewake.edge.log.audit import export
-from edgewake.protocol import result, topics
+from edgewake.edge.log.damage.audit import export
+from edgewake.protocol import topics
+from edgewake.protocol.ops import result
 from edgewake.simulators.clients import Event, Follower
 from edgewake.simulators.faults import Fault
 from edgewake.simulators.ledger import Delivery, Ledger, Reading, ReportedGap, WindowRow

@@ -9,10 +9,10 @@ import datasketches
 
 from edgewake.cloud.summaries import sketches
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Sketch, Summary
-from edgewake.protocol.bloom import Bloom
-from edgewake.protocol.count_min import CountMin
-from edgewake.protocol.sample import Sample
-from edgewake.protocol.sketch import Numbers, SketchKind, item_text
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.count_min import CountMin
+from edgewake.protocol.sketches.sample import Sample
+from edgewake.protocol.sketches.sketch import Numbers, SketchKind, item_text
 
 _draws = random.Random(1)
 SERIES = Series("shop", "price")

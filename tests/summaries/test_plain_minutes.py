@@ -18,7 +18,7 @@ from edgewake.cloud.summaries.intake import taken
 from edgewake.cloud.summaries.store import Reads, Store, TooMuch, View
 from edgewake.cloud.summaries.summary import DAY_MS, MINUTE_MS, Record, Step, Summary
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
+from edgewake.protocol.sketches.sketch import DeviceSketch, Numbers, SketchKind
 from tests.summaries.made import SERIES, minute, summary
 
 MIDNIGHT = 1_790_000_000_000 // DAY_MS * DAY_MS

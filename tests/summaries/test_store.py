@@ -23,7 +23,7 @@ from edgewake.cloud.summaries.summary import (
     Summary,
 )
 from edgewake.protocol.errors import Rejected, Unavailable
-from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
+from edgewake.protocol.sketches.sketch import DeviceSketch, Numbers, SketchKind
 from tests.summaries.made import SERIES, minute, summary
 
 MIDNIGHT = 1_790_000_000_000 // DAY_MS * DAY_MS

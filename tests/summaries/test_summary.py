@@ -17,7 +17,7 @@ from edgewake.cloud.summaries import answers, foreign
 from edgewake.cloud.summaries.answers import Operation
 from edgewake.cloud.summaries.summary import Record, Step, Summary, merged
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketches.sketch import Numbers, SketchKind
 from tests.examples import examples
 from tests.summaries.made import SERIES, minute, summary
 

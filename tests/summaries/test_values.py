@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.summaries import answers, foreign, sketches
 from edgewake.cloud.summaries.summary import Record, Sketch, Summary, merged
-from edgewake.protocol import bloom
-from edgewake.protocol.bloom import Bloom
-from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.sketch import BLOOM_BITS_MIN, SketchKind, item_text
+from edgewake.protocol.sketches import bloom
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.count_min import CountMin
+from edgewake.protocol.sketches.sketch import BLOOM_BITS_MIN, SketchKind, item_text
 from tests.bench.recorded_fields import FIELDS, data
 from tests.examples import examples
 from tests.summaries.made import SERIES, summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.client_share import UNKNOWN, Bound, Clients
-from edgewake.cloud.web_connections import Connections
+from edgewake.cloud.web.connections import Connections
 
 VIEWS = Bound("views", 500, 0.25)
 

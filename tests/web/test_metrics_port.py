@@ -12,7 +12,8 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from edgewake.cloud import metrics, metrics_port, web_limits
+from edgewake.cloud import metrics, metrics_port
+from edgewake.cloud.web import limits as web_limits
 from tests.services import PATIENCE_S, free_ports, wait_until
 
 HALF = 300

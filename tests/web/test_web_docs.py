@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from edgewake.cloud.web_app import application
+from edgewake.cloud.web.app import application
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
-from edgewake.cloud.web_host import HostCheck
+from edgewake.cloud.web.host import HostCheck
 
 
 async def status(*hosts: str) -> int:

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 from fastapi import FastAPI, Request
 
-from edgewake.cloud import web, web_limits
+from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import limits as web_limits
 from tests.services import PATIENCE_S
 
 

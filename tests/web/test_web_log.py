@@ -9,7 +9,7 @@ import logging
 
 import pytest
 
-from edgewake.cloud.web_log import PER_S, Seldom
+from edgewake.cloud.web.log import PER_S, Seldom
 from tests.web.test_web_limits import exchange, serving
 
 WRONG = 40

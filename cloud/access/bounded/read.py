@@ -14,10 +14,10 @@ from typing import Final
 
 from edgewake.cloud.access.bounded.answer import Bounds, Page
 from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import Step
 from edgewake.cloud.log.steps import Steps, item
-from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

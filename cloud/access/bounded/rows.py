@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.cloud.log.filter import compile_where
+from edgewake.cloud.log.filters.filter import compile_where
 from edgewake.cloud.log.subscription import RequestError
 from edgewake.cloud.rights.scope import RESULT_ENVELOPE, Scope
 

@@ -17,9 +17,9 @@ from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.reading import Reading
-from edgewake.cloud.log.cohort import Lost
+from edgewake.cloud.log.following.cohort import Lost
+from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Full, Hub
-from edgewake.cloud.log.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.subscription import (
     Gap,
     LogEnd,
@@ -34,7 +34,7 @@ from edgewake.cloud.log.subscription import (
 from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 OPEN_S: Final = 15.0
 """Seconds after which opening is given up: Kafka's own time-outs are shorter."""

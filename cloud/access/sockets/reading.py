@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from edgewake.cloud.access import socket_wire as wire
 from edgewake.cloud.access.socket_wire import Shown
-from edgewake.cloud.log.behind import Behind
 from edgewake.cloud.log.chunks import Chunk
-from edgewake.cloud.log.cohort import Lost
+from edgewake.cloud.log.following.behind import Behind
+from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
 

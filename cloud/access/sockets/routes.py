@@ -25,8 +25,8 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import RequestError, parse_heartbeat
 from edgewake.cloud.rights.guard import cookie_of, principal_of
 from edgewake.cloud.rights.principal import Principal
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_origin import is_from_own_page
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.origin import is_from_own_page
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 

@@ -31,14 +31,14 @@ from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.words import WordsError
 from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.following.turns import IsTimeUp
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import Request, RequestError, Sight, normal
-from edgewake.cloud.log.turns import IsTimeUp
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import End
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 SUBSCRIPTIONS_MAX: Final = 32
 """Of one socket; each counts as a stream of its client, too."""

@@ -11,8 +11,8 @@ Absence     begins with a reading after which none came for a time. Its row is t
             has passed that, with the values of that
             reading, and is final when the next reading comes, where it then ends.
 
-The rules are those of agents (protocol/threshold.py, protocol/succession.py,
-edge/processors/absence.py). All go by the order of the log, which is a device's own; a condition
+The rules are those of agents (protocol/patterns/threshold.py, protocol/patterns/succession.py,
+edge/processors/operators/absence.py). All go by the order of the log, which is a device's own; a condition
 that is neither true nor false changes nothing.
 """
 
@@ -24,7 +24,7 @@ from typing import Final
 from edgewake.cloud.analysis.folds.sequences import Changed, KeyState, Open, Values
 from edgewake.cloud.analysis.folds.slots import slots_for
 from edgewake.cloud.queries.terms.windows import Rule, Window
-from edgewake.protocol import succession, threshold
+from edgewake.protocol.patterns import succession, threshold
 
 Met = Sequence[bool | None]
 """The values of the conditions for one reading."""

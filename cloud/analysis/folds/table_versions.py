@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 
 KEYS_MAX: Final = 100_000
 """Keys of a table, some 200 bytes and a row each. Beyond it the one that has had no new row for

@@ -22,7 +22,7 @@ from edgewake.cloud.analysis.plan.clock_correction import correct
 from edgewake.cloud.analysis.plan.combined_records import numbered
 from edgewake.cloud.analysis.plan.decode import decode, readings
 from edgewake.cloud.analysis.results import emit, finish, shed_report
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 _FORGOTTEN: Final = "$forgotten"
 """Column of a frame: the event time up to which Spark forgets windows."""

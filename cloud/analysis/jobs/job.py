@@ -42,7 +42,7 @@ from edgewake.cloud.queries.explain import streams_of
 from edgewake.cloud.queries.lane_kind import APART, LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 Records: TypeAlias = Iterator[emit.Output | emit.Outputs]
 

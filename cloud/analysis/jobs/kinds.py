@@ -19,7 +19,7 @@ from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
 from edgewake.cloud.queries.explain import kind_of, streams_of
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 J = TypeVar("J", bound=Job)
 

@@ -25,7 +25,7 @@ from edgewake.cloud.analysis.plan.columns import column
 from edgewake.cloud.analysis.plan.decode import PLACE
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol import result
+from edgewake.protocol.ops import result
 
 
 class RowsJob(Job):

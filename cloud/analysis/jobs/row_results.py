@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from edgewake.cloud.analysis.folds.enriched import CompletedReading
 from edgewake.cloud.analysis.results import emit, finish
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol import result
+from edgewake.protocol.ops import result
 
 
 def rows_told(

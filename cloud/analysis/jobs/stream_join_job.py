@@ -42,7 +42,7 @@ from edgewake.cloud.queries.query import Join, Query, Registered
 from edgewake.cloud.queries.terms.evaluate import evaluated
 from edgewake.cloud.queries.terms.expressions import READING, TIMES
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 KEPT: Final = "kept."
 """Begins the name of a record of readings on `ew.windows`, where those of windows are JSON."""

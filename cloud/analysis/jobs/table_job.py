@@ -39,8 +39,9 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.terms.expressions import READING, TIMES
 from edgewake.cloud.queries.terms.windows import ALL_TIME_MS
-from edgewake.protocol import result, topics
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol import topics
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.ops import result
 
 READ_TO: Final = "@"
 """How far the tables of a query on `ew.windows` were read."""

@@ -19,7 +19,8 @@ from edgewake.cloud.analysis.results import emit, finish
 from edgewake.cloud.analysis.results.emitted_rows import Told
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.queries.terms.windows import Rule, Window
-from edgewake.protocol import result, topics
+from edgewake.protocol import topics
+from edgewake.protocol.ops import result
 
 OpenWindows = dict[str, KeyState]
 """One query's groups (JSON) → what is open. The group touched longest ago is the first."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from edgewake.cloud.analysis.checkpoints import state_parts
 from edgewake.cloud.analysis.folds.table_follower import TableFollower
 from edgewake.cloud.analysis.jobs.job import Job, States
-from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.plan.late import LateWindow
 from edgewake.cloud.analysis.results import emit, lane_progress

@@ -17,25 +17,26 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from edgewake.cloud.analysis.checkpoints import checkpoint, unfinished
+from edgewake.cloud.analysis.checkpoints.log_reader import LogReader
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.job import Job, lane_place
-from edgewake.cloud.analysis.lanes import checkpoint, lane_start, unfinished
+from edgewake.cloud.analysis.lanes import lane_start
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.emission import Emission, Stopped
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.lanes.failures import Failure
 from edgewake.cloud.analysis.lanes.lane_plan import LanePlan
-from edgewake.cloud.analysis.lanes.lane_schedule import LaneSchedule
 from edgewake.cloud.analysis.lanes.lane_time import LaneTime, Upstream
-from edgewake.cloud.analysis.lanes.log_reader import LogReader
 from edgewake.cloud.analysis.lanes.micro_batch import MicroBatches
 from edgewake.cloud.analysis.lanes.silence import Silence
-from edgewake.cloud.analysis.lanes.slow import Behind
 from edgewake.cloud.analysis.results.emitted_rows import Told
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.transaction import Transactions
+from edgewake.cloud.analysis.schedule.lane_schedule import LaneSchedule
+from edgewake.cloud.analysis.schedule.slow import Behind
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.corrected_time import AHEAD_MS_MAX
+from edgewake.protocol.frames.corrected_time import AHEAD_MS_MAX
 
 log = logging.getLogger("edgewake.analysis")
 

@@ -18,15 +18,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.job import Dials, Job
-from edgewake.cloud.analysis.lanes import schedule
 from edgewake.cloud.analysis.lanes.batch_rows import BatchRows
 from edgewake.cloud.analysis.lanes.kafka_source import source
-from edgewake.cloud.analysis.lanes.shedder import Shedder
 from edgewake.cloud.analysis.plan import late
 from edgewake.cloud.analysis.plan.observed import Observed, observed_in
 from edgewake.cloud.analysis.results import event_progress
 from edgewake.cloud.analysis.results.batch_commit import Offsets
 from edgewake.cloud.analysis.results.transaction import Ends
+from edgewake.cloud.analysis.schedule import schedule
+from edgewake.cloud.analysis.schedule.shedder import Shedder
 from edgewake.cloud.analysis.spark import next_plan
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
 from edgewake.cloud.kafka import topic_admin

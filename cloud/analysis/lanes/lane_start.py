@@ -8,12 +8,12 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgewake.cloud.analysis.checkpoints import checkpoint, state_parts
+from edgewake.cloud.analysis.checkpoints.log_reader import kept_from
+from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.job import Job, States, lane_place
 from edgewake.cloud.analysis.jobs.kinds import KINDS
-from edgewake.cloud.analysis.lanes import checkpoint, state_parts
-from edgewake.cloud.analysis.lanes.log_reader import kept_from
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.results.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.results.transaction import Ends, read_lane_record
 from edgewake.cloud.analysis.results.withheld import Withheld

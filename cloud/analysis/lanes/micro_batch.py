@@ -15,16 +15,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from edgewake.cloud import failpoint
+from edgewake.cloud.analysis.checkpoints import checkpoint
+from edgewake.cloud.analysis.checkpoints.log_reader import LogReader
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.job import Job
-from edgewake.cloud.analysis.lanes import checkpoint, shedder
 from edgewake.cloud.analysis.lanes.batch_range import as_text
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.emission import Emission
 from edgewake.cloud.analysis.lanes.lane_plan import LanePlan
-from edgewake.cloud.analysis.lanes.lane_schedule import Done, LaneSchedule
 from edgewake.cloud.analysis.lanes.lane_time import LaneTime
-from edgewake.cloud.analysis.lanes.log_reader import LogReader
 from edgewake.cloud.analysis.plan import shed_policy
 from edgewake.cloud.analysis.plan.late import LateWindow
 from edgewake.cloud.analysis.plan.observed import Observed
@@ -38,6 +37,8 @@ from edgewake.cloud.analysis.results.batch_commit import (
 )
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
+from edgewake.cloud.analysis.schedule import shedder
+from edgewake.cloud.analysis.schedule.lane_schedule import Done, LaneSchedule
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock, thread_cpu_s
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.erasure import Erasure, Report, Step, report_key
+from edgewake.protocol.ops.erasure import Erasure, Report, Step, report_key
 
 log = logging.getLogger("edgewake.analysis")
 

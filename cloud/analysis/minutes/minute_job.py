@@ -30,12 +30,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lanes import schedule
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, fault_of
 from edgewake.cloud.analysis.lanes.failures import Fault
-from edgewake.cloud.analysis.lanes.piece_size import PieceSize
 from edgewake.cloud.analysis.minutes import minute_sums, open_minutes, retained
 from edgewake.cloud.analysis.minutes.minute_sums import Found, Wanted, summarised
 from edgewake.cloud.analysis.minutes.open_minutes import OpenMinutes
@@ -54,6 +52,8 @@ from edgewake.cloud.analysis.minutes.summary_record import (
 )
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.transaction import Transactions, lane_rows, other_version
+from edgewake.cloud.analysis.schedule import schedule
+from edgewake.cloud.analysis.schedule.piece_size import PieceSize
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.cloud.kafka.mortal import Admin
@@ -62,10 +62,10 @@ from edgewake.cloud.retry import Backoff
 from edgewake.cloud.summaries import late_part
 from edgewake.cloud.summaries.summary import Record, Step
 from edgewake.protocol import topics
-from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.sketches.bloom import Bloom
 
 log = logging.getLogger("edgewake.analysis")
 

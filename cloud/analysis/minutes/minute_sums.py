@@ -8,7 +8,7 @@ entries over texts, KLL of doubles with k 200, frequent strings; and Spark's own
 and a sample of readings. Spark's theta sketch holds 2^16 entries; where they are more than 2^12,
 and where the series has a declaration, a Bloom filter is made of them. Their columns in the lake:
 hll, theta, kll, top, count_min, bloom, sample (the last three in the bytes of
-protocol/count_min.py, bloom.py and sample.py).
+protocol/sketches/count_min.py, bloom.py and sample.py).
 
 One Spark job without state sums a batch of all streams up; its plan does not grow with their
 number, for which fields there are is data:
@@ -42,10 +42,10 @@ from edgewake.cloud.summaries.summary import (
     Summary,
     numbers_of,
 )
-from edgewake.protocol import count_min, sample, sketch
-from edgewake.protocol.bloom import Bloom
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.sketches import count_min, sample, sketch
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.sketch import SketchKind
 
 FIELDS_MAX: Final = 32
 """Fields of a stream that are summarised, the first that the catalogue knew: each costs as much as

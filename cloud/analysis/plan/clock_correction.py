@@ -3,9 +3,9 @@
 A wrong clock harms only its own device.
 
 By how much a device's clock is wrong the sequencer finds out and writes into each record
-(protocol/record.py, cloud/sequencer/clocks.py). Here it is applied: `t + shift`, but no later than
+(protocol/frames/record.py, cloud/sequencer/order/clocks.py). Here it is applied: `t + shift`, but no later than
 AHEAD_MS_MAX after the reception. When a frame was sent is by the same clock, and nothing is
-received before it is sent. What is given here as columns protocol/corrected_time.py gives in plain
+received before it is sent. What is given here as columns protocol/frames/corrected_time.py gives in plain
 Python, for readers and SQL.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.protocol.corrected_time import AHEAD_MS_MAX
+from edgewake.protocol.frames.corrected_time import AHEAD_MS_MAX
 
 
 def correct(frames: DataFrame) -> DataFrame:

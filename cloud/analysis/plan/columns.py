@@ -22,7 +22,7 @@ from edgewake.cloud.queries.terms.functions import (
     like_pieces,
     like_regex,
 )
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 Resolve = Callable[[str], Column]
 """Gives the column of a name; for lambdas over a frame's readings it is another one than for

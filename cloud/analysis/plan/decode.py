@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.plan import frame_code
 from edgewake.cloud.analysis.plan.clock_correction import corrected, sent
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.topics import STREAM_PREFIX
 
 TOPIC_CHARS_MAX: Final = 249
@@ -33,7 +33,7 @@ def decode(
 
     Gap records are left out.
 
-    In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at
+    In: partition, value (protocol/frames/record.py). Out: partition, offset, device, shift, received_at
     (by a clock that is right), sent_at (corrected), t array<bigint>, fields struct<name: array>,
     and the columns `keep` of the records.
     """

@@ -20,7 +20,7 @@ from edgewake.cloud.analysis.plan import frame_code
 from edgewake.cloud.analysis.plan.clock_correction import corrected
 from edgewake.cloud.analysis.plan.window_columns import start
 from edgewake.cloud.queries.terms.windows import Window
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 HLL_LOG2_BUCKETS: Final = 14
 """2^14 buckets: standard error 0.81 %, at most 16 KiB; a small set is kept exactly in less."""

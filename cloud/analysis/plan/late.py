@@ -28,10 +28,10 @@ from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.terms.evaluate import Evaluated, evaluated
 from edgewake.cloud.queries.terms.expressions import READING, TIMES, Expression
 from edgewake.cloud.queries.terms.windows import Window
-from edgewake.protocol import record
-from edgewake.protocol.corrected_time import corrected_ms, sent_ms
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.corrected_time import corrected_ms, sent_ms
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Scalar
 
 OBSERVED: Final = "frames"
 EXAMPLES_MAX: Final = 10

@@ -12,9 +12,10 @@ import orjson
 
 from edgewake.cloud.queries.terms.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
 from edgewake.cloud.queries.terms.table_columns import DEVICE_COLUMNS
-from edgewake.protocol import record, topics
-from edgewake.protocol.corrected_time import corrected_ms, sent_ms
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.corrected_time import corrected_ms, sent_ms
+from edgewake.protocol.frames.frame import Scalar
 
 
 class TableRecord(NamedTuple):

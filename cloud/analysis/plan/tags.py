@@ -39,7 +39,7 @@ from edgewake.cloud.queries.terms.expressions import (
     substitute,
 )
 from edgewake.cloud.queries.terms.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
 TAG: Final = "$tag"

@@ -25,8 +25,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from edgewake.cloud.analysis.checkpoints.log_reader import LOG_BEFORE_MS, Overtaken
 from edgewake.cloud.analysis.lanes.batch_range import records
-from edgewake.cloud.analysis.lanes.log_reader import LOG_BEFORE_MS, Overtaken
 from edgewake.cloud.analysis.plan.decode import decode
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -34,7 +34,7 @@ from edgewake.cloud.kafka.metadata import partition_count, topic_id
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.lake.manifest import Contents, File, contents
 from edgewake.cloud.lake.shape import ColumnType, Fields, Kind, physical
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 log = logging.getLogger("edgewake.analysis")
 

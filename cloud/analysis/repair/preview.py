@@ -26,7 +26,7 @@ from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.registry import check_foreign
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.frames.stream import Stream
 
 RECORDS_MAX: Final = 100_000
 """Records (frames) of a preview, of all partitions together, the latest ones: about as much as five

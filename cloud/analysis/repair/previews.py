@@ -22,8 +22,8 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
-from edgewake.protocol.preview import ANSWER_CHARS_MAX, WAIT_MS, Preview
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.frames.stream import Stream
+from edgewake.protocol.ops.preview import ANSWER_CHARS_MAX, WAIT_MS, Preview
 
 log = logging.getLogger("edgewake.analysis")
 

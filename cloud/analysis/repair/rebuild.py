@@ -29,12 +29,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from edgewake.cloud.analysis.checkpoints import state_parts
+from edgewake.cloud.analysis.checkpoints.log_reader import iso, kept_from, starts, told
+from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
 from edgewake.cloud.analysis.jobs.kinds import job_of
-from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.batch_range import records
-from edgewake.cloud.analysis.lanes.log_reader import iso, kept_from, starts, told
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.repair.refold import (
     FOREVER_MS,
     ROWS_MAX,
@@ -63,7 +63,7 @@ from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.repair import Repair, RepairState
+from edgewake.protocol.ops.repair import Repair, RepairState
 
 _OF_THE_DRIVER: Final = (LaneKind.SEQUENCE, LaneKind.JOIN, LaneKind.PAIR, LaneKind.TABLE)
 """Lanes whose state is on `ew.windows`, and nothing of it in Spark's checkpoint."""

@@ -36,8 +36,9 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.query import Query, Registered
-from edgewake.protocol import result, topics
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol import topics
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.ops import result
 
 FRAMES_AT_ONCE: Final = 20_000
 """Records that are folded at once: as many as a micro-batch has."""

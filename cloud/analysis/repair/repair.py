@@ -17,14 +17,14 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from edgewake.cloud.analysis.lanes.log_reader import READINGS_HEADER, Row
+from edgewake.cloud.analysis.checkpoints.log_reader import READINGS_HEADER, Row
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.repair import Repair, RepairKind
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.ops.repair import Repair, RepairKind
 
 _NO_VALUES: Final = ("revision", "final", "complete")
 

@@ -22,12 +22,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from edgewake.cloud.analysis.checkpoints.log_reader import (
+    Overtaken,
+    iso,
+    kept_from,
+    log_range,
+    told,
+)
 from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
 from edgewake.cloud.analysis.jobs.kinds import job_of
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, fault_of
 from edgewake.cloud.analysis.lanes.failures import Fault
-from edgewake.cloud.analysis.lanes.log_reader import Overtaken, iso, kept_from, log_range, told
 from edgewake.cloud.analysis.plan.combined_records import numbered_of
 from edgewake.cloud.analysis.plan.decode import decode
 from edgewake.cloud.analysis.repair import past
@@ -51,11 +57,12 @@ from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.transaction import Transactions
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.explain import streams_of
-from edgewake.protocol import result, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.repair import Repair, RepairState
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.ops import result
+from edgewake.protocol.ops.repair import Repair, RepairState
 
 log = logging.getLogger("edgewake.analysis")
 

@@ -18,9 +18,11 @@ from edgewake.cloud.analysis.plan.late import LateWindow
 from edgewake.cloud.analysis.results.emitted_rows import Told
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.queries.query import Query, Registered
-from edgewake.protocol import frame, record, result, topics
-from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.ops import result
 
 OUTPUT_BYTES_MAX: Final = 1 << 20
 """Bytes of a record's key and value: half of what Kafka takes. A larger one goes to the dead

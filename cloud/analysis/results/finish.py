@@ -32,8 +32,8 @@ from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Regi
 from edgewake.cloud.queries.terms.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.queries.terms.expressions import Field
 from edgewake.cloud.queries.terms.functions import TIME, Kind
-from edgewake.protocol import result
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.ops import result
 
 SLICE_ROWS: Final = 10_000
 NUMBER_DIGITS: Final = 15

@@ -11,7 +11,7 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.explain import streams_of
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
-from edgewake.protocol.query import Progress, QueryState, Reached
+from edgewake.protocol.ops.query import Progress, QueryState, Reached
 
 _NONE: Final[Mapping[str, str]] = {}
 

@@ -17,7 +17,8 @@ from typing import Final
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.emit import Batch, Broken, Output, Outputs
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol import result, topics
+from edgewake.protocol import topics
+from edgewake.protocol.ops import result
 
 PLACE: Final = "=final"
 """Begins their keys on `ew.windows`, where others begin with names of streams."""

@@ -21,11 +21,11 @@ from typing import Final, Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from edgewake.cloud.bridge.ack_ledger import Awaited
-from edgewake.cloud.bridge.allowance import Account
-from edgewake.cloud.bridge.catalogue import too_much
-from edgewake.cloud.bridge.mapped import Part
-from edgewake.cloud.bridge.records import device_in
+from edgewake.cloud.bridge.admission.allowance import Account
+from edgewake.cloud.bridge.admission.catalogue import too_much
+from edgewake.cloud.bridge.admission.mapped import Part
+from edgewake.cloud.bridge.admission.records import device_in
+from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.web.requests import Asked, Requests, readings_in
 from edgewake.cloud.client_share import Bound, Clients
 from edgewake.protocol.clock import Clock

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 import mqtt5
 
-from edgewake.cloud.bridge import batches
-from edgewake.cloud.bridge.mapped import OWN, Mapper, Part
+from edgewake.cloud.bridge.admission import batches
+from edgewake.cloud.bridge.admission.mapped import OWN, Mapper, Part
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.device_tokens import DeviceTokens

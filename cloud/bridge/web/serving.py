@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from edgewake.cloud import web
+from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.http_config import HttpConfig
-from edgewake.cloud.bridge.mapped import Mapper
 from edgewake.cloud.bridge.web.door import Door
 from edgewake.cloud.bridge.web.requests import Requests
 from edgewake.cloud.client_share import Bound, Clients
-from edgewake.cloud.web_connections import Connections
+from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web.connections import Connections
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.maps.device_tokens import DeviceTokens
 from edgewake.protocol.maps.map_file import LOOK_S, MapFile

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edgewake.cloud.ops.login.keys import Holder, Keys, Role
 from edgewake.cloud.ops.login.sessions import Passes
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_origin import is_from_own_page
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.origin import is_from_own_page
 
 log = logging.getLogger("edgewake.ops")
 

@@ -18,8 +18,8 @@ from starlette.responses import HTMLResponse, Response
 from edgewake.cloud.ops.login.auth import LOGIN_PATH, Access, cookie_name
 from edgewake.cloud.ops.login.keys import Holder
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_origin import is_from_own_page
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.origin import is_from_own_page
 
 HOME_PATH: Final = "/"
 HEADERS: Final = {

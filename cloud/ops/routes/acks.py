@@ -6,14 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from edgewake.cloud.ops.lookups import acks
+from edgewake.cloud.ops.lookups.acks import AckView
+from edgewake.cloud.ops.lookups.kafka_lookup import OutOfRange
 from edgewake.cloud.ops.routes.shared import OFFSET_MAX, Services
-from edgewake.cloud.ops.services import acks
-from edgewake.cloud.ops.services.acks import AckView
-from edgewake.cloud.ops.services.kafka_lookup import OutOfRange
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.ack import TOKEN_PATTERN, AckToken
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.frames.ack import TOKEN_PATTERN, AckToken
 
 
 def router(services: Services) -> APIRouter:

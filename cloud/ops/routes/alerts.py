@@ -18,10 +18,11 @@ from edgewake.cloud.ops.routes.shared import (
 )
 from edgewake.cloud.ops.services import alert_trial
 from edgewake.cloud.ops.services.alert_trial import Trial
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
-from edgewake.protocol.alert import (
+from edgewake.protocol.names import STREAM_PATTERN
+from edgewake.protocol.ops.alert import (
     KEY_CHARS_MAX,
     SECONDS_MAX,
     Alert,
@@ -31,7 +32,6 @@ from edgewake.protocol.alert import (
     State,
     Word,
 )
-from edgewake.protocol.names import STREAM_PATTERN
 
 NOTES_SHOWN: Final = 50
 """Notes of a rule, the newest."""

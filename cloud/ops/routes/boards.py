@@ -8,6 +8,8 @@ from confluent_kafka import Message
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 
+from edgewake.cloud.ops.lookups import recent
+from edgewake.cloud.ops.lookups.recent import PLACE_CHARS_MAX, Recent
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
     After,
@@ -17,13 +19,11 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
-from edgewake.cloud.ops.services import recent
-from edgewake.cloud.ops.services.recent import PLACE_CHARS_MAX, Recent
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
-from edgewake.protocol.board import Board, BoardText
 from edgewake.protocol.names import STREAM_PATTERN
+from edgewake.protocol.ops.board import Board, BoardText
 
 SOURCES_MAX: Final = 16
 """Streams and queries of one question."""

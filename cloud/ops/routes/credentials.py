@@ -19,8 +19,8 @@ from edgewake.cloud.ops.credentials.desk import (
 )
 from edgewake.cloud.ops.credentials.passwords import BadName
 from edgewake.cloud.ops.routes.shared import DeviceName, Services
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.certificates.authority import REQUEST_CHARS_MAX, BadRequest
 
 NAMES_MAX: Final = 1_000

@@ -7,15 +7,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
-from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, NotNow
+from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, NotNow
+from edgewake.cloud.ops.letters import dead_letters, letter_replay
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterPage, Filter
+from edgewake.cloud.ops.lookups.kafka_lookup import OutOfRange
 from edgewake.cloud.ops.routes.shared import OFFSET_MAX, Offset, Services
-from edgewake.cloud.ops.services import dead_letters, letter_replay
-from edgewake.cloud.ops.services.dead_letters import DeadLetterPage, Filter
-from edgewake.cloud.ops.services.kafka_lookup import OutOfRange
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.dead_letter import known_reason
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import RejectReason, RemoteError
+from edgewake.protocol.frames.dead_letter import known_reason
 from edgewake.protocol.topics import parse_up
 
 

@@ -16,8 +16,8 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.alert import Destination
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.ops.alert import Destination
 
 
 class DestinationView(BaseModel):

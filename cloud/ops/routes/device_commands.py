@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from edgewake.cloud.ops.routes.shared import DeviceName, Page, Services
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.down_message import Arg, Command, Settings
-from edgewake.protocol.down_row import DownRow
-from edgewake.protocol.downlink import (
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.downlink.down_message import Arg, Command, Settings
+from edgewake.protocol.downlink.down_row import DownRow
+from edgewake.protocol.downlink.downlink import (
     ARGS_MAX,
     EXPIRES_S_MAX,
     ID_PATTERN,
@@ -21,7 +21,7 @@ from edgewake.protocol.downlink import (
     Answer,
     DownKind,
 )
-from edgewake.protocol.frame import COUNTER_MAX
+from edgewake.protocol.frames.frame import COUNTER_MAX
 from edgewake.protocol.names import FIELD_PATTERN
 
 WAITING, UNANSWERED = "waiting", "unanswered"

@@ -7,10 +7,10 @@ from collections import Counter
 from fastapi import APIRouter, Request
 
 from edgewake.cloud.ops.routes.shared import DeviceName, Services
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
-from edgewake.protocol.device_note import NOTES_MAX, DeviceNote, NoteText
+from edgewake.protocol.ops.device_note import NOTES_MAX, DeviceNote, NoteText
 
 
 def router(services: Services) -> APIRouter:

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query
 
 from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, DeviceName, Limit, Page, Services
 from edgewake.cloud.ops.tables.devices import DeviceView, Presence
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
-from edgewake.protocol.device_note import DeviceNote, Group
+from edgewake.protocol.ops.device_note import DeviceNote, Group
 
 Part = Annotated[str, Query(max_length=64, description="A part of the name, in any case.")]
 

@@ -13,9 +13,9 @@ from edgewake.cloud.ops.routes.shared import (
     QueryName,
     Services,
 )
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.erasure import Erasure
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.ops.erasure import Erasure
 
 ErasureId = Annotated[str, Path(pattern="^[0-9a-z-]{1,64}$")]
 

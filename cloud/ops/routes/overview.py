@@ -11,7 +11,7 @@ from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.problems import KnownProblem, alert_problems
 from edgewake.cloud.ops.tables.devices import Presence
 from edgewake.cloud.ops.tables.tables import PartView
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.openapi import problems
 
 
 class Overview(BaseModel):

@@ -19,9 +19,9 @@ from edgewake.cloud.ops.routes.shared import (
 )
 from edgewake.cloud.ops.services.previews import PreviewRows
 from edgewake.cloud.ops.services.queries import CheckedQuery, QueryView
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.preview import ROWS_MAX
-from edgewake.protocol.query import QUERY_CHARS_MAX
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.ops.preview import ROWS_MAX
+from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 
 
 class QueryText(BaseModel):

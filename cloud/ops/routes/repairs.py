@@ -16,9 +16,9 @@ from edgewake.cloud.ops.routes.shared import (
     Services,
     page_of,
 )
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.repair import Repair, RepairKind
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.ops.repair import Repair, RepairKind
 
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999."""

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from edgewake.cloud.ops.routes.shared import DeviceName, Limit, Page, Services, page_of
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.down_message import ReplyState
-from edgewake.protocol.down_row import key_of
-from edgewake.protocol.downlink import BODY_CHARS_MAX, OUTPUT_CHARS_MAX, REQUEST_ID_PATTERN
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.downlink.down_message import ReplyState
+from edgewake.protocol.downlink.down_row import key_of
+from edgewake.protocol.downlink.downlink import BODY_CHARS_MAX, OUTPUT_CHARS_MAX, REQUEST_ID_PATTERN
+from edgewake.protocol.downlink.request_row import RequestRow
 from edgewake.protocol.names import FIELD_PATTERN
-from edgewake.protocol.request_row import RequestRow
 
 OPEN = "open"
 RequestIdPath = Annotated[str, Path(pattern=REQUEST_ID_PATTERN)]

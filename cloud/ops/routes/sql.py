@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from edgewake.cloud.lake.question import Question, is_question
 from edgewake.cloud.ops.routes.shared import Services
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import LocalError, QueryError, QueryFault
 
 

@@ -9,6 +9,11 @@ from confluent_kafka import Message
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from edgewake.cloud.ops.letters import dead_letters
+from edgewake.cloud.ops.letters.dead_letters import Filter
+from edgewake.cloud.ops.lookups import recent
+from edgewake.cloud.ops.lookups.gaps import Gaps, find
+from edgewake.cloud.ops.lookups.kafka_lookup import KafkaSession
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
     After,
@@ -19,19 +24,16 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
-from edgewake.cloud.ops.services import dead_letters, recent
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
-from edgewake.cloud.ops.services.dead_letters import Filter
-from edgewake.cloud.ops.services.gaps import Gaps, find
-from edgewake.cloud.ops.services.kafka_lookup import KafkaSession
 from edgewake.cloud.ops.streams.look import StreamLook, look_at
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol import record, topics
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.record import Record
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.names import DEVICE_PATTERN
-from edgewake.protocol.record import Record
-from edgewake.protocol.stream import FieldInfo, Stream
 
 LETTERS_LOOKED_AT: Final = 500
 """Dead letters of all streams, the newest, among which those of one are counted."""

@@ -17,9 +17,9 @@ from edgewake.cloud.summaries.answers import Estimate, Operation
 from edgewake.cloud.summaries.asking import TO_COMPARE, Asked, Row, Span, answered
 from edgewake.cloud.summaries.store import TooMuch, View
 from edgewake.cloud.summaries.summary import HOUR_MS, Series, Step, Summary
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.frame import TIME_MS_MAX
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.frames.frame import TIME_MS_MAX
 from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
 
 ROWS_MAX: Final = 11_000

@@ -22,7 +22,7 @@ from edgewake.cloud.ops.routes.shared import (
 from edgewake.cloud.ops.tables.audit_ring import AuditEntry
 from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
-from edgewake.protocol.lease_record import Lease, LeaseState
+from edgewake.protocol.leases.lease_record import Lease, LeaseState
 
 
 class LeaseView(BaseModel):

@@ -14,11 +14,11 @@ from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.calls.sealing import Sealer
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
-from edgewake.protocol.alert import Destination, Note, Rule, RuleText, Severity, Word
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError
+from edgewake.protocol.ops.alert import Destination, Note, Rule, RuleText, Severity, Word
 
 RULES_MAX: Final = 200
 """Rules kept; each looks at every reading of its stream."""

@@ -15,9 +15,9 @@ from edgewake.cloud.alerts.life import Seen
 from edgewake.cloud.ops.services.problems import KnownProblem
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.protocol.alert import KEY_CHARS_MAX, Rule
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError, Unavailable
+from edgewake.protocol.ops.alert import KEY_CHARS_MAX, Rule
 
 log = logging.getLogger("edgewake.alerts")
 

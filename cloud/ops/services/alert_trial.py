@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from edgewake.cloud.alerts.condition import Condition, devices
 from edgewake.cloud.alerts.judge import readings_of
 from edgewake.cloud.alerts.life import Seen, look, pass_time
-from edgewake.cloud.ops.services.kafka_lookup import DeadlinePassed, KafkaSession
-from edgewake.protocol.alert import Alert, Rule, State
+from edgewake.cloud.ops.lookups.kafka_lookup import DeadlinePassed, KafkaSession
+from edgewake.protocol.ops.alert import Alert, Rule, State
 
 RECORDS_MAX: Final = 20_000
 """Records read for one trial, shared by the partitions: some seconds of a processor."""

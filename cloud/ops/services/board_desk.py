@@ -7,10 +7,10 @@ from typing import Final
 
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
-from edgewake.protocol.board import Board, BoardText
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.ops.board import Board, BoardText
 
 BOARDS_MAX: Final = 500
 """Boards kept, a few KB each."""

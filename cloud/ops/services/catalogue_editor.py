@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.names import FIELD_PATTERN, is_field
-from edgewake.protocol.stream import FieldInfo, Stream
 
 FIELDS_CHANGED_MAX = 100
 """Fields of one request."""

@@ -11,12 +11,12 @@ from typing import Final
 
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.down_message import Command, Settings, decode
-from edgewake.protocol.down_row import OPEN_MAX, DownRow, key_of
-from edgewake.protocol.downlink import REPLY_PREFIX, DownKind
+from edgewake.protocol.downlink.down_message import Command, Settings, decode
+from edgewake.protocol.downlink.down_row import OPEN_MAX, DownRow, key_of
+from edgewake.protocol.downlink.downlink import REPLY_PREFIX, DownKind
 from edgewake.protocol.errors import Rejected, Unavailable
 
 log = logging.getLogger("edgewake.ops")

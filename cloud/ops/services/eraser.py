@@ -21,13 +21,21 @@ from edgewake.cloud.ops.services.erasing import KafkaEraser
 from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.erasure import OPEN_MAX, ROWS_MAX, STEPS, Erasure, Report, Step, report_key
 from edgewake.protocol.errors import LocalError, Unavailable
 from edgewake.protocol.names import is_reserved
-from edgewake.protocol.query import QueryState
+from edgewake.protocol.ops.erasure import (
+    OPEN_MAX,
+    ROWS_MAX,
+    STEPS,
+    Erasure,
+    Report,
+    Step,
+    report_key,
+)
+from edgewake.protocol.ops.query import QueryState
 
 log = logging.getLogger("edgewake.ops")
 

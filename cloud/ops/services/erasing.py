@@ -21,12 +21,12 @@ from edgewake.cloud.kafka.headers import headers_of
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import topics
-from edgewake.protocol.device_partition import up_partition
-from edgewake.protocol.erasure import NO_NAMES, TELLING, Cut, Erasure
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.record import PLACEMENT_HEADER, Placement
-from edgewake.protocol.sequence import POSITION_KEY, Position, decode_positions
-from edgewake.protocol.sketch import DeviceSketch
+from edgewake.protocol.frames.device_partition import up_partition
+from edgewake.protocol.frames.record import PLACEMENT_HEADER, Placement
+from edgewake.protocol.frames.sequence import POSITION_KEY, Position, decode_positions
+from edgewake.protocol.ops.erasure import NO_NAMES, TELLING, Cut, Erasure
+from edgewake.protocol.sketches.sketch import DeviceSketch
 
 BATCH: Final = 500
 """Records taken from Kafka's client at once."""

@@ -13,11 +13,11 @@ from pydantic import BaseModel
 from edgewake.cloud.client_share import Bound, Held
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.preview import WAIT_MS, Preview
+from edgewake.protocol.ops.preview import WAIT_MS, Preview
 
 AT_ONCE_MAX: Final = 4
 """Previews that wait; the analysis computes one at a time."""

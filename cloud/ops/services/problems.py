@@ -8,12 +8,12 @@ from typing import Final, Literal
 
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.services.dead_letters import DeadLetterView
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
 from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.tables import PartView
-from edgewake.protocol.alert import Alert, Note, NoteState, State
-from edgewake.protocol.lease_record import Lease
-from edgewake.protocol.query import QueryState
+from edgewake.protocol.leases.lease_record import Lease
+from edgewake.protocol.ops.alert import Alert, Note, NoteState, State
+from edgewake.protocol.ops.query import QueryState
 
 LETTER_AGE_MS: Final = 3_600_000
 """Dead letters of the last hour are a problem, older ones are history."""

@@ -17,13 +17,13 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops.tables.retired_queries import RetiredQueries, is_dead
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import QueryError
+from edgewake.protocol.frames.stream import NameKind, Stream
 from edgewake.protocol.names import is_reserved
-from edgewake.protocol.query import Progress, QueryState, Registration, claim_of
-from edgewake.protocol.stream import NameKind, Stream
+from edgewake.protocol.ops.query import Progress, QueryState, Registration, claim_of
 
 log = logging.getLogger("edgewake.ops")
 

@@ -30,7 +30,7 @@ from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
-from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.tables.tables import (
     ANSWERS_TOPIC,
     PARTS_STREAM,
@@ -38,8 +38,9 @@ from edgewake.cloud.ops.tables.tables import (
     Change,
     TopicOffsets,
 )
-from edgewake.protocol import lease_record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.leases import lease_record
 
 log = logging.getLogger("edgewake.ops")
 

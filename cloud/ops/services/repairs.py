@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.query import Registration
-from edgewake.protocol.repair import OPEN_MAX, ROWS_MAX, Repair, RepairKind
+from edgewake.protocol.ops.query import Registration
+from edgewake.protocol.ops.repair import OPEN_MAX, ROWS_MAX, Repair, RepairKind
 
 
 class RepairDesk:

@@ -11,13 +11,13 @@ from typing import Final
 from edgewake.cloud.ops.tables.requests import replied
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.down_message import ReplyState
-from edgewake.protocol.down_row import key_of
+from edgewake.protocol.downlink.down_message import ReplyState
+from edgewake.protocol.downlink.down_row import key_of
+from edgewake.protocol.downlink.request_row import RequestRow
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.request_row import RequestRow
 
 log = logging.getLogger("edgewake.ops")
 

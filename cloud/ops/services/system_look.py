@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.cloud.ops.services import dead_letters
-from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex, Filter
-from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.letters import dead_letters
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex, Filter
+from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.problems import KnownProblem, dead_by_reason, problems_of
 from edgewake.cloud.ops.services.queries import QueryView, Registry
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView

@@ -14,13 +14,13 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.services.dead_letters import DeadLetterView
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
 from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.field_names import ODD
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.record import Record
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_names import ODD
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.record import Record
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 
 SAMPLE_CHARS: Final = 200
 _NAMED: Final = re.compile(r"field '([^']{1,64})'")

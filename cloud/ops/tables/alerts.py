@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from edgewake.cloud.ops.tables.device_table import Event
-from edgewake.protocol.alert import Alert, Destination, Note, Rule, State, Word
+from edgewake.protocol.ops.alert import Alert, Destination, Note, Rule, State, Word
 
 T = TypeVar("T")
 _ORDER = (State.FIRING, State.ACKNOWLEDGED, State.PENDING, State.RESOLVED)

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from edgewake.protocol.down_row import ENDED_MAX, DownRow, key_of
-from edgewake.protocol.downlink import ANSWER_FIELDS, Answer, AnswerState, DownKind
+from edgewake.protocol.downlink.down_row import ENDED_MAX, DownRow, key_of
+from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, Answer, AnswerState, DownKind
 
 UNMATCHED_MAX: Final = 10_000
 """Answers remembered whose row is not read yet, or that were asked by nobody. The oldest go."""

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from edgewake.cloud.ops.tables.devices import DeviceView, Presence, presence, quiet_at, view
 from edgewake.cloud.ops.tables.name_index import NameIndex
-from edgewake.protocol.device import DeviceSeen, DeviceStatus, is_overtaken
+from edgewake.protocol.ops.device import DeviceSeen, DeviceStatus, is_overtaken
 
 DEVICES_MAX: Final = 200_000
 """Devices in the table, about one KB each."""

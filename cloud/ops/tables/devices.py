@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 
 AGENT_OFFLINE_AFTER_MS: Final = 150_000
 """An agent reports every 10 s, and of a large fleet each agent's report is written once a minute:

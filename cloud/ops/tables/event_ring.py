@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from edgewake.cloud.client_share import Bound, Held
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.past import Past
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 
 RING_EVENTS: Final = 2000
 """Events kept for clients that are behind or come back."""

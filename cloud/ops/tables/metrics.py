@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from edgewake.cloud.ops.tables.devices import Presence
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.protocol.query import Progress, QueryState
+from edgewake.protocol.ops.query import Progress, QueryState
 
 PART_STATES: Final = frozenset({"starting", "ready", "restarting", "stopped", "failed", "unknown"})
 

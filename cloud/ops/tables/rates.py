@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Final
 
-from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.ops.device import DeviceSeen
 
 SAMPLES: Final = 7
 """Samples that a rate is taken over: at one every five seconds 30 s."""

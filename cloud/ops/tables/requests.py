@@ -19,12 +19,12 @@ from pydantic import BaseModel
 
 from edgewake.cloud.ops.tables.device_commands import DownTable
 from edgewake.protocol import topics
-from edgewake.protocol.down_message import Reply, ReplyState
-from edgewake.protocol.down_row import DownRow, key_of
-from edgewake.protocol.downlink import REPLY_PREFIX, REQUEST_WRONG, DownKind
+from edgewake.protocol.downlink.down_message import Reply, ReplyState
+from edgewake.protocol.downlink.down_row import DownRow, key_of
+from edgewake.protocol.downlink.downlink import REPLY_PREFIX, REQUEST_WRONG, DownKind
+from edgewake.protocol.downlink.request import ENDED_MAX, OPEN_MAX, Request, request_of
+from edgewake.protocol.downlink.request_row import REPLY_LIFE_MS, RequestRow
 from edgewake.protocol.plain_json import Misshapen
-from edgewake.protocol.request import ENDED_MAX, OPEN_MAX, Request, request_of
-from edgewake.protocol.request_row import REPLY_LIFE_MS, RequestRow
 
 FRESH_MAX: Final = 2 * OPEN_MAX
 """Requests of one device that were read and are in no row yet. Of a device that asks for more at

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from edgewake.protocol import topics
-from edgewake.protocol.query import Registration, claimed_at
-from edgewake.protocol.stream import NameKind, Stream
+from edgewake.protocol.frames.stream import NameKind, Stream
+from edgewake.protocol.ops.query import Registration, claimed_at
 
 KEPT_S: Final = 3600.0
 """Seconds that the results of a removed query can still be read."""

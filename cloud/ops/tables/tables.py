@@ -20,19 +20,20 @@ from edgewake.cloud.ops.tables.device_table import DeviceTable, Event
 from edgewake.cloud.ops.tables.name_index import NameIndex
 from edgewake.cloud.ops.tables.rates import StreamRates
 from edgewake.cloud.ops.tables.requests import RequestTable
-from edgewake.protocol import lease_record, topics
-from edgewake.protocol import record as records
-from edgewake.protocol.board import Board
-from edgewake.protocol.dead_letter import DeadLetter, known_reason
-from edgewake.protocol.device import DeviceSeen
-from edgewake.protocol.device_note import DeviceNote
-from edgewake.protocol.downlink import ANSWERS, REQUESTS
-from edgewake.protocol.erasure import Erasure, Report
-from edgewake.protocol.lease_record import Lease
-from edgewake.protocol.preview import Preview
-from edgewake.protocol.query import Progress, Registration
-from edgewake.protocol.repair import Repair
-from edgewake.protocol.stream import NameKind, Stream, StreamTable
+from edgewake.protocol import topics
+from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.dead_letter import DeadLetter, known_reason
+from edgewake.protocol.frames.stream import NameKind, Stream, StreamTable
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.lease_record import Lease
+from edgewake.protocol.ops.board import Board
+from edgewake.protocol.ops.device import DeviceSeen
+from edgewake.protocol.ops.device_note import DeviceNote
+from edgewake.protocol.ops.erasure import Erasure, Report
+from edgewake.protocol.ops.preview import Preview
+from edgewake.protocol.ops.query import Progress, Registration
+from edgewake.protocol.ops.repair import Repair
 
 PARTS_STREAM: Final = "part_status"
 ANSWERS_TOPIC: Final = topics.stream_topic(ANSWERS)

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from edgewake.cloud.log.decode import DATA, Event
-from edgewake.cloud.log.filter import Predicate, compile_where
-from edgewake.cloud.log.filter_syntax import Call, Field, Node, Value, parse_where
+from edgewake.cloud.log.filters.filter import Predicate, compile_where
+from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, Value, parse_where
 from edgewake.protocol.errors import FilterError
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from edgewake.cloud.push.counting.tally import Counter
 from edgewake.cloud.rights.principal import Principal
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 
 class Watch(Protocol):

@@ -19,14 +19,14 @@ from typing import Final
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.chunks import Chunk
-from edgewake.cloud.log.cohort import Lost
 from edgewake.cloud.log.decode import WATERMARK
-from edgewake.cloud.log.filter_syntax import parse_where
+from edgewake.cloud.log.filters.filter_syntax import parse_where
+from edgewake.cloud.log.following.cohort import Lost
+from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.resume import LOSSES
-from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request, normal
 from edgewake.cloud.push.counting.matching import Matcher, required_values
 from edgewake.cloud.push.counting.sweep import Sweep
@@ -36,7 +36,7 @@ from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 
 log = logging.getLogger("edgewake.push")
 

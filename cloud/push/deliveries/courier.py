@@ -26,8 +26,8 @@ import orjson
 from edgewake.cloud import failpoint
 from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.following.subscriber import ViewEnded
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscriber import ViewEnded
 from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request, RequestError
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
@@ -37,13 +37,8 @@ from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.rights.principal import Action
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.delivery_record import (
-    Delivery,
-    DeliveryState,
-    Letter,
-    encode,
-)
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
+from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState, Letter, encode
 
 log = logging.getLogger("edgewake.deliveries")
 

@@ -35,8 +35,9 @@ from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.proxy import Elsewhere, Standby
 from edgewake.cloud.rights.principal import Action, Principal, holder
-from edgewake.protocol.delivery import DeliveryRequest, SecretChange
-from edgewake.protocol.delivery_record import (
+from edgewake.protocol.errors import EdgewakeError, Unavailable
+from edgewake.protocol.leases.delivery import DeliveryRequest, SecretChange
+from edgewake.protocol.leases.delivery_record import (
     DELIVERY,
     LETTER,
     Delivery,
@@ -46,9 +47,8 @@ from edgewake.protocol.delivery_record import (
     decode_letter,
     encode,
 )
-from edgewake.protocol.errors import EdgewakeError, Unavailable
-from edgewake.protocol.lease import Subscription
-from edgewake.protocol.lease_record import partition_of
+from edgewake.protocol.leases.lease import Subscription
+from edgewake.protocol.leases.lease_record import partition_of
 
 log = logging.getLogger("edgewake.deliveries")
 

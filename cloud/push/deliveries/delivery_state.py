@@ -17,8 +17,8 @@ import random
 from typing import Final
 
 from edgewake.cloud.calls.webhook import Failed
-from edgewake.protocol.delivery import EndpointKind
-from edgewake.protocol.delivery_record import Delivery, DeliveryState, Letter, Pending
+from edgewake.protocol.leases.delivery import EndpointKind
+from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState, Letter, Pending
 
 RETRY_DELAYS_S: Final = (1, 5, 30, 120, 600, 1800, 3600)
 """Waits after the 1st, 2nd, … failed attempt in a row; the last is repeated."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.following.subscriber import Subscriber
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import Step
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
-from edgewake.cloud.log.subscriber import Subscriber
 from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Position

@@ -15,15 +15,15 @@ from edgewake.cloud.log.subscription import RequestError
 from edgewake.cloud.push.deliveries.courier import Courier
 from edgewake.cloud.push.deliveries.deliveries import Deliveries, NoSuchDelivery, TooManyDeliveries
 from edgewake.cloud.rights.guard import ReaderAsks
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.delivery import (
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.leases.delivery import (
     NAME_PATTERN,
     DeliveryRequest,
     EndpointKind,
     SecretChange,
 )
-from edgewake.protocol.delivery_record import DeliveryState, Letter
+from edgewake.protocol.leases.delivery_record import DeliveryState, Letter
 
 NO_STORE: Final = {"Cache-Control": "no-store"}
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]

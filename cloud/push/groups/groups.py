@@ -29,10 +29,10 @@ from edgewake.cloud.push.proxy import Elsewhere, Standby
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, Unavailable
-from edgewake.protocol.group import Ack, GroupRequest, Take
-from edgewake.protocol.group_record import GROUP, Group, decode, encode
-from edgewake.protocol.lease import Subscription
-from edgewake.protocol.lease_record import partition_of
+from edgewake.protocol.leases.group import Ack, GroupRequest, Take
+from edgewake.protocol.leases.group_record import GROUP, Group, decode, encode
+from edgewake.protocol.leases.lease import Subscription
+from edgewake.protocol.leases.lease_record import partition_of
 
 log = logging.getLogger("edgewake.groups")
 

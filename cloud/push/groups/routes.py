@@ -12,10 +12,10 @@ from edgewake.cloud.client_share import Clients
 from edgewake.cloud.push.groups.groups import GroupDiffers, Groups, NoSuchGroup, TooManyGroups
 from edgewake.cloud.push.groups.sharing import Sharing, Taken
 from edgewake.cloud.rights.guard import ReaderAsks
-from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.delivery import NAME_PATTERN
-from edgewake.protocol.group import Ack, GroupRequest, Take
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.leases.delivery import NAME_PATTERN
+from edgewake.protocol.leases.group import Ack, GroupRequest, Take
 
 NO_STORE: Final = {"Cache-Control": "no-store"}
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]

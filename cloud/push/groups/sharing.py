@@ -16,11 +16,11 @@ from typing import Final
 
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import Step
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
-from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import OnGap, Plan, Request, RequestError, Start
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
@@ -30,7 +30,7 @@ from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.rights.principal import Action
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
-from edgewake.protocol.group_record import Group, encode
+from edgewake.protocol.leases.group_record import Group, encode
 
 log = logging.getLogger("edgewake.groups")
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from edgewake.cloud.log.subscription import Positions
 from edgewake.protocol.cursor import Position
-from edgewake.protocol.group_record import Held, Place
+from edgewake.protocol.leases.group_record import Held, Place
 
 EVENTS_MAX: Final = 2000
 """Events of a group's window, done ones among them: what its row names, 60 KB."""

@@ -30,10 +30,11 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.leases.lease_writer import LeaseWriter
 from edgewake.cloud.push.leases.poll_thread import run_in_thread
-from edgewake.protocol import lease_record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
-from edgewake.protocol.lease_record import Lease
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.lease_record import Lease
 
 log = logging.getLogger("edgewake.push")
 

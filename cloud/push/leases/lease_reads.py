@@ -1,4 +1,4 @@
-"""Hears from the access servers which clients read at the moment (`edgewake.protocol.lease_read`).
+"""Hears from the access servers which clients read at the moment (`edgewake.protocol.leases.lease_read`).
 
 Every proxy reads the whole topic from its end on and passes on what is of its own leases; nothing
 is missed for long, because the news of an open stream is repeated.
@@ -18,9 +18,10 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.leases.poll_thread import run_in_thread
-from edgewake.protocol import lease_read, lease_record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.lease_read import LeaseRead
+from edgewake.protocol.leases import lease_read, lease_record
+from edgewake.protocol.leases.lease_read import LeaseRead
 
 log = logging.getLogger("edgewake.push")
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from edgewake.cloud.push.leases import wake_policy
 from edgewake.cloud.push.leases.wake_policy import Unseen
-from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
+from edgewake.protocol.leases.lease_record import Lease, LeaseState, PendingWake
 
 WAITING, DUE, CALLING = LeaseState.WAITING, LeaseState.DUE, LeaseState.CALLING
 NOTIFIED, PAUSED, DISABLED, ENDED = (

@@ -22,10 +22,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import lease_record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, Unavailable
-from edgewake.protocol.lease_record import Lease
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.lease_record import Lease
 
 log = logging.getLogger("edgewake.push")
 

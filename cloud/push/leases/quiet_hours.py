@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from edgewake.protocol.lease import QuietHours
+from edgewake.protocol.leases.lease import QuietHours
 
 
 def is_quiet(hours: QuietHours, at_ms: int) -> bool:

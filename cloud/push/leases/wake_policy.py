@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edgewake.cloud.push.leases.quiet_hours import quiet_until
-from edgewake.protocol.lease import Urgency, WakePolicy
+from edgewake.protocol.leases.lease import Urgency, WakePolicy
 
 COUNT_MAX: Final = 10_000
 """Events counted for one wake-up; beyond it the wake-up says `capped`."""

@@ -27,7 +27,7 @@ from edgewake.cloud.push.waking.host_turns import HostTurns
 from edgewake.cloud.push.waking.services import Services
 from edgewake.protocol.clock import sleep_or
 from edgewake.protocol.errors import ConfigError, Unavailable
-from edgewake.protocol.lease_record import Lease, LeaseState
+from edgewake.protocol.leases.lease_record import Lease, LeaseState
 
 log = logging.getLogger("edgewake.push")
 

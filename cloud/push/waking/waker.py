@@ -29,7 +29,7 @@ from edgewake.cloud.push.waking.call_slots import CallSlots
 from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.push.waking.tending import Tended, Tending
 from edgewake.cloud.push.waking.wake_queue import WakeQueue
-from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
+from edgewake.protocol.leases.lease_record import Lease, LeaseState, PendingWake
 
 log = logging.getLogger("edgewake.push")
 

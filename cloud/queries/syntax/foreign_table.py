@@ -17,7 +17,7 @@ from typing import Final
 
 from edgewake.cloud.queries.terms.functions import STRING, TIME, Kind
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.names import is_field, is_stream
 
 COLUMNS_MAX: Final = 64

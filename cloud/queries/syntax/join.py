@@ -38,7 +38,7 @@ from edgewake.cloud.queries.terms.functions import Kind
 from edgewake.cloud.queries.terms.table_columns import DEVICES, columns_of
 from edgewake.cloud.queries.terms.windows import Rule
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.frames.stream import Stream
 
 KEYS_MAX: Final = 4
 """Columns of a table's key."""

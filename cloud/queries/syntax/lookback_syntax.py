@@ -34,9 +34,9 @@ from edgewake.cloud.queries.terms.expressions import (
 )
 from edgewake.cloud.queries.terms.functions import BOOLEAN, NUMBER, STRING
 from edgewake.cloud.queries.terms.lookback import HOURS, SEEN, VALUES_MAX, Past
-from edgewake.protocol import seen
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.seen import Seen
+from edgewake.protocol.sketches import seen
+from edgewake.protocol.sketches.seen import Seen
 
 VALUES_MIN: Final = 5
 CALLS_MAX: Final = 8

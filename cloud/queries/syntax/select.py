@@ -48,8 +48,8 @@ from edgewake.cloud.queries.terms.faults import Faults, UnknownStream
 from edgewake.cloud.queries.terms.functions import BOOLEAN, LIST, STRING, TIME, Kind
 from edgewake.cloud.queries.terms.windows import ALL, Window
 from edgewake.protocol.errors import QueryError
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.names import FIELD_CHARS_MAX, FIELD_PATTERN, RESERVED_FIELDS
-from edgewake.protocol.stream import Stream
 
 OUTPUTS_MAX: Final = 64
 """Columns of a result."""

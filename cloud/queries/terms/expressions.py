@@ -43,7 +43,7 @@ from edgewake.cloud.queries.terms.functions import (
     check_regex,
 )
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 DEPTH_MAX: Final = 30
 """Nesting of an expression; deeper ones are refused. Python and Spark both recurse over it."""

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from sqlglot import exp
 
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 
 
 class OtherKind(StrEnum):

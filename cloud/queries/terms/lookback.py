@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any, Final
 
 from edgewake.cloud.queries.terms.evaluate import local
-from edgewake.protocol.seen import Seen
-from edgewake.protocol.sketch import item_text
+from edgewake.protocol.sketches.seen import Seen
+from edgewake.protocol.sketches.sketch import item_text
 
 State = Any
 Result = float | bool | None

@@ -10,7 +10,7 @@ from typing import Final
 
 from edgewake.cloud.queries.terms.functions import NUMBER, STRING, TIME, Kind
 from edgewake.protocol import topics
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.frames.stream import Stream
 
 DEVICES: Final = "devices"
 """The table of `ew.devices`, where no stream is called so."""
@@ -22,7 +22,7 @@ DEVICE_COLUMNS: Final[Mapping[str, Kind]] = {
     "backlog_readings": NUMBER,
     "lost_readings": NUMBER,
 }
-"""What an agent says of itself (protocol/device.py); a row holds since a bridge received it."""
+"""What an agent says of itself (protocol/ops/device.py); a row holds since a bridge received it."""
 _COMMON: Final[Mapping[str, Kind]] = {"device": STRING, "event_time": TIME}
 
 

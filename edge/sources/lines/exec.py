@@ -13,8 +13,8 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from typing import Annotated, Final, Literal
 
 from edgewake.edge import program
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.edge.sources.lines.lines import LineSplitter

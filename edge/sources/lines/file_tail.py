@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from edgewake.edge.daemon_thread import DaemonThread
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.follower import FilePositions, Follower, Taken
 from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.json_text import parse
 
 WATCH: Final = '?WATCH={"enable":true,"json":true}\n'

@@ -19,9 +19,9 @@ import time
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.lines.json_objects import readings_of_objects
 from edgewake.edge.sources.lines.lines import LineSplitter

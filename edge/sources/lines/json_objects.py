@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.lines.lines import Line
 from edgewake.protocol.errors import RejectReason
 

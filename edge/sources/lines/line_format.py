@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.config import SourceConfig
 from edgewake.edge.sources.lines import gpsd, nmea
 from edgewake.edge.sources.lines.json_objects import readings_of_objects

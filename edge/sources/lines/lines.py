@@ -11,7 +11,7 @@ from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.protocol.frame import READING_BYTES_MAX
+from edgewake.protocol.frames.frame import READING_BYTES_MAX
 
 EXTRA_BYTES: Final = len(BOM_UTF8) + 1
 """Bytes that a line may have beside its own: a byte order mark before it, a CR after it."""

@@ -18,7 +18,7 @@ from operator import xor
 from typing import Final
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 
 SENTENCE_BYTES_MAX: Final = 120
 """Bytes of a sentence. The standard says 82; receivers with many satellites write a few more."""

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.edge.sources.lines.lines import LineSplitter

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.gpsd import WATCH

@@ -11,8 +11,8 @@ import ipaddress
 from collections import deque
 from typing import Annotated, Final, Literal
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.edge.sources.lines.lines import Line, LineSplitter

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 
 RUUVI: Final = 0x0499
 """Company identifier."""

@@ -16,13 +16,13 @@ from bleak.backends.device import BLEDevice
 from bleak.backends.scanner import AdvertisementData
 from bleak.exc import BleakError
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.machines.beacons import decoded
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.plain import key
 
 WAITING_MAX: Final = 1_000

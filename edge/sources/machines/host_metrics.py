@@ -16,8 +16,8 @@ from typing import Any, Literal
 import psutil
 
 from edgewake.edge.daemon_thread import DaemonThread
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.plain import key

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from edgewake.edge.daemon_thread import DaemonThread
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.plain import key

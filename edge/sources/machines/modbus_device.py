@@ -14,8 +14,8 @@ from typing import Annotated, Final
 from pymodbus.client.base import ModbusBaseClient
 from pymodbus.exceptions import ModbusException
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig
 from edgewake.edge.sources.machines.modbus import (
     Block,
@@ -28,7 +28,7 @@ from edgewake.edge.sources.machines.modbus import (
 )
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, key
 

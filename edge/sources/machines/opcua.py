@@ -20,8 +20,8 @@ import orjson
 from asyncua import Client, ua
 from asyncua.crypto import security_policies
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.address import resolved
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.web.web_config import read_token

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from edgewake.edge.intake import Intake
+from edgewake.edge.intake.intake import Intake
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 import mqtt5
 import orjson
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, Literal
 import mqtt5
 import orjson
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.address import connected
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.mqtt.mqtt_subscribe import Link

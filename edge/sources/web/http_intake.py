@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import h11
 import orjson
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.web.recent_keys import RecentKeys
 from edgewake.edge.sources.web.web_config import read_token
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.plain import key
-from edgewake.protocol.record import Mode
 
 if TYPE_CHECKING:
     from edgewake.edge.sources.web.mapped_requests import Foreign, MappedRequests

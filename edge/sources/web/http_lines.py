@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.line_format import LineFormat, LineReader
 from edgewake.edge.sources.lines.lines import LineSplitter

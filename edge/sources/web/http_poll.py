@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web.http_client import answer, not_as_wanted

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from edgewake.edge.client.sse import Event, Parser
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.items import checked, found
 from edgewake.edge.sources.web.http_client import Answer, answer, not_as_wanted

@@ -29,8 +29,8 @@ from wsproto.events import (
 )
 from wsproto.utilities import ProtocolError
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.retry_after import retry_after_s
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import SourceContext

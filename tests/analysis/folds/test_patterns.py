@@ -29,8 +29,8 @@ from edgewake.cloud.queries.query_file import parse, stream_of
 from edgewake.cloud.queries.terms.evaluate import evaluated
 from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.analysis.support import (
     T0,
     Analysis,

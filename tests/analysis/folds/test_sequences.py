@@ -33,8 +33,8 @@ from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.analysis.support import is_result
 from tests.examples import examples
 

@@ -14,7 +14,7 @@ import pytest
 
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.support import T0, Analysis, Feed, registered, results
 
 NUMBER, STRING, BOOLEAN = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN

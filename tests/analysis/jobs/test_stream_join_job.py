@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewake.cloud.analysis.checkpoints import state_parts
+from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.folds import stream_join
 from edgewake.cloud.analysis.folds.stream_join import LEFT, RIGHT, Kept, Partners
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
-from edgewake.cloud.analysis.lanes import state_parts
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.emitted_rows import Told
@@ -29,11 +29,12 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query, Registered, Within
 from edgewake.cloud.queries.query_file import parse
-from edgewake.protocol import frame, record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.repair import RepairKind
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.repair import RepairKind
 from tests.analysis.recomputed import recomputed
 from tests.analysis.support import (
     T0,

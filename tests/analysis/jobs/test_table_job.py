@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.folds import table_state
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.jobs.table_job import TableJob
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.plan.table_rows import TableRecord
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.repair.repair import Refuse, Replace, Standing, step
@@ -28,13 +28,14 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.query_file import UnknownStream, parse
-from edgewake.protocol import frame, record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.repair import Repair, RepairKind
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
+from edgewake.protocol.ops.repair import Repair, RepairKind
 from tests.analysis.recomputed import recomputed
 from tests.analysis.support import (
     T0,

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.folds import table_versions
 from edgewake.cloud.analysis.folds.table_follower import TableFollower
 from edgewake.cloud.analysis.folds.table_versions import VERSIONS_MAX, Versions, key_text
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.plan.table_rows import rows_of
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.spark.settings import StateStore
@@ -26,11 +26,11 @@ from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.query_file import UnknownStream, parse
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.repair import RepairKind
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
+from edgewake.protocol.ops.repair import RepairKind
 from tests.analysis.recomputed import recomputed
 from tests.analysis.support import (
     BOTH_STORES,

@@ -15,8 +15,8 @@ from edgewake.cloud.analysis.jobs import aggregate_job, placed_rows
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.repair import RepairKind
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.ops.repair import RepairKind
 from tests.analysis.recomputed import recomputed
 from tests.analysis.repair.test_repairs import HOUR, MINUTE, lake_of, now_ms, without_device_b
 from tests.analysis.support import (

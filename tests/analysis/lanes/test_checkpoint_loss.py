@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from edgewake.cloud.analysis.lanes import checkpoint, micro_batch
+from edgewake.cloud.analysis.checkpoints import checkpoint
+from edgewake.cloud.analysis.lanes import micro_batch
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.batch_commit import Novelty
 from edgewake.cloud.analysis.results.transaction import Transactions

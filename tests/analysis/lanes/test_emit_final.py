@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
+from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.results.withheld import PLACE
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol import result
-from edgewake.protocol.repair import RepairKind, RepairState
+from edgewake.protocol.ops import result
+from edgewake.protocol.ops.repair import RepairKind, RepairState
 from tests.analysis.recomputed import recomputed
 from tests.analysis.support import (
     T0,

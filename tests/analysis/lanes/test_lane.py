@@ -13,10 +13,11 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.kafka import topic_admin
-from edgewake.protocol import frame, record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.query import Progress
-from edgewake.protocol.stream import FieldInfo
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.stream import FieldInfo
+from edgewake.protocol.ops.query import Progress
 from tests.analysis.support import (
     BOTH_STORES,
     T0,

@@ -10,7 +10,7 @@ from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.observed import Observed
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.frames.stream import Stream
 from tests.analysis.support import registered, sql
 
 T0 = 1_790_000_040_000

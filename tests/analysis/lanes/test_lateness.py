@@ -16,10 +16,12 @@ from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
 from edgewake.cloud.analysis.jobs.job import Dials
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
-from edgewake.protocol import frame, record, result, topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import Progress
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol import topics
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops import result
+from edgewake.protocol.ops.query import Progress
 from tests.analysis.support import (
     Analysis,
     Feed,

@@ -15,9 +15,9 @@ from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import Progress
-from edgewake.protocol.repair import RepairKind
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.ops.query import Progress
+from edgewake.protocol.ops.repair import RepairKind
 from tests.analysis.recomputed import recomputed
 from tests.analysis.support import (
     Analysis,

@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from edgewake.cloud.analysis.checkpoints.checkpoint import remove_other_format
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lanes.checkpoint import remove_other_format
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.spark.settings import STATE, StateStore, state_settings
 from edgewake.protocol.config import parse

@@ -17,22 +17,22 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.lanes import schedule
 from edgewake.cloud.analysis.minutes import minute_sums, set_aside
 from edgewake.cloud.analysis.minutes.minute_job import Summing, _Turns
 from edgewake.cloud.analysis.minutes.minute_lake import latest
 from edgewake.cloud.analysis.minutes.open_minutes import LATENESS_MS
 from edgewake.cloud.analysis.minutes.set_aside import SetAside
+from edgewake.cloud.analysis.schedule import schedule
 from edgewake.cloud.summaries import gather
 from edgewake.cloud.summaries.answers import presence
 from edgewake.cloud.summaries.store import Reads, Store
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Step, merged
-from edgewake.protocol import bloom
-from edgewake.protocol.bloom import Bloom
 from edgewake.protocol.clock import FakeClock
-from edgewake.protocol.count_min import CountMin
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.sketches import bloom
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.count_min import CountMin
+from edgewake.protocol.sketches.sketch import SketchKind
 from tests.analysis.support import T0, Analysis, Feed, minutes, summed_up, summing
 from tests.services import wait_until
 

@@ -19,12 +19,12 @@ from edgewake.cloud.analysis.minutes.minute_sums import (
 )
 from edgewake.cloud.summaries.answers import presence
 from edgewake.cloud.summaries.summary import Series
-from edgewake.protocol import bloom, sketch
-from edgewake.protocol.bloom import Bloom
-from edgewake.protocol.count_min import CountMin
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.sample import Sample
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.sketches import bloom, sketch
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.count_min import CountMin
+from edgewake.protocol.sketches.sample import Sample
+from edgewake.protocol.sketches.sketch import Numbers, SketchKind
 
 NUMBER = FieldType.NUMBER
 

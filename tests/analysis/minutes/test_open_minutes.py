@@ -23,7 +23,7 @@ from edgewake.cloud.analysis.minutes.summary_record import (
 )
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Sketch, Summary
 from edgewake.protocol.clock import FakeClock
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketches.sketch import Numbers, SketchKind
 
 T0 = 1_790_000_040_000
 

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.plan.clock_correction import correct, corrected
 from edgewake.cloud.analysis.plan.decode import decode
-from edgewake.protocol.corrected_time import AHEAD_MS_MAX, corrected_ms, sent_ms
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames.corrected_time import AHEAD_MS_MAX, corrected_ms, sent_ms
+from edgewake.protocol.frames.field_type import FieldType
 
 T = 1_790_000_000_000
 CASES = {  # t, shift, received_at, kept_at, expected t, flag

@@ -15,9 +15,9 @@ from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.plan.shed_columns import Dial
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.queries.lane_kind import LaneKind
-from edgewake.protocol import frame, record
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.analysis.support import T0, records, registered
 
 NAMES: Final = (

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.plan import frame_code
 from edgewake.cloud.analysis.plan.frame_sums import HLL_LOG2_BUCKETS
-from edgewake.protocol import frame, record
+from edgewake.protocol.frames import frame, record
 from tests.examples import examples
 
 FIELDS: Final = {"load": "double", "on": "boolean", "speed": "double", "street": "string"}

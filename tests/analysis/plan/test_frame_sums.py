@@ -18,9 +18,9 @@ from edgewake.cloud.analysis.plan.clock_correction import correct
 from edgewake.cloud.analysis.plan.decode import decode, readings
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
-from edgewake.protocol import frame, record
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.analysis.support import (
     T0,
     Analysis,

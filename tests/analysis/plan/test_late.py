@@ -14,8 +14,8 @@ import pytest
 from edgewake.cloud.analysis.plan import late
 from edgewake.cloud.analysis.plan.late import EXAMPLES_MAX, WINDOWS_MAX, LateWindow, late_windows
 from edgewake.cloud.queries.query_file import parse
-from edgewake.protocol import frame, record
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames import frame, record
+from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.support import T0, sql
 
 FIELDS = {"load": FieldType.NUMBER, "speed": FieldType.NUMBER}

@@ -21,8 +21,8 @@ from edgewake.cloud.analysis.plan.columns import ITEM_BYTES_MAX
 from edgewake.cloud.analysis.spark import grouping
 from edgewake.cloud.summaries import answers
 from edgewake.cloud.summaries.summary import Record, Summary, merged
-from edgewake.protocol.count_min import CountMin
-from edgewake.protocol.sketch import SketchKind
+from edgewake.protocol.sketches.count_min import CountMin
+from edgewake.protocol.sketches.sketch import SketchKind
 from tests.analysis.support import (
     T0,
     Analysis,

@@ -19,9 +19,9 @@ from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.registry import Tables, statuses
 from edgewake.protocol import topics
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import QueryState, Registration
-from edgewake.protocol.stream import FieldInfo, NameKind, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream
+from edgewake.protocol.ops.query import QueryState, Registration
 from tests.analysis.support import T0, Analysis, Feed, read, registered, results, truth, unique
 
 STREAM = Stream(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.analysis.lanes.log_reader import Overtaken
+from edgewake.cloud.analysis.checkpoints.log_reader import Overtaken
 from edgewake.cloud.analysis.repair.past import Kept, needed_day, seam
 from edgewake.cloud.lake.manifest import Contents, File, Place
 from edgewake.cloud.lake.shape import Kind

@@ -14,7 +14,7 @@ import pytest
 from edgewake.cloud.analysis.repair import previews
 from edgewake.cloud.analysis.repair.previews import STUCK_MAX, TELL_MS, Previews
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.preview import WAIT_MS, Preview
+from edgewake.protocol.ops.preview import WAIT_MS, Preview
 from tests.services import wait_until
 
 Compute = Callable[[], Iterator[dict[str, Any]]]

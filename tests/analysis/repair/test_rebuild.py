@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgewake.cloud.analysis.checkpoints.state_rows import unowned
 from edgewake.cloud.analysis.folds.sequences import KeyState, Open, dump
 from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob
 from edgewake.cloud.analysis.lanes.batch_range import ranges
-from edgewake.cloud.analysis.lanes.state_rows import unowned
 from edgewake.cloud.analysis.repair.rebuild import Plan, check
 from edgewake.cloud.analysis.repair.refold import Impossible
 from edgewake.cloud.analysis.repair.repair import (
@@ -33,9 +33,9 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.terms.windows import Window
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.repair import Repair, RepairKind
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.repair import Repair, RepairKind
 from tests.analysis.support import T0, registered
 
 MINUTE = 60_000

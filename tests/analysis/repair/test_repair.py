@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from edgewake.cloud.analysis.lanes.log_reader import Row
+from edgewake.cloud.analysis.checkpoints.log_reader import Row
 from edgewake.cloud.analysis.repair.repair import (
     Compute,
     Done,
@@ -26,10 +26,10 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.ops.services.repairs import oldest_ended
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
-from edgewake.protocol import repair as repair_rows
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.repair import Repair, RepairKind, RepairState
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops import repair as repair_rows
+from edgewake.protocol.ops.repair import Repair, RepairKind, RepairState
 from tests.analysis.support import T0, sql
 
 MINUTE = 60_000

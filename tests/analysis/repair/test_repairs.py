@@ -27,8 +27,8 @@ from edgewake.cloud.lake.manifest import contents
 from edgewake.cloud.lake.writer import Writer
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.preview import Preview
-from edgewake.protocol.repair import Repair, RepairKind
+from edgewake.protocol.ops.preview import Preview
+from edgewake.protocol.ops.repair import Repair, RepairKind
 from tests.analysis.support import (
     T0,
     Analysis,

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis.lanes.checkpoint import forget_plan, mend, offsets_of, remove_unused
+from edgewake.cloud.analysis.checkpoints.checkpoint import (
+    forget_plan,
+    mend,
+    offsets_of,
+    remove_unused,
+)
 from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.results.batch_commit import Novelty, furthest, novelty
 

@@ -14,8 +14,8 @@ from edgewake.cloud.analysis.results import emit, finish
 from edgewake.cloud.analysis.results.emit import Batch
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.query_file import parse
-from edgewake.protocol import record
-from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.field_type import FieldType
 
 T0 = 1_790_000_040_000
 SCHEMA = pa.schema(

@@ -24,8 +24,8 @@ from edgewake.cloud.analysis.results.shed_marks import marks
 from edgewake.cloud.analysis.results.shed_report import left_out
 from edgewake.cloud.queries.query import Query, Registered, Shed
 from edgewake.cloud.queries.query_file import QueryError, parse
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.analysis.plan.test_late import frame_of
 from tests.analysis.support import T0, records
 

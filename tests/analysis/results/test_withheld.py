@@ -17,8 +17,9 @@ from edgewake.cloud.analysis.results.emit import Batch, Broken, Output, Outputs
 from edgewake.cloud.analysis.results.withheld import Withheld, parted
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
-from edgewake.protocol import result, topics
+from edgewake.protocol import topics
 from edgewake.protocol.errors import QueryError
+from edgewake.protocol.ops import result
 
 T0 = 1_790_000_040_000
 MINUTE = 60_000

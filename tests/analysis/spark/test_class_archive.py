@@ -17,7 +17,7 @@ from edgewake.cloud.analysis.spark.class_archive import (
     dump_command,
     key_of,
 )
-from edgewake.deploy import java
+from edgewake.deploy.programs import java
 from tests.services import PATIENCE_S, wait_until
 
 JVM = ["/usr/bin/java", "-cp", "/spark/conf/:/spark/jars/a.jar", "-Xmx1g",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from edgewake.cloud.analysis.checkpoints.checkpoint import partition_without_state
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lanes.checkpoint import partition_without_state
 from edgewake.cloud.lake.config import LakeConfig
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError

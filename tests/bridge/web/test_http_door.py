@@ -24,10 +24,11 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from edgewake.cloud.bridge.config import BridgeConfig
-from edgewake.protocol import record, topics
+from edgewake.protocol import topics
 from edgewake.protocol.config import parse
-from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import ConfigError, RejectReason
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.dead_letter import DeadLetter
 from tests.bridge.running import World, read, read_some
 from tests.services import PATIENCE_S, free_ports, port_is_open, wait_until
 

@@ -14,7 +14,7 @@ from edgewake.edge.actions.alert import Alert
 from edgewake.edge.actions.config import AnyAction
 from edgewake.edge.actions.runner import ActionRunner
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.log.work import no_failpoint
+from edgewake.edge.log.keeping.work import no_failpoint
 from edgewake.protocol.clock import Clock, SystemClock
 from tests.services import PATIENCE_S
 

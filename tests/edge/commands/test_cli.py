@@ -19,7 +19,7 @@ from edgewake.edge import status as status_file
 from edgewake.edge.commands.cli import agent
 from edgewake.edge.commands.first_config import SOURCES, configuration_text
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.edge.sources.config import BUILT_IN
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.config import load

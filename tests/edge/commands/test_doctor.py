@@ -14,7 +14,7 @@ from edgewake.edge.commands import doctor as module
 from edgewake.edge.commands.doctor import Finding, examine
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.reserve import RESERVE_NAME
+from edgewake.edge.log.writing.reserve import RESERVE_NAME
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, FakeClock
 from edgewake.protocol.errors import LocalError

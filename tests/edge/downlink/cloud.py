@@ -11,7 +11,7 @@ import mqtt5
 import orjson
 
 from edgewake.protocol import topics
-from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.downlink.downlink import ANSWERS
 from tests.edge.peer import Peer
 
 

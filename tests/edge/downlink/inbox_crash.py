@@ -27,11 +27,11 @@ from edgewake.edge.downlink.inbox import CONSUMER, INBOX, Done, Inbox
 from edgewake.edge.downlink.kept import Kept
 from edgewake.edge.downlink.ledger import Ledger, Step
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.tables.consumers import Received
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.downlink import ANSWERS, REPLIES
+from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES
 
 N = 12
 REPLIES_N = 4

@@ -9,8 +9,8 @@ import pytest
 
 from edgewake.edge.downlink import commands
 from edgewake.edge.downlink.config import CommandConfig
-from edgewake.protocol.down_message import Command
-from edgewake.protocol.downlink import AnswerState
+from edgewake.protocol.downlink.down_message import Command
+from edgewake.protocol.downlink.downlink import AnswerState
 from tests.services import is_alive, wait_until
 
 PYTHON = (sys.executable, "-c")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edgewake.edge.downlink import feeds as module
 from edgewake.edge.downlink.feeds import BAD_PAYLOAD, SUCCESS, Feeds, Got
-from edgewake.protocol.feed import FeedAsk, FeedChunk
+from edgewake.protocol.downlink.feed import FeedAsk, FeedChunk
 
 ASK = FeedAsk(feed="others", streams=("speed",), after="c1")
 

@@ -30,8 +30,8 @@ from edgewake.edge.downlink.inbox import (
 from edgewake.edge.downlink.kept import Kept, Now
 from edgewake.edge.log.event_log import EventLog, LogBusyError
 from edgewake.protocol.clock import FakeClock
-from edgewake.protocol.down_message import Command
-from edgewake.protocol.downlink import (
+from edgewake.protocol.downlink.down_message import Command
+from edgewake.protocol.downlink.downlink import (
     ANSWERS,
     ARGS_MAX,
     EXPIRES_S_MAX,

@@ -31,15 +31,15 @@ from edgewake.edge.downlink.inbox import (
 )
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.keeping.work import Failpoint, no_failpoint
 from edgewake.edge.log.mode import LogMode
-from edgewake.edge.log.work import Failpoint, no_failpoint
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.device import DeviceState, DeviceStatus
-from edgewake.protocol.downlink import ANSWERS, REPLIES
+from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
 from tests.edge.downlink import inbox_crash
 from tests.edge.downlink.cloud import answered, publish
 from tests.edge.helpers import opened, put

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edgewake.edge.downlink.kept import Kept, Now
 from edgewake.protocol.clock import CLOCK_FLOOR_MS
-from edgewake.protocol.downlink import DownKind
+from edgewake.protocol.downlink.downlink import DownKind
 
 SET = 1_790_000_000_000
 HOUR_MS = 3_600_000

@@ -12,9 +12,9 @@ import orjson
 
 from edgewake.edge.downlink.inbox import INBOX, SUCCESS, WAITING_MAX, Done, Inbox
 from edgewake.edge.downlink.kept import Kept
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.downlink import Answer, AnswerState, DownKind
+from edgewake.protocol.downlink.downlink import Answer, AnswerState, DownKind
 from tests.edge.helpers import opened
 from tests.services import PATIENCE_S
 

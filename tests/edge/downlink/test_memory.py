@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.downlink.downlink import ANSWERS
 from tests.edge.downlink.cloud import publish
 from tests.edge.peer import Peer
 from tests.edge.test_agent import READY, RESIDENT_MIB_MAX, config, resident_mib

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edgewake.edge.downlink import requests as module
 from edgewake.edge.downlink.ledger import DONE_MAX, Ledger, Step
 from edgewake.edge.downlink.requests import BYTES_MAX, ENDED_MAX, WAITING_MAX, Book, Entry, kept_in
-from edgewake.protocol.downlink import REPLIES, REQUESTS
+from edgewake.protocol.downlink.downlink import REPLIES, REQUESTS
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import opened
 

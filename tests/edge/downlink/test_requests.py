@@ -17,9 +17,9 @@ from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.requests import BYTES_MAX, CONSUMER, ENDED_MAX, WAITING_MAX, Book, Entry
 from edgewake.edge.log.consumer import STATE_BYTES_MAX
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.downlink import REPLIES, REQUESTS
+from edgewake.protocol.downlink.downlink import REPLIES, REQUESTS
+from edgewake.protocol.downlink.request import check_request
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.request import check_request
 from tests.edge.helpers import opened
 from tests.services import free_ports, part, port_is_open, wait_until
 

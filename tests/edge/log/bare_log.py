@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import Missed
-from edgewake.edge.log.schema import LOG_NAME
-from edgewake.edge.log.sidecar import SIDECAR_NAME
+from edgewake.edge.log.keeping.work import Done, FrameKey, Limits, OutFrame, Work
 from edgewake.edge.log.store import LogStore
-from edgewake.edge.log.work import Done, FrameKey, Limits, OutFrame, Work
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Missed
+from edgewake.edge.log.tables.schema import LOG_NAME
+from edgewake.edge.log.tables.sidecar import SIDECAR_NAME
 from edgewake.protocol.clock import Clock, FakeClock
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import Frame
-from edgewake.protocol.frame_bytes import read
+from edgewake.protocol.frames.frame import Frame
+from edgewake.protocol.frames.frame_bytes import read
 
 FILES = (LOG_NAME, f"{LOG_NAME}-wal", SIDECAR_NAME)
 LIMITS = Limits(

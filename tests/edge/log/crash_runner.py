@@ -26,13 +26,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from edgewake.edge.log import disk
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumer import Consumer
-from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog, FrameKey, OutFrame
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.state import LogBusyError
+from edgewake.edge.log.tables.consumers import Received
+from edgewake.edge.log.writing import disk
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from tests.edge import foreign_frame

@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
-from edgewake.edge.log import disk
+from edgewake.edge.log.writing import disk
 from tests.edge.log.crash_runner import Child, Cloud, live_once
 from tests.edge.log.syscall_kills import faulty
 

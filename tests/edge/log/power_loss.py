@@ -30,8 +30,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from edgewake.edge.log import schema
 from edgewake.edge.log.mode import LogMode
+from edgewake.edge.log.tables import schema
 from tests.edge.log.crash_runner import Child, Cloud, live_once
 
 GOING_DOWN: Final = 0x8004587D

@@ -18,7 +18,7 @@ from pathlib import Path
 from edgewake.edge.log import store as log_store
 from edgewake.edge.log.event_log import EventLog
 from edgewake.protocol.clock import SystemClock
-from tests.edge.log.damage import CONFIG, UPLINK
+from tests.edge.log.damaging import CONFIG, UPLINK
 from tests.services import wait_until
 
 PLACES = frozenset({"new log", "salvaged", "salvage ends", "salvage ended"})

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from edgewake.edge.log import disk
+from edgewake.edge.log.writing import disk
 from tests.edge.log.crash_runner import Child, Cloud, live_once
 
 CALLS: Final = (

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import Passed
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.quota import AtQuota, LaneQuota
-from edgewake.edge.log.work import Work
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.quota import AtQuota, LaneQuota
+from edgewake.edge.log.keeping.work import Work
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Passed
 from edgewake.protocol.errors import RejectReason
 from tests.edge.helpers import reading
 from tests.edge.log.bare_log import LIMITS, BareLog, Cloud, drained, place, readings_after

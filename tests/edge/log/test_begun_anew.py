@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
-from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.log.schema import LOG_NAME
-from edgewake.edge.log.sidecar import SIDECAR_NAME
-from edgewake.edge.log.work import FrameKey
+from edgewake.edge.log.keeping.work import FrameKey
+from edgewake.edge.log.tables.consumers import Received
+from edgewake.edge.log.tables.schema import LOG_NAME
+from edgewake.edge.log.tables.sidecar import SIDECAR_NAME
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import PATIENCE_S, wait_until
 

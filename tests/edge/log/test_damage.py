@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.log import gaps
-from edgewake.edge.log.codec import checksum
-from edgewake.edge.log.pages import Pages, rows
-from edgewake.edge.log.salvage import BatchRow, is_damage, take_over
-from edgewake.edge.log.schema import LOG_NAME, LogDamagedError, open_for_writing
+from edgewake.edge.log.damage.pages import Pages, rows
+from edgewake.edge.log.damage.salvage import BatchRow, is_damage, take_over
+from edgewake.edge.log.tables import gaps
+from edgewake.edge.log.tables.codec import checksum
+from edgewake.edge.log.tables.schema import LOG_NAME, LogDamagedError, open_for_writing
 from tests.edge.helpers import Sent, opened, put, reading
-from tests.edge.log.damage import (
+from tests.edge.log.damaging import (
     CONFIG,
     GAP_BITS,
     LATER,

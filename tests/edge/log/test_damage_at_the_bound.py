@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import Missed, RawBatch
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.quota import AtQuota, LaneQuota
-from edgewake.edge.log.schema import LOG_NAME, LogDamagedError
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.quota import AtQuota, LaneQuota
+from edgewake.edge.log.keeping.work import FrameKey, Limits, OutFrame, Work
 from edgewake.edge.log.store import LogStore
-from edgewake.edge.log.work import FrameKey, Limits, OutFrame, Work
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Missed, RawBatch
+from edgewake.edge.log.tables.schema import LOG_NAME, LogDamagedError
 from edgewake.protocol.clock import FakeClock
-from edgewake.protocol.frame_bytes import read
+from edgewake.protocol.frames.frame_bytes import read
 from tests.edge.helpers import reading
 
 BATCHES, IN_A_BATCH = 12, 10

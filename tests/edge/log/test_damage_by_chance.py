@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log.consumers import Passed
-from edgewake.edge.log.salvage import LOG_ERRORS, is_damage, set_aside
-from edgewake.edge.log.schema import LOG_NAME, PAGE_BYTES
-from edgewake.edge.log.work import OutFrame, Work
+from edgewake.edge.log.damage.salvage import LOG_ERRORS, is_damage, set_aside
+from edgewake.edge.log.keeping.work import OutFrame, Work
+from edgewake.edge.log.tables.consumers import Passed
+from edgewake.edge.log.tables.schema import LOG_NAME, PAGE_BYTES
 from tests.edge.helpers import reading
 from tests.edge.log.bare_log import FILES, BareLog, Cloud, place, readings_after
 from tests.examples import examples

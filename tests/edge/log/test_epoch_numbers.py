@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.log.epoch import EPOCHS_PER_S, UNSET_EPOCHS, next_epoch
+from edgewake.edge.log.tables.epoch import EPOCHS_PER_S, UNSET_EPOCHS, next_epoch
 from edgewake.protocol.clock import CLOCK_FLOOR_MS
 
 SET_MS = st.integers(CLOCK_FLOOR_MS, 4_102_444_800_000)

@@ -19,13 +19,13 @@ import pytest
 
 from edgewake.edge.log.config import LaneConfig, LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError, LogClosedError
-from edgewake.edge.log.quota import AtQuota
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.keeping.quota import AtQuota
 from edgewake.edge.log.state import LogState
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.errors import LocalError, RejectReason
-from edgewake.protocol.frame import Gap
+from edgewake.protocol.frames.frame import Gap
 from tests.edge.helpers import UPLINK, Sent, frame_of, opened, put, reading
 from tests.services import PATIENCE_S, wait_until
 

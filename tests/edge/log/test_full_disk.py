@@ -14,8 +14,8 @@ import pytest
 
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError
-from edgewake.edge.log.schema import CHECKPOINT_BYTES
 from edgewake.edge.log.state import LogState
+from edgewake.edge.log.tables.schema import CHECKPOINT_BYTES
 from edgewake.edge.uplink.config import UplinkConfig
 from tests.edge.helpers import Sent, opened, reading
 from tests.services import PATIENCE_S, wait_until

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.sequencer.arrival import Arrival
-from edgewake.cloud.sequencer.bounds import Bounds
-from edgewake.cloud.sequencer.frame_order import FrameOrder
+from edgewake.cloud.sequencer.order.arrival import Arrival
+from edgewake.cloud.sequencer.order.bounds import Bounds
+from edgewake.cloud.sequencer.order.frame_order import FrameOrder
 from edgewake.edge.log.event_log import OutFrame
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.edge.uplink.config import UplinkConfig
-from edgewake.protocol.record import Discipline, Placement
+from edgewake.protocol.frames.record import Discipline, Placement
 from tests.edge.helpers import Sent, frame_of, opened, put
 from tests.services import wait_until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.log.lanes import Lane, Window
+from edgewake.edge.log.keeping.lanes import Lane, Window
 
 STREAMS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=400)
 LANES = {"urgent": Lane.URGENT, "bulk": Lane.BULK}

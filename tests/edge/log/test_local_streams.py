@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.consumers import LAGGED
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.log.schema import LOG_NAME
-from edgewake.edge.log.streams import StreamState
+from edgewake.edge.log.tables.consumers import LAGGED
+from edgewake.edge.log.tables.schema import LOG_NAME
+from edgewake.edge.log.tables.streams import StreamState
 from tests.edge.helpers import Sent, opened, put
-from tests.edge.log.test_consumers import batches, drain, everything, missed, ns
+from tests.edge.log.tables.test_consumers import batches, drain, everything, missed, ns
 from tests.services import wait_until
 
 pytestmark = pytest.mark.usefixtures("short_waits")

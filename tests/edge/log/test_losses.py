@@ -15,15 +15,15 @@ from shutil import copytree
 import psutil
 import pytest
 
-from edgewake.edge.intake import Intake, LogSink
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake, LogSink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import LogBusyError, StreamLog
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.queue import Queues
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.tables.schema import LOG_NAME
+from edgewake.edge.log.writing.queue import Queues
 from edgewake.protocol.clock import FakeClock
-from edgewake.protocol.frame import Gap
+from edgewake.protocol.frames.frame import Gap
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import PATIENCE_S, wait_until
 

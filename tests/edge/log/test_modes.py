@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.intake import Intake, LogSink
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake, LogSink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import Commit
 from edgewake.edge.log.mode import LogMode
-from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.log.state import LogBusyError
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent, frame_of, opened, put, reading

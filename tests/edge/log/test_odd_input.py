@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import Commit, EventLog
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.queue import Queue, Queues, size_of
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.log.state import LogState
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.writing.queue import Queue, Queues, size_of
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import PATIENCE_S, wait_until
 
@@ -149,7 +149,7 @@ def test_any_other_text_is_a_place_and_comes_back_as_it_was(tmp_path: Path, text
 )
 def test_the_log_is_found_in_a_folder_of_any_name(tmp_path: Path, folder: str) -> None:
     """Commands that read it looked elsewhere, and said that an empty log is sound."""
-    from edgewake.edge.log import audit
+    from edgewake.edge.log.damage import audit
 
     with opened(tmp_path / folder) as events:
         put(events, range(3))

@@ -13,12 +13,13 @@ import pytest
 
 from edgewake.edge import status
 from edgewake.edge.downlink.requests import kept_in
-from edgewake.edge.log import audit, view
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
+from edgewake.edge.log.damage import audit
 from edgewake.edge.log.event_log import Commit
-from edgewake.edge.log.schema import LOG_NAME
-from edgewake.edge.log.sidecar import SIDECAR_NAME
 from edgewake.edge.log.state import LogState
+from edgewake.edge.log.tables import view
+from edgewake.edge.log.tables.schema import LOG_NAME
+from edgewake.edge.log.tables.sidecar import SIDECAR_NAME
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import wait_until

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log.codec import batches, checksum
-from edgewake.edge.log.consumers import ConsumerState, Missed, Passed, RawBatch, rows_after
-from edgewake.edge.log.schema import LogDamagedError, open_in_memory
-from edgewake.edge.log.streams import StreamState
-from edgewake.edge.log.tables import read_consumers, write_consumer
+from edgewake.edge.log.tables.codec import batches, checksum
+from edgewake.edge.log.tables.consumers import ConsumerState, Missed, Passed, RawBatch, rows_after
+from edgewake.edge.log.tables.schema import LogDamagedError, open_in_memory
+from edgewake.edge.log.tables.streams import StreamState
+from edgewake.edge.log.tables.tables import read_consumers, write_consumer
 from tests.edge.helpers import reading
 from tests.examples import examples
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.log import disk
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.disk import DAMAGE_MAX, LogDisk
-from edgewake.edge.log.salvage import damaged_logs, is_damage, set_aside
-from edgewake.edge.log.schema import LOG_NAME
-from edgewake.edge.log.sidecar import SIDECAR_NAME
+from edgewake.edge.log.damage.salvage import damaged_logs, is_damage, set_aside
+from edgewake.edge.log.keeping.work import Limits, Work
 from edgewake.edge.log.state import LogState
 from edgewake.edge.log.store import LogStore
-from edgewake.edge.log.work import Limits, Work
+from edgewake.edge.log.tables.schema import LOG_NAME
+from edgewake.edge.log.tables.sidecar import SIDECAR_NAME
+from edgewake.edge.log.writing import disk
+from edgewake.edge.log.writing.disk import DAMAGE_MAX, LogDisk
 from edgewake.protocol.clock import SystemClock
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import wait_until

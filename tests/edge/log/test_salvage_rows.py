@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.log.codec import checksum
-from edgewake.edge.log.gaps import GivenUp, gap_at, gap_checksum, write_gap
-from edgewake.edge.log.pages import Row
-from edgewake.edge.log.salvage import (
+from edgewake.edge.log.damage.pages import Row
+from edgewake.edge.log.damage.salvage import (
     BatchRow,
     FrameRow,
     GapRow,
@@ -26,9 +24,11 @@ from edgewake.edge.log.salvage import (
     row_of,
     take_over,
 )
-from edgewake.edge.log.schema import boundary_checksum, open_for_writing, open_in_memory
-from edgewake.edge.log.tables import write_frame
-from edgewake.protocol.frame import GAP_REASON_CHARS_MAX
+from edgewake.edge.log.tables.codec import checksum
+from edgewake.edge.log.tables.gaps import GivenUp, gap_at, gap_checksum, write_gap
+from edgewake.edge.log.tables.schema import boundary_checksum, open_for_writing, open_in_memory
+from edgewake.edge.log.tables.tables import write_frame
+from edgewake.protocol.frames.frame import GAP_REASON_CHARS_MAX
 
 BODY = b'{"t":[1],"fields":{"n":[1]}}'
 WANTED = [(1, 20), (31, 40)]

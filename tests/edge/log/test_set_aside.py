@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.log.consumers import ConsumerState
-from edgewake.edge.log.salvage import (
+from edgewake.edge.log.damage.salvage import (
     DAMAGED_LOGS_MAX,
     damaged_logs,
     delete,
@@ -21,10 +20,11 @@ from edgewake.edge.log.salvage import (
     set_foreign_aside,
     what_it_knew,
 )
-from edgewake.edge.log.schema import LOG_NAME, open_for_writing
-from edgewake.edge.log.sidecar import SIDECAR_NAME, Known
-from edgewake.edge.log.streams import StreamState
-from edgewake.edge.log.tables import write_consumer, write_known, write_stream
+from edgewake.edge.log.tables.consumers import ConsumerState
+from edgewake.edge.log.tables.schema import LOG_NAME, open_for_writing
+from edgewake.edge.log.tables.sidecar import SIDECAR_NAME, Known
+from edgewake.edge.log.tables.streams import StreamState
+from edgewake.edge.log.tables.tables import write_consumer, write_known, write_stream
 
 
 def names(directory: Path) -> list[str]:

@@ -13,9 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log.consumers import ConsumerState
-from edgewake.edge.log.sidecar import REWRITE_BYTES, SIDECAR_NAME, Change, Known, Sidecar, decode
-from edgewake.edge.log.streams import StreamState
+from edgewake.edge.log.tables.consumers import ConsumerState
+from edgewake.edge.log.tables.sidecar import (
+    REWRITE_BYTES,
+    SIDECAR_NAME,
+    Change,
+    Known,
+    Sidecar,
+    decode,
+)
+from edgewake.edge.log.tables.streams import StreamState
 from tests.edge.helpers import Sent, opened, put
 from tests.examples import examples
 from tests.services import wait_until

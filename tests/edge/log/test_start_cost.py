@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.rows import LogRows
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.keeping.rows import LogRows
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.edge.status import read_log
 from tests.edge.helpers import Sent, frame_of, opened, put, reading
 from tests.services import PATIENCE_S, wait_until

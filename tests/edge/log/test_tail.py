@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edgewake.edge.log import consumer
 from edgewake.edge.log.consumer import TAIL_READINGS_MAX, Tail
-from edgewake.edge.log.consumers import Received
+from edgewake.edge.log.tables.consumers import Received
 from tests.edge.helpers import reading
 from tests.services import PATIENCE_S
 

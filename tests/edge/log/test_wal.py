@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log import disk
-from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.log.store import LogStore
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.edge.log.wal import WriteAheadLog
+from edgewake.edge.log.writing import disk
 from tests.edge.helpers import Sent, opened, put
 from tests.examples import examples
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.log.consumers import Passed
-from edgewake.edge.log.pages import wal_header_is_sound
-from edgewake.edge.log.schema import LOG_NAME, PAGE_BYTES, LogDamagedError
-from edgewake.edge.log.sidecar import SIDECAR_NAME
-from edgewake.edge.log.work import Work
+from edgewake.edge.log.damage.pages import wal_header_is_sound
+from edgewake.edge.log.keeping.work import Work
+from edgewake.edge.log.tables.consumers import Passed
+from edgewake.edge.log.tables.schema import LOG_NAME, PAGE_BYTES, LogDamagedError
+from edgewake.edge.log.tables.sidecar import SIDECAR_NAME
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.edge.log.bare_log import FILES, BareLog, Cloud, drained, place
 from tests.services import wait_until

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from edgewake.edge import status as status_file
-from edgewake.edge.log.audit import latest
+from edgewake.edge.log.damage.audit import latest
 from edgewake.edge.page import server as page_server
 from edgewake.edge.page.metrics import exposition
 from edgewake.edge.page.page import render

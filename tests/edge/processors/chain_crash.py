@@ -19,11 +19,11 @@ from pathlib import Path
 
 import orjson
 
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumer import Consumer
-from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Received
 from edgewake.edge.processors.config import ChainConfig
 from edgewake.edge.processors.processing import Processing
 from edgewake.edge.uplink.config import UplinkConfig

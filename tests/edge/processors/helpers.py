@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.processors.build import build
 from edgewake.edge.processors.chain import Chain
 from edgewake.edge.processors.config import ChainConfig

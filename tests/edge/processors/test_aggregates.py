@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.processors import panes
 from edgewake.edge.processors.aggregates import AGGREGATES, Partial, merged, of
-from edgewake.edge.processors.count_window import CountWindow
+from edgewake.edge.processors.operators import panes
+from edgewake.edge.processors.operators.count_window import CountWindow
 from edgewake.edge.processors.processor import NUMBER_MAX, number
 
 VALUES = st.lists(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edgewake.edge.log.consumer import STATE_BYTES_MAX
 from edgewake.edge.processors.config import ChainConfig
-from edgewake.edge.processors.lttb import BUCKET_CHARS_MAX
+from edgewake.edge.processors.operators.lttb import BUCKET_CHARS_MAX
 from edgewake.edge.processors.processing import Processing
 from tests.edge.helpers import opened, put
 from tests.edge.processors.helpers import at, chain, readings, remarks

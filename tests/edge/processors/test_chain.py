@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log.codec import Reading, batches
+from edgewake.edge.log.tables.codec import Reading, batches
 from edgewake.edge.processors.build import _STEPS
 from edgewake.edge.processors.chain import decode_state
-from edgewake.edge.processors.keyed import Keyed
+from edgewake.edge.processors.operators.keyed import Keyed
 from edgewake.edge.processors.processor import Applied, Fold, Stepped
-from edgewake.protocol.frame import decode
+from edgewake.protocol.frames.frame import decode
 from tests.edge.processors.helpers import at, chain, made, readings, remarks, series
 from tests.examples import examples
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.processors.build import build
 
 PAGE = (Path(__file__).parents[3] / "docs/processing.md").read_text("utf-8")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from edgewake.cloud.log.filter import compile_select
+from edgewake.cloud.log.filters.filter import compile_select
 from edgewake.edge.processors import expression
 from edgewake.edge.processors.expression import ExpressionError, compiled, parse
 from edgewake.protocol.errors import FilterError
-from edgewake.protocol.frame import Scalar
+from edgewake.protocol.frames.frame import Scalar
 
 FIELDS: dict[str, Scalar] = {"x": 4, "y": -1.5, "name": "Ada", "door": True, "none": None}
 

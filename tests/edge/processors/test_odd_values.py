@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.processors.chain import decode_state
-from edgewake.edge.processors.keyed import KEY_CHARS_MAX
-from edgewake.edge.processors.lttb import BUCKET_CHARS_MAX, BUCKET_READINGS_MAX
+from edgewake.edge.processors.operators.keyed import KEY_CHARS_MAX
+from edgewake.edge.processors.operators.lttb import BUCKET_CHARS_MAX, BUCKET_READINGS_MAX
 from edgewake.edge.processors.processor import NUMBER_MAX
-from edgewake.protocol.frame import FIELDS_MAX, STRING_CHARS_MAX, TIME_MS_MAX
+from edgewake.protocol.frames.frame import FIELDS_MAX, STRING_CHARS_MAX, TIME_MS_MAX
 from tests.edge.processors.helpers import at, chain, made, readings, remarks, series
 from tests.examples import examples
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.processors.operators.time_window import LATE_RUN_MAX
 from edgewake.edge.processors.processor import NUMBER_MAX
-from edgewake.edge.processors.time_window import LATE_RUN_MAX
 from edgewake.edge.processors.units import UNITS
 from tests.edge.processors.helpers import T0, at, chain, made, readings, remarks, series
 from tests.examples import examples

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.processors.time_window import LATE_RUN_MAX, TimeWindow
+from edgewake.edge.processors.operators.time_window import LATE_RUN_MAX, TimeWindow
 
 EVERY_MS = 1_000
 AGGREGATES = ("count", "sum", "min", "max", "first", "last")

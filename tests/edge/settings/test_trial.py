@@ -16,8 +16,8 @@ from edgewake.edge.settings import trial as module
 from edgewake.edge.settings.settings import SettingsFile, SettingsState, Version, merged
 from edgewake.edge.settings.trial import NOTE_AGAIN_S, Trial
 from edgewake.protocol.clock import FakeClock
-from edgewake.protocol.down_message import Settings
-from edgewake.protocol.downlink import Answer, AnswerState
+from edgewake.protocol.downlink.down_message import Settings
+from edgewake.protocol.downlink.downlink import Answer, AnswerState
 from edgewake.protocol.errors import ConfigError
 from tests.services import PATIENCE_S
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import orjson
 
-from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import Received
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Received
 from edgewake.edge.sketches.config import SketchConfig
 from edgewake.edge.sketches.sketching import Sketcher
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.sketch import STREAM
+from edgewake.protocol.sketches.sketch import STREAM
 from tests.edge.helpers import opened
 
 N, WINDOWS = 600, 6

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from edgewake.protocol.sketch import STREAM, Numbers, parse
+from edgewake.protocol.sketches.sketch import STREAM, Numbers, parse
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
 from tests.edge.test_agent import config, edgewake

@@ -29,9 +29,9 @@ from edgewake.edge.sketches.kinds import (
 )
 from edgewake.edge.sketches.maker import Maker, serve
 from edgewake.edge.sketches.pipe import LENGTH
-from edgewake.protocol.bloom import Bloom
-from edgewake.protocol.count_min import DEPTH, CountMin
-from edgewake.protocol.sketch import BLOOM_BITS_MIN, SKETCH_BYTES_MAX, Numbers, SketchKind
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.count_min import DEPTH, CountMin
+from edgewake.protocol.sketches.sketch import BLOOM_BITS_MIN, SKETCH_BYTES_MAX, Numbers, SketchKind
 
 OWN = (SketchKind.NUMBERS, SketchKind.COUNT_MIN, SketchKind.BLOOM)
 

@@ -20,7 +20,13 @@ from edgewake.cloud.summaries.summary import Summary, merged
 from edgewake.edge.sketches.kinds import MAKERS
 from edgewake.edge.sketches.maker import Maker
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.sketch import SKETCH_BYTES_MAX, DeviceSketch, Numbers, SketchKind, parse
+from edgewake.protocol.sketches.sketch import (
+    SKETCH_BYTES_MAX,
+    DeviceSketch,
+    Numbers,
+    SketchKind,
+    parse,
+)
 
 MADE = list(MAKERS)
 T0 = 1_790_000_040_000

@@ -19,17 +19,17 @@ from typing import Any
 import orjson
 import pytest
 
-from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Received
 from edgewake.edge.sketches import sketching, workshop
 from edgewake.edge.sketches.config import SketchConfig
 from edgewake.edge.sketches.sketching import PREFIX, Sketcher, Sketching
 from edgewake.edge.sketches.workshop import MakerGone
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.errors import LocalError
-from edgewake.protocol.sketch import STREAM, Numbers, SketchKind, item_text, parse
+from edgewake.protocol.sketches.count_min import CountMin
+from edgewake.protocol.sketches.sketch import STREAM, Numbers, SketchKind, item_text, parse
 from tests.edge.actions.helpers import until
 from tests.edge.helpers import opened
 from tests.edge.sketches.sketch_crash import CONFIG, T0, WINDOWS, readings

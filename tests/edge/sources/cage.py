@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.downlink.feeds import Feeds
-from edgewake.edge.intake import Intake, LogSink
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake, LogSink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.log.work import no_failpoint
+from edgewake.edge.log.keeping.work import no_failpoint
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.supervisor import Supervisor
 from edgewake.edge.uplink.config import UplinkConfig

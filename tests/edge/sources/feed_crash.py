@@ -22,17 +22,17 @@ from pathlib import Path
 import orjson
 
 from edgewake.edge.downlink.feeds import Feeds
-from edgewake.edge.intake import Intake, LogSink
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake, LogSink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.consumers import Missed, Received
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.log.tables.consumers import Missed, Received
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.subscription import Subscription, SubscriptionConfig
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.feed import FeedAsk, FeedChunk, decode
+from edgewake.protocol.downlink.feed import FeedAsk, FeedChunk, decode
 
 N = 40
 

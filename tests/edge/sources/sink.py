@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from edgewake.edge.intake import Intake
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.event_log import LogBusyError
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.source import Source
 from edgewake.protocol.clock import Clock, FakeClock, SystemClock

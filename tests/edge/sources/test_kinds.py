@@ -19,8 +19,8 @@ import pytest
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.intake import Intake, LogSink
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import Intake, LogSink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import LogBusyError
 from edgewake.edge.sources import config as sources

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.edge.downlink.feeds import SUCCESS, Feeds
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.file_tail import FileTail, FileTailConfig
 from edgewake.edge.sources.lines.line_format import LineFormat
@@ -28,7 +28,7 @@ from edgewake.edge.sources.subscription import (
     reason_of,
 )
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.feed import FeedAsk, FeedChunk, decode
+from edgewake.protocol.downlink.feed import FeedAsk, FeedChunk, decode
 from edgewake.protocol.names import RESERVED_FIELDS
 from tests.edge.sources.sink import MemorySink, intake_of, running
 from tests.examples import examples

@@ -19,8 +19,8 @@ from edgewake.edge.downlink.feeds import BAD_PAYLOAD, SUCCESS, Feeds
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.subscription import Subscription, SubscriptionConfig, lost_in, reading_of
 from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.downlink.feed import ASK_BYTES_MAX, FeedAsk, FeedChunk, decode
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.feed import ASK_BYTES_MAX, FeedAsk, FeedChunk, decode
 from tests.edge.helpers import frame_of
 from tests.edge.sources import feed_crash
 from tests.edge.sources.cage import Caged, caged

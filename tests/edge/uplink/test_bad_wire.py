@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.liveness import Liveness, Outgoing
-from edgewake.edge.log.work import OutFrame
+from edgewake.edge.log.keeping.work import OutFrame
 from edgewake.edge.mqtt_link import MqttLink
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.edge.uplink.session import UplinkState
-from edgewake.protocol.ack import Ack, AckToken
 from edgewake.protocol.broker import BrokerConfig
+from edgewake.protocol.frames.ack import Ack, AckToken
 from tests.edge.bad_wire import FarBroker, Wire, far_broker, needs_network
 from tests.edge.peer import Peer
 from tests.edge.running import Running, drained, ns, running

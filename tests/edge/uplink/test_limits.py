@@ -8,7 +8,7 @@ from pathlib import Path
 import mqtt5
 import pytest
 
-from edgewake.protocol.frame_bytes import read
+from edgewake.protocol.frames.frame_bytes import read
 from tests.edge import foreign_frame
 from tests.edge.helpers import json_of
 from tests.edge.odd_broker import odd_broker
@@ -275,7 +275,7 @@ async def test_a_quota_of_the_broker_makes_the_stream_wait_and_nothing_is_lost(
 
 
 async def test_a_full_quarantine_drops_its_oldest(tmp_path: Path) -> None:
-    from edgewake.edge.log.work import FrameKey, OutFrame
+    from edgewake.edge.log.keeping.work import FrameKey, OutFrame
     from edgewake.edge.uplink.quarantine import Quarantine
 
     quarantine = Quarantine(tmp_path, bytes_max=2_500)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edgewake.edge.backoff import SETTLED_S
 from edgewake.edge.liveness import Outgoing
-from edgewake.edge.log.lanes import PART, SHARE, Lane, Window
+from edgewake.edge.log.keeping.lanes import PART, SHARE, Lane, Window
 from edgewake.edge.mqtt_link import TooLarge
 from edgewake.edge.uplink.goodput import (
     FRAME_BYTES_FIRST,

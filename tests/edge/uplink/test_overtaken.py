@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.log.lanes import PART, SHARE, URGENT_PART, Lane, Window
+from edgewake.edge.log.keeping.lanes import PART, SHARE, URGENT_PART, Lane, Window
 from edgewake.edge.uplink.session import HURRIED_MAX, OVERTAKEN_BY, UplinkEvent, UplinkSession
 from tests.edge.uplink.test_session import KEPT, connect, out, send, streaming
 

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from edgewake.edge.uplink.puback import Puback
 from edgewake.edge.uplink.session import UplinkEvent, UplinkSession
-from edgewake.protocol.ack import Later, LaterReason
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames.ack import Later, LaterReason
 from tests.edge.uplink.test_session import KEPT, LATER, connect, out, send, streaming
 from tests.examples import examples
 

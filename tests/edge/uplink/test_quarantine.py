@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.log.keeping.work import FrameKey, OutFrame
 from edgewake.edge.uplink.quarantine import QUARANTINE_NAME, Quarantine
 from tests.examples import examples
 

@@ -10,7 +10,7 @@ import random
 import time
 from pathlib import Path
 
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.uplink.schedule import BURST_S, Hours
 from edgewake.protocol.broker import BrokerConfig
 from tests.edge.helpers import reading

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.uplink.schedule import (
     BURST_S,
     DAY_MS,

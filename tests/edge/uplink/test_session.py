@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.work import FrameKey, OutFrame
 from edgewake.edge.uplink.puback import Puback, meaning
 from edgewake.edge.uplink.session import (
     LATER_MIN_S,
@@ -24,9 +24,9 @@ from edgewake.edge.uplink.session import (
     UplinkState,
     key_of,
 )
-from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
-from edgewake.protocol.compact import correlation
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
+from edgewake.protocol.frames.ack import Ack, AckToken, Later, LaterReason
+from edgewake.protocol.frames.compact import correlation
 from tests.examples import examples
 
 KEPT = Ack(AckToken(0, 1))

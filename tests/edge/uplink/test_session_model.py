@@ -16,11 +16,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.work import FrameKey, OutFrame
 from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState
-from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames.ack import Ack, AckToken, Later, LaterReason
 from tests.edge.uplink.test_session import connect, out
 from tests.examples import examples
 

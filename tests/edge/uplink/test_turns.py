@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.log.lanes import Lane
-from edgewake.edge.log.work import OutFrame
+from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.edge.log.keeping.work import OutFrame
 from edgewake.edge.uplink.session import BULK_TURN, UplinkEvent, UplinkSession, UplinkState
 from edgewake.protocol.errors import RejectReason
 from tests.edge.uplink.test_session import (

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.uplink.session import UplinkSession
-from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames.ack import Ack, AckToken, Later, LaterReason
 from tests.edge.helpers import json_of, reading
 from tests.edge.peer import Peer, Taken
 from tests.edge.running import drained, ns, running

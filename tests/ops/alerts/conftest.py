@@ -13,12 +13,12 @@ import pytest
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import record as records
 from edgewake.protocol import topics
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.frame import Frame, encode
-from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame, encode
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.ops.alerts.receivers import Hook, Mail, hook, mail
 from tests.ops.service import Ops, running
 from tests.services import Kafka, run_kafka, wait_until

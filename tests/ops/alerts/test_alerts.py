@@ -9,7 +9,7 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.ops.device import DeviceSeen
 from tests.ops.alerts.conftest import Alerts, configuration
 from tests.ops.alerts.receivers import SECRET, Hook, Mail
 from tests.ops.service import running

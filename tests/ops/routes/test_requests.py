@@ -17,9 +17,9 @@ from edgewake.cloud.ops.routes import requests
 from edgewake.cloud.ops.tables.metrics import TablesCollector
 from edgewake.cloud.ops.tables.requests import FRESH_MAX, replied
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.protocol.down_message import ReplyState
-from edgewake.protocol.down_row import key_of
-from edgewake.protocol.request_row import RequestRow
+from edgewake.protocol.downlink.down_message import ReplyState
+from edgewake.protocol.downlink.down_row import key_of
+from edgewake.protocol.downlink.request_row import RequestRow
 
 NOW = 1_790_000_000_000
 DEVICES, EACH = 30, 10

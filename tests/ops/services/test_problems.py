@@ -9,7 +9,7 @@ import pytest
 from edgewake.cloud.ops.services.problems import problems_of
 from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.tables import PartView
-from edgewake.protocol.query import QueryState
+from edgewake.protocol.ops.query import QueryState
 from tests.push.builders import lease
 
 

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from edgewake.cloud.ops.tables.device_commands import UNMATCHED_MAX, DownTable
-from edgewake.protocol.down_row import ENDED_MAX, DownRow, key_of
-from edgewake.protocol.downlink import DownKind
+from edgewake.protocol.downlink.down_row import ENDED_MAX, DownRow, key_of
+from edgewake.protocol.downlink.downlink import DownKind
 
 NOW = 1_790_000_000_000
 

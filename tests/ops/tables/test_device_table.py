@@ -13,7 +13,7 @@ from edgewake.cloud.ops.tables.devices import (
     Presence,
 )
 from edgewake.cloud.ops.tables.name_index import NameIndex
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 
 NOW = 1_790_000_000_000
 

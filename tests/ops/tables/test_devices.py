@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.ops.tables.devices import DeviceView, Presence, presence, view
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 
 NOW = 1_790_000_000_000
 

@@ -7,7 +7,7 @@ import pytest
 from sse_starlette import ServerSentEvent
 
 from edgewake.cloud.ops.tables.event_ring import CLIENTS_MAX, RING_EVENTS, EventRing
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web.http_part import Problem
 from tests.services import PATIENCE_S
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from edgewake.cloud.ops.tables.device_commands import DownTable
 from edgewake.cloud.ops.tables.requests import FRESH_MAX, RequestTable, Write, replied
 from edgewake.protocol import topics
-from edgewake.protocol.down_message import ReplyState
-from edgewake.protocol.down_row import DownRow, key_of
-from edgewake.protocol.downlink import Answer, AnswerState, DownKind
-from edgewake.protocol.request import ENDED_MAX, OPEN_MAX
-from edgewake.protocol.request_row import REPLY_LIFE_MS, RequestRow
+from edgewake.protocol.downlink.down_message import ReplyState
+from edgewake.protocol.downlink.down_row import DownRow, key_of
+from edgewake.protocol.downlink.downlink import Answer, AnswerState, DownKind
+from edgewake.protocol.downlink.request import ENDED_MAX, OPEN_MAX
+from edgewake.protocol.downlink.request_row import REPLY_LIFE_MS, RequestRow
 
 NOW = 1_790_000_000_000
 Record = tuple[str, str, bytes | None]

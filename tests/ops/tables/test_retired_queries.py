@@ -12,8 +12,8 @@ from edgewake.cloud.ops.tables.retired_queries import (
     RetiredQueries,
     is_dead,
 )
-from edgewake.protocol.query import Registration
-from edgewake.protocol.stream import NameKind, Stream
+from edgewake.protocol.frames.stream import NameKind, Stream
+from edgewake.protocol.ops.query import Registration
 
 NOW_MS = 1_790_000_000_000
 

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from edgewake.cloud.ops.tables.devices import AGENT_OFFLINE_AFTER_MS
 from edgewake.cloud.ops.tables.tables import PARTS_MAX, Change, OpsTables, TopicOffsets
-from edgewake.protocol import lease_record, topics
-from edgewake.protocol import record as records
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.query import Progress, QueryState, Registration
-from edgewake.protocol.record import Mode
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.ops.query import Progress, QueryState, Registration
 from tests.push.builders import lease
 
 NOW = 1_790_000_000_000

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
-from edgewake.cloud.log.filter import compile_where
+from edgewake.cloud.log.filters.filter import compile_where
 from edgewake.cloud.push.counting.sweep import Sweep
 from edgewake.cloud.push.counting.tally import Counter, Tally
 from tests.push.builders import NOW

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.log.decode import DATA, GAP, Event
-from edgewake.cloud.log.filter import compile_where
-from edgewake.cloud.log.filter_syntax import parse_where
+from edgewake.cloud.log.filters.filter import compile_where
+from edgewake.cloud.log.filters.filter_syntax import parse_where
 from edgewake.cloud.push.counting.matching import Matcher, required_values
 from edgewake.protocol.errors import FilterError
 

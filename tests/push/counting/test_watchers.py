@@ -22,7 +22,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.lease import Subscription
+from edgewake.protocol.leases.lease import Subscription
 from tests.push.service import Readings, readings
 from tests.services import PATIENCE_S
 

@@ -15,7 +15,7 @@ from edgewake.cloud.push.leases.lease_member import Membership
 from edgewake.cloud.push.leases.lease_writer import LeaseWriter, NotOwner
 from edgewake.cloud.push.peers import Peers
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.lease_record import PARTITIONS, Lease
+from edgewake.protocol.leases.lease_record import PARTITIONS, Lease
 from tests.push.builders import lease
 from tests.services import PATIENCE_S
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from edgewake.cloud.log.filter import compile_where
-from edgewake.cloud.log.filter_syntax import parse_where
+from edgewake.cloud.log.filters.filter import compile_where
+from edgewake.cloud.log.filters.filter_syntax import parse_where
 from edgewake.cloud.push.counting.matching import required_values
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_requests import hash_of
@@ -23,8 +23,8 @@ from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import ANYBODY, Action, Grant, Kind, Principal, Proof
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.errors import FilterError
-from edgewake.protocol.lease import LeaseRequest, Subscription
-from edgewake.protocol.lease_record import Lease, decode, encode
+from edgewake.protocol.leases.lease import LeaseRequest, Subscription
+from edgewake.protocol.leases.lease_record import Lease, decode, encode
 from tests.push.builders import ManualClock
 from tests.push.builders import lease as a_lease
 from tests.rights.forge import AUDIENCE, ISSUER, NOW_S, Maker, key_set, write

@@ -19,8 +19,14 @@ from edgewake.cloud.push.leases.lease_state import (
     next_action_at,
 )
 from edgewake.cloud.push.leases.wake_policy import GIVE_UP_AFTER_S, Unseen
-from edgewake.protocol import lease_record
-from edgewake.protocol.lease_record import PARTITIONS, Lease, LeaseState, PendingWake, partition_of
+from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.lease_record import (
+    PARTITIONS,
+    Lease,
+    LeaseState,
+    PendingWake,
+    partition_of,
+)
 from tests.push.builders import NOW, lease
 
 ODD_STATE = lease_record.encode(lease("1")).replace(b"waiting", b"dancing")

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from edgewake.cloud.push.leases.quiet_hours import is_quiet, quiet_until
-from edgewake.protocol.lease import QuietHours
+from edgewake.protocol.leases.lease import QuietHours
 
 ZONES = [
     "UTC",

@@ -20,7 +20,7 @@ from edgewake.cloud.push.leases.wake_policy import (
     rewake_at,
     wake_due_at,
 )
-from edgewake.protocol.lease import QuietHours, Urgency, WakePolicy
+from edgewake.protocol.leases.lease import QuietHours, Urgency, WakePolicy
 
 NOW = 1_790_000_000_000
 

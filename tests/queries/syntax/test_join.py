@@ -9,8 +9,8 @@ import pytest
 from edgewake.cloud.queries.query import Query, Within
 from edgewake.cloud.queries.query_file import UnknownStream, parse
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 
 N, T = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
 STREAMS = {

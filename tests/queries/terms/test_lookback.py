@@ -33,9 +33,9 @@ from edgewake.cloud.queries.terms import lookback
 from edgewake.cloud.queries.terms.lookback import POINTS_MAX, SEASON_MIN, Past
 from edgewake.protocol import topics
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.seen import Seen
-from edgewake.protocol.stream import FieldInfo, Stream
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.sketches.seen import Seen
 from tests.analysis.support import T0, data_file, is_result
 from tests.examples import examples
 

@@ -13,7 +13,7 @@ import duckdb
 import orjson
 import pytest
 
-from edgewake.protocol.frame import from_plain
+from edgewake.protocol.frames.frame import from_plain
 from edgewake.simulators.recordings import rows as recorded
 from edgewake.simulators.recordings.look import look, refusal
 from edgewake.simulators.recordings.readings import Columns, to_readings

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.protocol.event_time import to_ms
+from edgewake.protocol.frames.event_time import to_ms
 from edgewake.simulators.recordings.time_columns import STYLES, How, find, style_of
 
 START = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.intake import Intake, LogSink, OneWaySink
+from edgewake.edge.intake.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.sources.lines import follower

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from edgewake.edge.intake import Intake, LossReason
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake, LossReason
 from edgewake.edge.log.event_log import LogBusyError
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.lines.json_lines import JsonLines
 from edgewake.protocol.clock import FakeClock
 

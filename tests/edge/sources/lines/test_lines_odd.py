@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.intake import BUNDLE_MIN
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake import BUNDLE_MIN
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.lines.gpsd import WATCH
 from edgewake.edge.sources.lines.json_objects import readings_of_objects
 from edgewake.edge.sources.lines.line_format import LineFormat, LineReader
 from edgewake.edge.sources.lines.lines import Line, LineSplitter
 from edgewake.edge.sources.lines.tcp_lines import TcpLines, TcpLinesConfig
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.frame import READING_BYTES_MAX
+from edgewake.protocol.frames.frame import READING_BYTES_MAX
 from tests.edge.sources.cage import Handler, served
 from tests.edge.sources.lines.test_nmea import RMC, sentence
 from tests.edge.sources.sink import MemorySink, intake_of, running

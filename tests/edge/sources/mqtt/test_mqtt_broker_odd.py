@@ -9,7 +9,7 @@ import asyncio
 import mqtt5
 import pytest
 
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.mqtt import mqtt_subscribe
 from edgewake.edge.sources.mqtt.mqtt_subscribe import MqttSubscribe, MqttSubscribeConfig, bodies
 from edgewake.protocol.broker import BrokerConfig

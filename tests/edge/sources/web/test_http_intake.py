@@ -12,13 +12,13 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from edgewake.edge.intake import Intake, LogSink
-from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
+from edgewake.edge.intake.intake import Intake, LogSink
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LaneConfig, LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError
-from edgewake.edge.log.lanes import Lane as StreamLane
-from edgewake.edge.log.quota import AtQuota
+from edgewake.edge.log.keeping.lanes import Lane as StreamLane
+from edgewake.edge.log.keeping.quota import AtQuota
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.web import http_intake
 from edgewake.edge.sources.web.http_intake import HttpIntake, HttpIntakeConfig

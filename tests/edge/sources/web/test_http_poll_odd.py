@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.web.http_poll import TAG_CHARS_MAX, HttpPoll, HttpPollConfig, usable_tag
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import RemoteError, Unavailable

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.web import http_intake
 from edgewake.edge.sources.web.http_intake import (
     HEAD_BYTES_MAX,

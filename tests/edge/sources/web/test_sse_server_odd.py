@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from edgewake.edge.client.sse import EVENT_BYTES_MAX, SseError
-from edgewake.edge.intake_policy import Policy
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.web.sse_pull import (
     IDLE_COMMIT_S,
     RETRY_MS,

@@ -1,0 +1,173 @@
+"""The latest of a stream or a query: the last reading of each device, or the newest window of each
+group. Pure.
+
+Of a device's readings the one with the highest (epoch, seq) counts, so that a late reading does not
+replace a newer one; without them, the last to arrive. Of a group's rows the newest window counts,
+and of that its last revision; a withdrawn row does not count, and one whose window the query's
+watermark has passed is marked as final. All rows are kept up to BYTES_MAX; past it the row that has
+been silent longest is dropped, and counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from edgewake.cloud.access.bounded.rows import Entry
+from edgewake.cloud.access.latest.latest_changes import At, Change, Changes, Row, is_behind
+from edgewake.cloud.log.decode import DATA, WATERMARK, Event
+from edgewake.cloud.rights.scope import Scope
+
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""The most bytes of one stream's or query's rows: 40,000 of 200 bytes, which is also the largest
+answer."""
+ROW_BYTES: Final = 200
+"""Memory of a row beside its data, roughly."""
+_WITHDRAWN: Final = b""
+NOWHERE: Final[At] = (0, (0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    rank: tuple[Any, ...] | None
+    data: bytes
+    """JSON; _WITHDRAWN for what is known to be no row, so that an older one does not come back."""
+    open_to: int | None = None
+    """Where its window ends, ms, where it was not final when the row was told."""
+    at: At = NOWHERE
+    """Where it changed last, …"""
+    born: At = NOWHERE
+    """… and where it became a row."""
+
+
+class Latest:
+    """See the module."""
+
+    def __init__(self, keys: Sequence[str] | None, *, bytes_max: int = BYTES_MAX) -> None:
+        """`keys`: the group columns of a query; None: a stream, whose key is the device."""
+        self._keys = keys
+        self._bytes_max = bytes_max
+        self._rows: OrderedDict[str, _Row] = OrderedDict()
+        """The one that was heard of least lately first."""
+        self._older: set[str] = set()
+        """Keys of which only older events are known yet: of those the last one counts where nothing
+        else tells."""
+        self._bytes = 0
+        self._passed = 0
+        """Event time in ms up to which the query's windows are final, as far as it was said."""
+        self.left_out = 0
+        """Rows that were dropped because there are too many."""
+        self.changes = Changes()
+
+    def take(self, event: Event, at: At = NOWHERE, *, is_older: bool = False) -> None:
+        """Take in the next event of the log, which ends `at`; `is_older`: of what lies before all
+        that was taken otherwise.
+        """
+        if event.kind == WATERMARK:
+            said = event.fields.get("watermark")
+            self._passed = max(self._passed, said) if isinstance(said, int) else self._passed
+        if event.kind != DATA:
+            return
+        key, rank = self._place(event.fields)
+        known = self._rows.get(key)
+        if known is not None and self._is_newer(known, key, rank, is_older=is_older):
+            return
+        data = _WITHDRAWN if event.fields.get("withdrawn") is True else event.data
+        was_row = known is not None and known.data is not _WITHDRAWN
+        born = known.born if known is not None and was_row else at
+        self._put(key, _Row(rank, data, self._open_to(event.fields), at, born))
+        if not is_older:
+            before = known.data if known is not None and was_row else None
+            self.changes.add(Change(at, key, before, None if data is _WITHDRAWN else data))
+        if not is_older:
+            self._older.discard(key)
+            self._rows.move_to_end(key)
+        elif known is None:
+            self._older.add(key)
+            self._rows.move_to_end(key, last=False)
+        while self._bytes > self._bytes_max and len(self._rows) > 1:
+            self._drop_first()
+
+    def end_of_older(self) -> None:
+        """Nothing older comes any more."""
+        self._older.clear()
+
+    @property
+    def keys(self) -> Sequence[str] | None:
+        """The group columns of a query; None of a stream."""
+        return self._keys
+
+    def entries(self, scope: Scope | None = None) -> list[Entry]:
+        """Each row of which something may be seen, the one that was heard of least lately first."""
+        return [
+            Entry(key, self._told(row))
+            for key, row in self._seen(scope)
+            if row.data is not _WITHDRAWN
+        ]
+
+    def changed_since(self, place: Row) -> list[tuple[str, bytes | None, bool]]:
+        """Key, JSON (None: no row any more) and whether it is new, of each row that changed behind
+        a place.
+        """
+        return [
+            (key, None if row.data is _WITHDRAWN else self._told(row), is_behind(row.born, place))
+            for key, row in self._rows.items()
+            if is_behind(row.at, place)
+        ]
+
+    def _seen(self, scope: Scope | None) -> Iterator[tuple[str, _Row]]:
+        """The rows of which something may be seen: those of a stream are found by their device."""
+        if scope is None or self._keys is not None:
+            return iter(self._rows.items())
+        return ((device, row) for device, row in self._rows.items() if scope.sees(device))
+
+    def _told(self, row: _Row) -> bytes:
+        """A row is told when it changes, and not once more when its window becomes final."""
+        if row.open_to is None or row.open_to > self._passed:
+            return row.data
+        head, _, tail = row.data.rpartition(b'"final":false')
+        return head + b'"final":true' + tail
+
+    def _open_to(self, fields: Mapping[str, Any]) -> int | None:
+        """Where the window of a row ends that was not final when it was told."""
+        end = fields.get("window_end")
+        return (
+            end
+            if self._keys is not None and fields.get("final") is False and isinstance(end, int)
+            else None
+        )
+
+    def _is_newer(
+        self, known: _Row, key: str, rank: tuple[Any, ...] | None, *, is_older: bool
+    ) -> bool:
+        """Is what is known newer than what comes?"""
+        if known.rank is not None and rank is not None:
+            return rank < known.rank
+        return is_older and key not in self._older
+
+    def _put(self, key: str, row: _Row) -> None:
+        before = self._rows.get(key)
+        self._bytes += _size(key, row) - (0 if before is None else _size(key, before))
+        self._rows[key] = row
+
+    def _drop_first(self) -> None:
+        key, row = self._rows.popitem(last=False)
+        self._bytes -= _size(key, row)
+        self._older.discard(key)
+        self.left_out += row.data is not _WITHDRAWN
+
+    def _place(self, fields: Mapping[str, Any]) -> tuple[str, tuple[Any, ...] | None]:
+        """The key, and what decides which of two is newer."""
+        if self._keys is None:
+            epoch, seq = fields.get("epoch"), fields.get("seq")
+            return str(fields.get("device")), None if epoch is None or seq is None else (epoch, seq)
+        window, revision = fields.get("window_start"), fields.get("revision")
+        rank = None if window is None or revision is None else (window, revision)
+        return json.dumps([fields.get(name) for name in self._keys]), rank
+
+
+def _size(key: str, row: _Row) -> int:
+    return len(key) + len(row.data) + ROW_BYTES

@@ -1,0 +1,88 @@
+"""The route of the latest values: a snapshot that goes on as a stream."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from edgewake.cloud.access.bounded.rows import choice
+from edgewake.cloud.access.latest.latest_stores import LatestStores, Missing
+from edgewake.cloud.client_share import Clients
+from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.rights.guard import ReaderAsks
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.errors import FilterError
+
+NO_STORE: Final = {"Cache-Control": "no-store"}
+
+Keys = Annotated[
+    list[str] | None,
+    Query(
+        description="A device, or a group's values as a JSON list (one alone as it is); up to 100."
+    ),
+]
+Where = Annotated[str | None, Query(description="SQL condition on the rows, as of streams.")]
+Limit = Annotated[str | None, Query(description="A page in the order of keys: 1 to 10000 rows.")]
+After = Annotated[str | None, Query(description="`next` of the page before.")]
+
+
+class LatestView(BaseModel):
+    """A snapshot."""
+
+    name: str
+    complete: bool
+    """Are these all rows there are?"""
+    missing: list[Missing]
+    """Why rows are missing: reading (older records are still being read: ask again), records
+    (records as old as that are not read), retention (what came before is no longer kept), bytes
+    (`left_out` rows were dropped)."""
+    left_out: int
+    """Rows that were dropped because there are too many; those that were heard of least lately go
+    first."""
+    cursor: str
+    """Where the stream goes on behind exactly this: `last_event_id` of
+    `/v1/streams/{name}/events`."""
+    next: str | None = None
+    """With `limit`: the `after` of the next page; null where this is the last."""
+    rows: list[dict[str, Any]]
+    """The last reading of each device, or the newest window of each group."""
+
+
+def router(stores: LatestStores, clients: Clients) -> APIRouter:
+    """Snapshots of streams and queries."""
+    routes = APIRouter()
+
+    @routes.get("/v1/latest/{name}", response_model=LatestView, responses=problems(400, 404, 422))
+    async def latest(
+        http: Request,
+        name: str,
+        reader: ReaderAsks,
+        key: Keys = None,
+        where: Where = None,
+        limit: Limit = None,
+        after: After = None,
+    ) -> Response:
+        """The last reading of each device, or the newest window of each group: all, or by key,
+        condition and page; its cursor goes on as a stream.
+        """
+        client = clients.of_request(http)
+        try:
+            asked = choice(key or (), where, limit, after)
+            return Response(
+                await stores.answer(name, client, reader, asked),
+                media_type="application/json",
+                headers=NO_STORE,
+            )
+        except FilterError as error:
+            raise Problem(422, "filter", str(error)) from error
+        except RequestError as error:
+            raise Problem(400, error.code, str(error)) from error
+        except UnknownStream as error:
+            raise Problem(404, "unknown_stream", str(error), near=error.near) from error
+
+    return routes

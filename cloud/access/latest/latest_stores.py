@@ -1,0 +1,473 @@
+"""The latest of streams that somebody asks for, kept up to date from the hub, each with the cursor
+of exactly what it has.
+
+The first question about a stream reads back `NEAR_S` of it, RECORDS_MAX of each partition at most,
+and follows it from there on; what is older is read beside it. Each answer says whether it is
+complete, and if not, why. After IDLE_S without a question a store is dropped. So a question costs
+nothing but its answer, and a stream that nobody asks for costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Final, TypeAlias
+
+import orjson
+
+from edgewake.cloud.access.bounded import rows as rows_asked
+from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Picker
+from edgewake.cloud.access.latest.latest import Latest
+from edgewake.cloud.access.latest.latest_changes import Row, Shown, told, told_of_row
+from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
+from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
+from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.reader import Batch, Step
+from edgewake.cloud.log.subscription import Bounds, LogEnd, OnGap, Plan, Positions, Request
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
+from edgewake.cloud.rights.scope import Scope
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.cursor import Position
+from edgewake.protocol.errors import CursorError, Unavailable
+from edgewake.protocol.leases.lease import Subscription
+
+log = logging.getLogger("edgewake.access")
+
+NEAR_S: Final = 3600.0
+"""The age of the records that the first question waits for, in seconds."""
+OLDER_RECORDS_MAX: Final = 50_000
+"""Records of a partition that are read before those, after the first answer."""
+RECORDS_MAX: Final = 20_000
+"""Records of a partition that a store begins before the live end at most: some seconds of
+reading."""
+STORES_MAX: Final = 16
+"""The most stores at once: each decodes all records of its stream or query, and holds up to
+latest.BYTES_MAX of rows."""
+IDLE_S: Final = 60.0
+FIRST_S: Final = 12.0
+"""Seconds that the first question waits until the store has read up to the live end."""
+OLDER_S: Final = 30.0
+"""Seconds that who keeps a copy waits until older records are read: what they bring has no place
+behind its cursor."""
+FIRST_LOOK_S: Final = 0.05
+"""How often the first question checks whether the store is there."""
+EVENTS_A_TURN: Final = 200
+"""Events taken in before other clients have their turn."""
+_EVENT_BYTES: Final = 1000
+
+
+class Missing(StrEnum):
+    """Why an answer is not complete."""
+
+    READING = "reading"
+    """Older records are still being read: ask again."""
+    RECORDS = "records"
+    """Only the last RECORDS_MAX and OLDER_RECORDS_MAX records of each partition are read."""
+    RETENTION = "retention"
+    """Records before those that are kept may have had rows that nothing was heard of since."""
+    BYTES = "bytes"
+    """There are more rows than fit: `left_out` were dropped."""
+
+
+ALL_ROWS: Final = Choice()
+
+
+Tell: TypeAlias = Callable[[Shown], bytes | None]
+"""How a change is told, through what a reader sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronised:
+    """An answer to who keeps a copy."""
+
+    body: bytes
+    version: int
+    """Of the rows that it was made of."""
+    is_empty: bool
+    """Does it tell of no change?"""
+
+
+class _Steps:
+    """What the hub gives a store: the events themselves."""
+
+    name = "latest"
+    event_bytes = 0
+
+    def encode(self, batch: Batch) -> tuple[Sequence[Step], int]:
+        """The events of a batch, and their memory, roughly."""
+        return tuple(batch.steps), sum(len(step.event.data) + _EVENT_BYTES for step in batch.steps)
+
+
+class LatestStores:
+    """All of them; `run` must run."""
+
+    def __init__(self, hub: Hub, clock: Clock, *, address_share: float = SHARE_DEFAULT) -> None:
+        self._hub = hub
+        self._clock = clock
+        self._bound = Bound("streams and queries whose latest is kept", STORES_MAX, address_share)
+        self._stores: dict[str, _Store] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await asyncio.Future()
+
+    async def answer(
+        self, name: str, client: str, reader: Principal = ANYBODY, asked: Choice = ALL_ROWS
+    ) -> bytes:
+        """JSON of a `latest_routes.LatestView`. Raises UnknownStream, Unavailable and
+        RequestError.
+        """
+        store = await self._ready(name, client, reader)
+        return await store.answer(reader.scope(Action.READ, name), asked)
+
+    async def synchronised(
+        self,
+        name: str,
+        client: str,
+        reader: Principal,
+        asked: Choice,
+        *,
+        cursor: str | None,
+        wait_s: float,
+    ) -> bytes:
+        """JSON of a `sync_routes.SyncView`: what changed behind a cursor, for which it waits, or
+        all. Raises UnknownStream, Unavailable, RequestError and CursorError.
+        """
+        ends_s = self._clock.monotonic_s() + wait_s
+        while True:
+            store = await self._ready(name, client, reader)
+            try:
+                async with asyncio.timeout(OLDER_S):
+                    await store.has_older.wait()
+            except TimeoutError:
+                raise Unavailable(f"{name}: its older records are still being read") from None
+            scope = reader.scope(Action.READ, name)
+            found = await store.synchronised(scope, asked, cursor)
+            left_s = ends_s - self._clock.monotonic_s()
+            if not found.is_empty or left_s <= 0:
+                return found.body
+            await store.until_changed(found.version, min(left_s, IDLE_S / 2))
+
+    async def _ready(self, name: str, client: str, reader: Principal) -> _Store:
+        """The store of a stream, read up to the live end."""
+        await self._hub.check((name,), reader)
+        store = self._stores.get(name)
+        if store is None:
+            store = await self._started(name, client)
+        store.asked_s = self._clock.monotonic_s()
+        try:
+            async with asyncio.timeout(FIRST_S):
+                await store.ready.wait()
+        except TimeoutError:
+            raise Unavailable(f"{name}: its last hour is still being read") from None
+        return store
+
+    async def _started(self, name: str, client: str) -> _Store:
+        (topic,) = await self._hub.catalogue.find((name,))
+        if name in self._stores:
+            return self._stores[name]
+        held = sum(store.client == client for store in self._stores.values())
+        refused = self._bound.refusal(total=len(self._stores), held=held)
+        if refused is not None:
+            raise Full(refused)
+        assert self._tasks is not None, "run first"
+        keys = self._hub.catalogue.group_columns(name) if topic.is_query else None
+        if topic.is_query and keys is None:
+            raise Unavailable(f"the analysis has not said yet by what {name} is grouped")
+        store = self._stores[name] = _Store(name, client, Latest(keys), self._hub, self._clock)
+        self._tasks.create_task(self._follow(store), name=f"latest-{name}")
+        return store
+
+    async def _follow(self, store: _Store) -> None:
+        """A store ends when its stream is recreated or Kafka is away; the next question starts
+        another one.
+        """
+        try:
+            await store.run()
+        except (Unavailable, LookupError, ViewEnded) as error:
+            log.info("latest of %s: %s", store.name, error, extra={"event": "latest.ended"})
+        finally:
+            del self._stores[store.name]
+            store.end()
+
+
+class _Store:
+    """One of them."""
+
+    def __init__(self, name: str, client: str, latest: Latest, hub: Hub, clock: Clock) -> None:
+        self.name = name
+        self.client = client
+        """Who asked first."""
+        self.asked_s = clock.monotonic_s()
+        self.ready = asyncio.Event()
+        self.has_older = asyncio.Event()
+        """Are the older records read, too?"""
+        self._latest, self._hub, self._clock = latest, hub, clock
+        self._subscriber: Subscriber[Sequence[Step]] | None = None
+        self._plan: Plan | None = None
+        self._taken: Positions = ()
+        """What `_latest` has: the cursor of the answer."""
+        self._missing: set[Missing] = {Missing.READING}
+        self._known_since: Positions = ()
+        """From where on each change is in the rows."""
+        self._version = 0
+        self._changed = asyncio.Condition()
+
+    async def run(self) -> None:
+        """Follow until nobody asked for IDLE_S. Raises Unavailable, LookupError and ViewEnded."""
+        plan = self._plan = await self._hub.open(Subscription(streams=(self.name,)))
+        try:
+            news = asyncio.Event()
+            bounds = (await self._hub.bounds(plan))[0]
+            begin = self._taken = self._known_since = await self._begin(plan, bounds)
+            self._latest.changes.begin(begin[0])
+            self._subscriber = self._hub.subscribe(plan, _Steps(), begin, news.set)
+            older = asyncio.create_task(
+                self._take_older(plan, bounds, begin), name=f"older-{self.name}"
+            )
+            try:
+                await self._take_all(self._subscriber, news)
+            finally:
+                older.cancel()
+                await asyncio.wait({older})
+                self._subscriber.close()
+        finally:
+            self._hub.close(plan)
+
+    async def answer(self, scope: Scope | None, asked: Choice) -> bytes:
+        """What is seen through a scope, of the rows that are asked for. Raises Unavailable where it
+        has ended, and RequestError.
+        """
+        if self._plan is None or not self._taken:
+            raise Unavailable(f"{self.name} cannot be read at the moment")
+        keys = self._latest.keys
+        rows_asked.check_scope(asked, keys, scope)
+        missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
+        told: dict[str, object] = {
+            "name": self.name,
+            "complete": not missing,
+            "missing": missing,
+            "left_out": self._latest.left_out,
+            "cursor": self._hub.codec.encode(self._plan.cursor(self._taken)),
+        }
+        # What comes from here on is no part of it: the rows are those of the cursor.
+        entries = rows_asked.ordered(self._latest.entries(scope), asked)
+        picker = Picker(asked, scope, is_result=keys is not None)
+        for number, entry in enumerate(entries, 1):
+            if not picker.take(entry):
+                break
+            if number % ROWS_A_TURN == 0 and (scope is not None or asked.where is not None):
+                await asyncio.sleep(0)
+        if asked.limit is not None:
+            told["next"] = picker.next
+        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(picker.rows))
+
+    async def synchronised(
+        self, scope: Scope | None, asked: Choice, cursor: str | None
+    ) -> Synchronised:
+        """What changed behind a cursor, or all rows where that is less, or not known. Raises
+        Unavailable, RequestError and CursorError.
+        """
+        if self._plan is None or not self._taken:
+            raise Unavailable(f"{self.name} cannot be read at the moment")
+        version = self._version
+        keys, taken = self._latest.keys, self._taken[0]
+        rows_asked.check_keys(keys, scope)
+        place = None if cursor is None else self._place(self._plan, cursor)
+        # What was told elsewhere, by a server that is ahead of this one, is not told again.
+        here = taken if place is None else tuple(map(max, place, taken))
+        missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
+        head: dict[str, object] = {
+            "name": self.name,
+            "kind": "snapshot",
+            "complete": not missing,
+            "missing": missing,
+            "cursor": self._hub.codec.encode(self._plan.cursor((here,))),
+            "next": None,
+        }
+        entries = rows_asked.ordered(self._latest.entries(scope), asked)
+        picker = Picker(asked, scope, is_result=keys is not None, with_keys=True)
+        changed = None if place is None else self._changed_since(place, asked.keys, scope)
+        changes: list[bytes] = []
+        for number, tell in enumerate(changed or (), 1):
+            found = tell(picker.shown)
+            if found is not None:
+                changes.append(found)
+            if number % ROWS_A_TURN == 0:
+                await asyncio.sleep(0)
+        for number, entry in enumerate(entries if changed is None or changes else (), 1):
+            if not picker.take(entry):
+                break
+            if number % ROWS_A_TURN == 0:
+                await asyncio.sleep(0)
+        is_less = len(changes) <= len(picker.rows) or _size(changes) <= _size(picker.rows)
+        if changed is not None and is_less:
+            head["kind"] = "changes"
+            body = orjson.dumps(head)[:-1] + b',"changes":[%b],"rows":[]}' % b",".join(changes)
+            return Synchronised(body, version, is_empty=not changes)
+        head["next"] = picker.next
+        body = orjson.dumps(head)[:-1] + b',"changes":[],"rows":[%b]}' % b",".join(picker.rows)
+        return Synchronised(body, version, is_empty=False)
+
+    def _place(self, plan: Plan, cursor: str) -> tuple[Position, ...] | None:
+        """The positions of a cursor; None where it is of another stream than this one is now.
+        Raises CursorError.
+        """
+        try:
+            found = self._hub.codec.decode(cursor)
+        except CursorError as error:
+            if error.reason != "unverifiable":
+                raise
+            return None
+        (here,) = plan.cursor(self._taken).streams
+        for entry in found.streams:
+            is_same = (entry.stream, entry.generation) == (here.stream, here.generation)
+            if is_same and len(entry.partitions) == len(here.partitions):
+                return entry.partitions
+        return None
+
+    def _changed_since(
+        self, place: Row, keys: frozenset[str] | None, scope: Scope | None
+    ) -> list[Tell] | None:
+        """How each change behind a place is told; None where they are not all known."""
+
+        def is_asked(key: str) -> bool:
+            is_seen = scope is None or self._latest.keys is not None or scope.sees(key)
+            return is_seen and (keys is None or key in keys)
+
+        kept = self._latest.changes.after(place)
+        if kept is not None:
+            return [partial(told, change) for change in kept if is_asked(change.key)]
+        if any(at < since for at, since in zip(place, self._known_since[0], strict=True)):
+            return None
+        return [
+            partial(told_of_row, key, data, is_new=is_new)
+            for key, data, is_new in self._latest.changed_since(place)
+            if is_asked(key)
+        ]
+
+    async def until_changed(self, version: int, seconds: float) -> None:
+        """Until rows may be others than those of `version`, or so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(lambda: self._version != version)
+
+    async def _tell_changed(self) -> None:
+        self._version += 1
+        async with self._changed:
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Whoever waits for it waits no longer."""
+        self._taken = ()
+        self.ready.set()
+        self.has_older.set()
+
+    async def _begin(self, plan: Plan, bounds: Sequence[Bounds]) -> Positions:
+        since = self._clock.now_ms() - int(NEAR_S * 1000)
+        start = await self._hub.start(
+            plan, Request(plan.subscription, start=since if since > 0 else LogEnd.EARLIEST)
+        )
+        live = self._hub.live(plan)[0]
+        return (
+            tuple(
+                max(at, (max(kept.earliest, end[0] - RECORDS_MAX), 0))
+                for at, kept, end in zip(start.positions[0], bounds, live, strict=True)
+            ),
+        )
+
+    async def _take_older(self, plan: Plan, bounds: Sequence[Bounds], to: Positions) -> None:
+        """Read what lies before `to`, as far back as is read at all."""
+        firsts = [
+            max(kept.earliest, at[0] - OLDER_RECORDS_MAX)
+            for kept, at in zip(bounds, to[0], strict=True)
+        ]
+        if any(kept.earliest > 0 for kept in bounds):
+            self._missing.add(Missing.RETENTION)
+        if any(first > kept.earliest for first, kept in zip(firsts, bounds, strict=True)):
+            self._missing.add(Missing.RECORDS)
+        news = asyncio.Event()
+        subscriber = self._hub.subscribe(
+            plan, _Steps(), (tuple((first, 0) for first in firsts),), news.set
+        )
+        try:
+            while any(
+                position < end for position, end in zip(subscriber.positions[0], to[0], strict=True)
+            ):
+                news.clear()
+                item = subscriber.next()
+                if isinstance(item, Chunk):
+                    await self._take_older_steps(item.content or ())
+                elif item is not None:
+                    await self._hub.gap(subscriber, item, OnGap.EARLIEST)
+                    firsts = [position[0] for position in to[0]]  # not all changes are known
+                elif subscriber.is_at_end:
+                    break
+                else:
+                    await news.wait()
+        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made anew
+            return
+        finally:
+            subscriber.close()
+        self._latest.end_of_older()
+        self._missing.discard(Missing.READING)
+        if self._known_since == to:
+            self._known_since = (tuple((first, 0) for first in firsts),)
+        self.has_older.set()
+
+    async def _take_all(self, subscriber: Subscriber[Sequence[Step]], news: asyncio.Event) -> None:
+        while self._clock.monotonic_s() - self.asked_s < IDLE_S:
+            news.clear()
+            item = subscriber.next()
+            if isinstance(item, Chunk):
+                await self._take(item.content or (), subscriber.positions)
+                await self._tell_changed()
+                continue
+            if item is not None:
+                await self._hub.gap(subscriber, item, OnGap.EARLIEST)
+                # What changed in the range that is lost is not known.
+                self._known_since = subscriber.positions
+                self._latest.changes.begin(subscriber.positions[0])
+            self._taken = subscriber.positions
+            if (
+                subscriber.is_at_end
+                and self._plan is not None
+                and self._hub.has_caught_up(self._plan)
+            ):
+                self.ready.set()
+            with contextlib.suppress(TimeoutError):
+                # What the stream's last transaction ends with is no record, so nobody is woken for
+                # it.
+                async with asyncio.timeout(IDLE_S / 10 if self.ready.is_set() else FIRST_LOOK_S):
+                    await news.wait()
+
+    async def _take(self, steps: Sequence[Step], to: Positions) -> None:
+        """Take a chunk in pieces; after each the cursor is that of its last event."""
+        row = list(self._taken[0])
+        for first in range(0, len(steps), EVENTS_A_TURN):
+            piece = steps[first : first + EVENTS_A_TURN]
+            for step in piece:
+                self._latest.take(step.event, (step.partition, step.position))
+                row[step.partition] = step.position
+            if first + EVENTS_A_TURN < len(steps):
+                self._taken = (tuple(row),)
+                await asyncio.sleep(0)
+        self._taken = to
+
+    async def _take_older_steps(self, steps: Sequence[Step]) -> None:
+        for number, step in enumerate(steps, 1):
+            self._latest.take(step.event, (step.partition, step.position), is_older=True)
+            if number % EVENTS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+
+def _size(texts: Sequence[bytes]) -> int:
+    return sum(map(len, texts))

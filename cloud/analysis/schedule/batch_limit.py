@@ -1,0 +1,64 @@
+"""How many records a lane's next batch has at most: as many as BATCH_S are enough for, whatever is
+in them.
+
+A record is a frame of one reading or of thousands, and a query may make a hundred rows of each. So
+what they take is measured. A lane that keeps up reads little and is set for little: the first batch
+of a backlog is small, and each next one larger as long as there is time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from edgewake.cloud.analysis.schedule.piece_size import PieceSize
+
+BATCH_S: Final = 2.0
+"""Seconds that a batch of a backlog takes, about; meanwhile nothing else of the lane is told. What
+a batch costs beside its records, 0.1 to
+0.25 s, is little of it."""
+COMPILE_S: Final = 3.0
+"""Seconds that the first batch after a start may take longer: Spark compiles its plan."""
+FIRST: Final = 1_000
+"""Records of the first batch of a lane that computes in Spark, a million readings at most in a
+second; where the driver makes the rows, it is what PieceSize begins with."""
+LEAST_READINGS: Final = 20_000
+"""Readings that a batch may always have, in as many records as the first one at most: on a busy
+machine what a batch costs beside its records takes longer than BATCH_S, and ever smaller batches
+would take ever less."""
+LEAST_DEAR: Final = 1_000
+"""The same where the driver makes the rows, some ten to a thousand microseconds each, or where the
+query is slow (slow.py)."""
+_FULL: Final = 0.9
+"""Of the records that a batch may have: one with more is full. Spark divides them among partitions,
+and rounds."""
+
+
+class BatchLimit:
+    """Limits the batches of one lane, from its start on. Pure."""
+
+    def __init__(self, most: int, *, is_dear: bool) -> None:
+        """`most`: records of a batch however fast it is.
+
+        `is_dear`: does the driver make the rows, or is the query slow?
+        """
+        self._most = most
+        self._least = LEAST_DEAR if is_dear else LEAST_READINGS
+        self._size = self._first = PieceSize() if is_dear else PieceSize(FIRST)
+        self._has_compiled = False
+
+    @property
+    def records(self) -> int:
+        """Records that the next batch may have."""
+        return min(self._most, self._size.records)
+
+    def learn(self, read: int, readings: int, took_s: float, *, left: int) -> bool:
+        """After a batch of `read` records with `readings`, and with so many records `left`: was it
+        cut off? Then the next one is to be at once.
+        """
+        is_cut_off = left > 0 and read >= _FULL * self.records
+        took_s -= 0.0 if self._has_compiled else COMPILE_S
+        self._has_compiled = True
+        fitting = self._size.after(read, max(0.0, took_s) / BATCH_S)
+        always = min(self._first.records, self._least * read // max(1, readings))
+        self._size = PieceSize(max(fitting.records, always))
+        return is_cut_off

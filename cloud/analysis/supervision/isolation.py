@@ -1,0 +1,67 @@
+"""Gives a query of a lane one for itself, which goes on exactly where that one stands.
+
+The state is copied, then the lane's record: from the same offsets, with the same revision, so what
+the query tells goes on without a reading lost, doubled, or a revision told twice. The record is one
+transaction under the old lane's id; it is what makes the query apart.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from edgewake.cloud.analysis.checkpoints.checkpoint import copied
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.jobs.job import lane_place
+from edgewake.cloud.analysis.lanes.lane import Lane
+from edgewake.cloud.analysis.results import lane_record
+from edgewake.cloud.analysis.results.emit import Output
+from edgewake.cloud.analysis.results.lane_progress import outputs
+from edgewake.cloud.analysis.results.transaction import Transactions, read_lane_record
+from edgewake.cloud.analysis.schedule.slow import Slow
+from edgewake.cloud.queries.query import Registered
+from edgewake.protocol import topics
+
+
+def why(slow: Slow[Registered], now_ms: int) -> str:
+    """For people."""
+    day = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        f"slow: in a lane of its own since {day}, because the others of its lane waited for it: "
+        f"of readings that took {slow.whole_s:.1f} s"
+        f" of processor they needed {slow.others_s:.1f} s; it stays there until it is registered "
+        "anew: `edgewake query replace` with"
+        " another text, or `query remove` and `query add`"
+    )
+
+
+def set_apart(
+    config: AnalysisConfig,
+    lane: Lane,
+    registered: Registered,
+    reason: str,
+    now_ms: int,
+    rng: random.Random,
+) -> Registered:
+    """Returns the query as it is then.
+
+    `lane`: is stopped. Raises what Kafka and the disk do; then nothing has changed.
+    """
+    own = replace(registered, is_apart=True)
+    place, kind = lane_place(own), lane.job.kind
+    copied(
+        lane.checkpoint,
+        config.kept_dir / "checkpoints" / place / kind,
+        str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+    )
+    with closing(Transactions(config.kafka, lane.name)) as transactions:
+        record = read_lane_record(config.kafka, lane.record.key) or lane.record
+        after = lane_record.apart(record, place, own.label, reason)
+        said = outputs([own], after, rate=None, left=None, now_ms=now_ms)
+        transactions.write(
+            [Output(topics.LANES, after.key, after.model_dump_json().encode()), *said]
+        )
+    return own

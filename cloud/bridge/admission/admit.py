@@ -1,0 +1,343 @@
+"""What may pass the bridge: a message becomes a Kafka record, or is Rejected with its reason.
+
+No I/O, no business logic.
+
+Checked: topic, content type, size (also inflated), JSON, shape, times, field types against the
+stream catalogue, no other device's name, no answer on another device's topic. A frame's own bytes
+pass unchanged behind the envelope; a plain device's object becomes a frame of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import orjson
+from pydantic import ValidationError
+
+from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow
+from edgewake.cloud.bridge.admission.compiled import CompiledStreams
+from edgewake.cloud.bridge.admission.envelope import Envelope
+from edgewake.cloud.bridge.admission.items import Aside, without_wrong
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames import compact, packed, record
+from edgewake.protocol.frames import frame as frames
+from edgewake.protocol.frames.ack import is_joinable
+from edgewake.protocol.frames.compact import COMPACT_TYPE
+from edgewake.protocol.frames.frame import (
+    COUNTER_MAX,
+    FRAME_BYTES_MAX,
+    FRAME_TYPE,
+    FRAME_ZSTD_TYPE,
+    Frame,
+    Kinds,
+)
+from edgewake.protocol.frames.packed import PACKED_TYPE
+from edgewake.protocol.frames.record import Discipline, Mode, Placement
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
+
+CORRELATION_BYTES_MAX: Final = 1024
+"""Bytes of correlation data that are carried back. More is rejected (oversize): every waiting
+message holds its own."""
+STATUS_BYTES_MAX: Final = 4096
+"""Bytes of a device's status."""
+WORD_BYTES_MAX: Final = 64
+"""Bytes of a status that is one word."""
+_STATES: Final = {state.value: state for state in DeviceState}
+_OUR_TYPES: Final = "application/vnd.edgewake"
+
+parse_up = lru_cache(maxsize=65_536)(topics.parse_up)
+
+
+class Admitted(NamedTuple):
+    """A record for `ew.up`: key `device`, header PLACEMENT_HEADER `placement`."""
+
+    device: str
+    value: bytes
+    placement: bytes
+    aside: Sequence[Aside] = ()
+    """Readings that were set aside: each is a dead letter."""
+
+
+class _Taken(NamedTuple):
+    """A frame that passes."""
+
+    payload: bytes
+    placement: Placement
+    aside: Sequence[Aside] = ()
+
+
+def admit(
+    message: Envelope,
+    catalogue: Catalogue,
+    *,
+    received_at: int,
+    compiled: CompiledStreams | None = None,
+) -> Admitted:
+    """Check a message on `ew/v1/<device>/up/<stream>`; raises Rejected, NotNow or
+    AwaitsCatalogueError.
+
+    `compiled`: the decoders of known streams, tried first.
+    """
+    topic = parse_up(message.topic)
+    device, stream = topic.device, topic.stream
+    check_answer(message, device)
+    mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
+    content_type = message.content_type
+    aside: Sequence[Aside] = ()
+    if content_type == COMPACT_TYPE:  # `in_full` has left it as it is
+        compact.decode(message.payload)
+        raise Rejected(RejectReason.VERSION, "a compact message where none is expected")
+    if content_type is None or not content_type.startswith(_OUR_TYPES):
+        payload, placement = _admit_plain(
+            message.payload, device, stream, catalogue, received_at, compiled
+        )
+    else:
+        # A one_way frame may be lost, so nobody may wait for its number.
+        discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
+        if content_type == PACKED_TYPE:
+            payload, placement, aside = _admit_packed(
+                message.payload, device, stream, catalogue, discipline
+            )
+        else:
+            payload = _json_of(message.payload, content_type)
+            payload, placement, aside = _admit_frame(
+                payload, device, stream, catalogue, discipline, compiled
+            )
+    return Admitted(
+        device=device,
+        value=record.encode(
+            device=device,
+            stream=stream,
+            mode=mode,
+            sent_at=_sent_at(message),
+            received_at=received_at,
+            frame_bytes=payload,
+        ),
+        placement=placement.encode(),
+        aside=aside,
+    )
+
+
+def _admit_plain(
+    payload: bytes,
+    device: str,
+    stream: str,
+    catalogue: Catalogue,
+    received_at: int,
+    compiled: CompiledStreams | None,
+) -> tuple[bytes, Placement]:
+    if (
+        compiled is not None
+        and (reading := compiled.plain(stream, payload, device=device, received_at=received_at))
+        is not None
+    ):
+        seq = reading.seq
+        if seq is None:
+            return reading.frame_bytes, Placement(Discipline.FREE, stream, 0, 0, 0, 0, 1)
+        return reading.frame_bytes, Placement(
+            Discipline.NUMBERED,
+            stream,
+            reading.epoch or 0,
+            seq,
+            seq,
+            seq,
+            1,
+            record.content_of(payload),
+        )
+    frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
+    placement = _placement(
+        Discipline.FREE if frame.frame is None else Discipline.NUMBERED, stream, frame
+    )
+    if frame.frame is not None:
+        placement = placement._replace(content=record.content_of(payload))
+    catalogue.check(device, stream, kinds, lambda: frames.renamed(payload))
+    return frames.encode(frame), placement
+
+
+def _json_of(payload: bytes, content_type: str) -> bytes:
+    if content_type == FRAME_ZSTD_TYPE:
+        return frames.inflate(payload)
+    if content_type != FRAME_TYPE:
+        raise Rejected(
+            RejectReason.VERSION,
+            f"content type {content_type[:100]!r}: expected {FRAME_TYPE}[+zstd] or plain JSON",
+        )
+    return payload
+
+
+def _admit_packed(
+    payload: bytes, device: str, stream: str, catalogue: Catalogue, discipline: Discipline
+) -> _Taken:
+    frame, kinds = packed.unpack(payload)
+    placement = _placement(discipline, stream, frame)
+    frame, aside = _checked(frame, kinds, device, stream, catalogue)
+    text = frames.encode(frame)
+    if len(text) > FRAME_BYTES_MAX:
+        raise Rejected(
+            RejectReason.OVERSIZE,
+            f"frame unpacks to {len(text)} bytes: expected at most {FRAME_BYTES_MAX}",
+        )
+    return _Taken(text, placement, aside)
+
+
+def _admit_frame(
+    payload: bytes,
+    device: str,
+    stream: str,
+    catalogue: Catalogue,
+    discipline: Discipline,
+    compiled: CompiledStreams | None,
+) -> _Taken:
+    if (
+        compiled is not None
+        and (head := compiled.frame(stream, payload)) is not None
+        and head.frame > 0
+    ):
+        return _Taken(
+            payload,
+            Placement(
+                discipline, stream, head.epoch, head.frame, head.frame, head.seq, head.readings
+            ),
+        )
+    frame, kinds = frames.decode_with_kinds(payload, device=device)
+    placement = _placement(discipline, stream, frame)
+    checked, aside = _checked(frame, kinds, device, stream, catalogue)
+    return _Taken(payload if checked is frame else frames.encode(checked), placement, aside)
+
+
+def _checked(
+    frame: Frame, kinds: Kinds, device: str, stream: str, catalogue: Catalogue
+) -> tuple[Frame, Sequence[Aside]]:
+    """The frame as the catalogue takes it, and the readings that were set aside.
+
+    Raises Rejected, NotNow or AwaitsCatalogueError.
+    """
+    try:
+        catalogue.check(device, stream, kinds)
+    except (Rejected, NotNow) as why:
+        refusal = why if isinstance(why, Rejected) else why.refusal
+        expected, given = catalogue.expected(stream)
+        found = (
+            without_wrong(frame, expected, given=given)
+            if refusal.reason is RejectReason.FIELD_TYPE
+            else None
+        )
+        if found is None:
+            raise
+        catalogue.check(device, stream, frames.check_columns(found[0].t, found[0].fields))
+        return found
+    return frame, ()
+
+
+def _placement(discipline: Discipline, stream: str, frame: Frame) -> Placement:
+    if discipline is Discipline.FREE:
+        return Placement(discipline, stream, 0, 0, 0, 0, 1)
+    epoch, last, seq = frame.epoch or 0, frame.frame or 0, frame.seq or 0
+    first = last if frame.first_frame is None else frame.first_frame
+    if discipline is Discipline.ORDERED and not 1 <= first <= last:
+        raise Rejected(
+            RejectReason.SHAPE,
+            f"frame {first} to {last}: expected numbers from 1, the first not above the last",
+        )
+    return Placement(
+        discipline,
+        stream,
+        epoch,
+        first,
+        last,
+        seq,
+        len(frame.t) if frame.gap is None else frame.gap.count,
+    )
+
+
+def admit_status(message: Envelope, *, received_at: int) -> DeviceStatus:
+    """Check a publish on `ew/v1/<device>/status`; raises Rejected."""
+    device = topics.parse_status(message.topic)
+    check_answer(message, device)
+    if len(message.payload) > STATUS_BYTES_MAX:
+        raise Rejected(
+            RejectReason.OVERSIZE,
+            f"status of {len(message.payload)} bytes: expected at most {STATUS_BYTES_MAX}",
+        )
+    plain = _plain_state(message.payload)
+    if plain is not None:
+        return DeviceStatus(device=device, state=plain, plain=True, received_at=received_at)
+    try:
+        body = orjson.loads(message.payload)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(
+            RejectReason.JSON, f"status: not JSON, and neither online nor offline: {error}"
+        ) from error
+    try:
+        status = DeviceStatus.checked(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Rejected(
+            RejectReason.SHAPE, f"status: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from error
+    if status.device != device:
+        raise Rejected(
+            RejectReason.FOREIGN_DEVICE,
+            f"status of {status.device[:100]!r} on a topic of {device!r}",
+        )
+    return replace(status, received_at=received_at)
+
+
+def _plain_state(payload: bytes) -> DeviceState | None:
+    """What a plain device says by one word, or by an object with nothing but its state."""
+    if len(payload) > WORD_BYTES_MAX:
+        return None
+    word: object = payload.decode("utf-8", "replace")
+    try:
+        found = orjson.loads(payload)
+        word = found["state"] if isinstance(found, dict) and found.keys() == {"state"} else found
+    except orjson.JSONDecodeError:
+        pass
+    return _STATES.get(word.strip().lower()) if isinstance(word, str) else None
+
+
+def check_answer(message: Envelope, device: str) -> None:
+    """May the device be answered where it asks? Raises Rejected(response_topic | oversize)."""
+    topic, correlation = message.response_topic, message.correlation_data
+    if topic is not None and not can_answer(topic, correlation, device):
+        raise Rejected(
+            RejectReason.RESPONSE_TOPIC,
+            f"response topic {topic[:200]!r}: expected {topics.ack(device)}, "
+            f"or {topics.acks(device)} and correlation data of 1 to 128 printable characters "
+            "without quote and backslash",
+        )
+    if correlation is not None and len(correlation) > CORRELATION_BYTES_MAX:
+        raise Rejected(
+            RejectReason.OVERSIZE,
+            f"correlation data of {len(correlation)} bytes: expected at most "
+            f"{CORRELATION_BYTES_MAX}",
+        )
+
+
+def can_answer(topic: str, correlation: bytes | None, device: str) -> bool:
+    """Is it one of the two topics on which this device is answered, and can the answer stand there?
+    A bridge may write nowhere else.
+    """
+    return topic == topics.ack(device) or (
+        topic == topics.acks(device) and is_joinable(correlation)
+    )
+
+
+def _sent_at(message: Envelope) -> int | None:
+    """The user property `sent_at`; None where it is missing or no time: a wrong clock harms only
+    its own device.
+    """
+    for name, value in message.user_properties:
+        if (
+            name == "sent_at"
+            and value.isascii()
+            and value.isdigit()
+            and len(value) <= 16
+            and int(value) <= COUNTER_MAX
+        ):
+            return int(value)
+    return None

@@ -1,0 +1,315 @@
+"""What the bridges know of streams and their fields, and how they agree on it. No I/O.
+
+`check` compares a reading with what is *confirmed*: what came back on `ew.streams`, merged in the
+topic's order (`StreamTable`). What is new is proposed; `unpublished` gives the rows for the topic.
+Until a proposal came back the message waits (AwaitsCatalogueError): a type is decided by the
+topic's order before anything of that type is accepted, however many bridges learn it at once.
+
+Every device has a share of the streams and fields that are learnt, so that no device can use them
+up for others; who is refused is told what was expected before a topic is made. Where waiting or an
+operator can help the refusal is NotNow, else it is final.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
+from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
+from edgewake.protocol.frames.ack import Later, LaterReason
+from edgewake.protocol.frames.field_names import PATH_CHARS_MAX
+from edgewake.protocol.frames.field_type import FieldType, types_of_kinds
+from edgewake.protocol.frames.frame import Kinds
+from edgewake.protocol.frames.stream import (
+    STREAMS_MAX,
+    FieldInfo,
+    NameKind,
+    Stream,
+    StreamTable,
+    merge,
+)
+from edgewake.protocol.names import is_reserved
+
+STREAM_FIELDS_MAX: Final = 1024
+"""Fields of one stream, of all its devices together."""
+DEVICE_STREAMS_MAX: Final = 32
+"""Streams learnt from one device; it may send any number that others were first to send."""
+DEVICE_FIELDS_MAX: Final = 256
+"""Fields learnt from one device, in all streams together."""
+NEW_STREAMS_BURST: Final = 50
+"""Streams that one bridge may add at once; each makes a Kafka topic."""
+NEW_STREAMS_PER_S: Final = 5.0
+"""Streams a second that it may add after that."""
+FIELD_TYPE_RETRY_MS: Final = 30_000
+"""Wait of a device whose field has another type than the one seen first: an operator decides, not a
+second."""
+QUOTA_RETRY_MS: Final = 300_000
+_GIVEN: Final = {ANSWERS: ANSWER_FIELDS, REQUESTS: REQUEST_FIELDS}
+"""Streams that the operations API reads: no device decides their fields for others."""
+"""Wait of a device that used up a share: until somebody removes a stream."""
+
+
+class NotNow(RemoteError):
+    """A message that may be accepted later: `later` tells a device that can be answered, `refusal`
+    makes the dead letter of another.
+    """
+
+    def __init__(self, later: Later, reason: RejectReason) -> None:
+        super().__init__(later.detail)
+        self.later = later
+        self.refusal = Rejected(reason, later.detail)
+
+
+def too_much(device: str, wait_s: float) -> NotNow:
+    """A device sends more than one may."""
+    detail = (
+        f"device {device!r} sends more in a second than one may ([device] of bridge.toml): "
+        f"expected nothing for {wait_s:.1f} s"
+    )
+    return NotNow(Later(LaterReason.QUOTA, round(wait_s * 1000), detail), RejectReason.QUOTA)
+
+
+class AwaitsCatalogueError(Exception):
+    """A message with something new of `stream`, which is on its way to the catalogue: check it
+    again when that came back.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.stream = stream
+
+
+class Catalogue:
+    """Streams and their fields' types. `monotonic_s` is the clock of the bound on new streams."""
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._confirmed = StreamTable()
+        self._proposed: dict[str, Stream] = {}
+        """Rows that are on their way to the topic, until they come back."""
+        self._types: dict[str, dict[str, FieldType]] = {}
+        self._unpublished: dict[str, Stream] = {}
+        self._last: dict[str, Kinds] = {}
+        """What was found right last time; mostly the next message is like it."""
+        self._device_streams: Counter[str] = Counter()
+        self._device_fields: Counter[str] = Counter()
+        self.changes = 0
+        """Grows with each record of the topic."""
+        self._monotonic_s = monotonic_s
+        self._tokens = float(NEW_STREAMS_BURST)
+        self._tokens_s = monotonic_s()
+
+    def check(
+        self,
+        device: str,
+        stream: str,
+        kinds: Kinds,
+        renamed: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Are these columns of this stream's types? `renamed`: field → what it was called when it
+        came, asked for where something is new.
+
+        Raises AwaitsCatalogueError, Rejected(field_type | name) or NotNow(field_type | quota).
+        """
+        if self._last.get(stream) == kinds:
+            return
+        try:
+            types = types_of_kinds(kinds)
+        except TypeError as error:
+            raise Rejected(RejectReason.FIELD_TYPE, f"stream {stream!r}: {error}") from error
+        known = self._types.get(stream)
+        if known is None or not types.items() <= known.items():
+            row = self._confirmed.get(stream)
+            self._check_name(stream, row)
+            self._check_types(stream, row, types)
+            self._propose(device, stream, types, renamed)
+            raise AwaitsCatalogueError(stream)
+        self._last[stream] = kinds
+
+    def _check_name(self, stream: str, row: Stream | None) -> None:
+        if is_reserved(stream):
+            raise Rejected(
+                RejectReason.NAME,
+                f"stream {stream!r} is reserved for the system: expected another name",
+            )
+        if row is not None and row.kind is NameKind.QUERY:
+            raise Rejected(
+                RejectReason.NAME,
+                f"{stream!r} is the name of a query: expected another name for a stream",
+            )
+
+    def _check_types(self, stream: str, row: Stream | None, types: Mapping[str, FieldType]) -> None:
+        if not types.items() <= _GIVEN.get(stream, types).items():
+            raise Rejected(
+                RejectReason.FIELD_TYPE,
+                f"stream {stream!r}: expected the fields {_GIVEN[stream]}, found {types}"[:500],
+            )
+        for name, found in types.items():
+            info = None if row is None else row.fields.get(name)
+            if info is None or info.type is found:
+                continue
+            detail = f"field {name!r} of stream {stream!r}: expected a {info.type}, found a {found}"
+            if info.revision:
+                raise Rejected(RejectReason.FIELD_TYPE, detail)
+            hint = "; the type is the first reading's, and an operator can change it"
+            raise NotNow(
+                Later(LaterReason.FIELD_TYPE, FIELD_TYPE_RETRY_MS, detail + hint),
+                RejectReason.FIELD_TYPE,
+            )
+
+    def _propose(
+        self,
+        device: str,
+        stream: str,
+        types: Mapping[str, FieldType],
+        renamed: Callable[[], Mapping[str, str]],
+    ) -> None:
+        """Put what is new into a row for the topic.
+
+        What other devices of this bridge proposed before stays in it.
+        """
+        row = self._proposed.get(stream) or self._confirmed.get(stream)
+        new = {name: kind for name, kind in types.items() if row is None or name not in row.fields}
+        if row is not None and not new:
+            return  # proposed already, maybe with another type: the topic decides
+        self._check_shares(device, stream, row, len(new))
+        if row is None:
+            self._take_token(stream)
+            row = Stream(name=stream, first_device=device)
+        paths = renamed()
+        learnt = {
+            name: FieldInfo(
+                type=kind, first_device=device, path=paths.get(name, "")[:PATH_CHARS_MAX]
+            )
+            for name, kind in new.items()
+        }
+        self._proposed[stream] = self._unpublished[stream] = row.model_copy(
+            update={"fields": {**row.fields, **learnt}}
+        )
+
+    def _check_shares(self, device: str, stream: str, row: Stream | None, new_fields: int) -> None:
+        proposed = [one for name, one in self._proposed.items() if name not in self._confirmed]
+        if row is None:
+            streams = sum(one.kind is NameKind.STREAM for one in self._confirmed.values()) + len(
+                proposed
+            )
+            if streams >= STREAMS_MAX:
+                raise _over_quota(
+                    f"stream {stream!r} would be one more than {STREAMS_MAX}, the bound of all "
+                    "devices together"
+                )
+            own = self._device_streams[device] + sum(one.first_device == device for one in proposed)
+            if own >= DEVICE_STREAMS_MAX:
+                raise _over_quota(
+                    f"stream {stream!r} would be one more than {DEVICE_STREAMS_MAX} that device "
+                    f"{device!r} may be the first to send"
+                )
+        elif len(row.fields) + new_fields > STREAM_FIELDS_MAX:
+            raise _over_quota(
+                f"stream {stream!r} would have {len(row.fields) + new_fields} fields: expected at "
+                f"most {STREAM_FIELDS_MAX}"
+            )
+        own = self._device_fields[device] + sum(
+            info.first_device == device and name not in self._types.get(stream, ())
+            for stream, one in self._proposed.items()
+            for name, info in one.fields.items()
+        )
+        if own + new_fields > DEVICE_FIELDS_MAX:
+            raise _over_quota(
+                f"stream {stream!r}: {own + new_fields} fields would be learnt from device "
+                f"{device!r}: expected at most {DEVICE_FIELDS_MAX}"
+            )
+
+    def _take_token(self, stream: str) -> None:
+        now_s = self._monotonic_s()
+        self._tokens = min(
+            float(NEW_STREAMS_BURST), self._tokens + (now_s - self._tokens_s) * NEW_STREAMS_PER_S
+        )
+        self._tokens_s = now_s
+        if self._tokens < 1:
+            wait_ms = round(1000 * (1 - self._tokens) / NEW_STREAMS_PER_S)
+            detail = (
+                f"stream {stream!r} is new, and new streams come faster than "
+                f"{NEW_STREAMS_PER_S:g} a second"
+            )
+            raise NotNow(Later(LaterReason.QUOTA, max(1000, wait_ms), detail), RejectReason.QUOTA)
+        self._tokens -= 1
+
+    def is_waiting(self, stream: str) -> bool:
+        """Is something of this stream proposed that has not come back?"""
+        return stream in self._proposed
+
+    @property
+    def is_awaited(self) -> bool:
+        """Is anything proposed that has not come back?"""
+        return bool(self._proposed)
+
+    def unpublished(self) -> list[Stream]:
+        """Rows for the topic since the last call: what is proposed, and merged rows that the topic
+        lacks.
+        """
+        rows = list(self._unpublished.values())
+        self._unpublished.clear()
+        return rows
+
+    def follow(self, name: str, value: bytes | None) -> None:
+        """Take in a record of `ew.streams`. Raises ValueError for one that cannot be read."""
+        self.changes += 1
+        before = self._confirmed.get(name)
+        is_merged = self._confirmed.apply(name, value)
+        after = self._confirmed.get(name)
+        self._count(before, -1)
+        self._count(after, 1)
+        self._last.pop(name, None)
+        self._types.pop(name, None)
+        if (sendable := self.sendable(name)) is not None:
+            self._types[name] = {field: info.type for field, info in sendable.fields.items()}
+        if after is not None and not is_merged:
+            pending = self._unpublished.get(name)
+            self._unpublished[name] = after if pending is None else merge(after, pending)
+        proposed = self._proposed.get(name)
+        if proposed is None:
+            return
+        if (
+            after is None
+            or after.kind is NameKind.QUERY
+            or proposed.fields.keys() <= after.fields.keys()
+        ):
+            del self._proposed[name]
+
+    def _count(self, row: Stream | None, by: int) -> None:
+        if row is None:
+            return
+        if row.kind is NameKind.STREAM and row.first_device:
+            _add(self._device_streams, row.first_device, by)
+        for info in row.fields.values():
+            if info.first_device:
+                _add(self._device_fields, info.first_device, by)
+
+    def expected(self, stream: str) -> tuple[Mapping[str, FieldType], bool]:
+        """The types of a stream's fields as far as they are known, and whether there may be no
+        others.
+        """
+        if stream in _GIVEN:
+            return _GIVEN[stream], True
+        return self._types.get(stream, {}), False
+
+    def sendable(self, stream: str) -> Stream | None:
+        """The confirmed row of a stream that devices may send; None also for the name of a query
+        and for the system's own streams.
+        """
+        row = self._confirmed.get(stream)
+        return (
+            None if row is None or row.kind is not NameKind.STREAM or is_reserved(stream) else row
+        )
+
+
+def _add(counts: Counter[str], key: str, by: int) -> None:
+    counts[key] += by
+    if not counts[key]:
+        del counts[key]
+
+
+def _over_quota(detail: str) -> NotNow:
+    return NotNow(Later(LaterReason.QUOTA, QUOTA_RETRY_MS, detail), RejectReason.QUOTA)

@@ -1,0 +1,101 @@
+"""A frame in which a few readings have a value of the wrong type: they are set aside, and the good
+ones pass. No I/O.
+
+Such a value becomes null in its reading, and the reading as it came is kept as a dead letter. A
+frame in which a field has the wrong type throughout is a matter of the stream: its device is asked
+to wait until somebody decides. In a stream whose fields are given (requests, answers) any other
+value is wrong in any case; the request that had it says so, and its sender is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import orjson
+
+from edgewake.protocol.downlink.downlink import REQUEST_WRONG
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame, Scalar
+
+ITEMS_MAX: Final = 16
+"""Readings of one frame that are set aside, each a dead letter; with more of them wrong the frame
+is refused whole."""
+_PYTHON: Final[Mapping[FieldType, frozenset[type]]] = {
+    FieldType.NUMBER: frozenset({int, float}),
+    FieldType.STRING: frozenset({str}),
+    FieldType.BOOLEAN: frozenset({bool}),
+}
+_NONE: Final[frozenset[type]] = frozenset()
+_TYPES: Final = {python: kind for kind, pythons in _PYTHON.items() for python in pythons}
+
+
+class Aside(NamedTuple):
+    """A reading that was set aside."""
+
+    payload: bytes
+    """As a plain device would send it: JSON, flat."""
+    detail: str
+
+
+def without_wrong(
+    frame: Frame, expected: Mapping[str, FieldType], *, given: bool
+) -> tuple[Frame, Sequence[Aside]] | None:
+    """The frame without what is wrong, and the readings that had it; None where there is nothing
+    good, nothing wrong or too much of it.
+
+    `expected`: the types of the stream's fields; with `given` there are no others.
+    """
+    wrong: dict[int, list[str]] = {}
+    columns: dict[str, Sequence[Scalar]] = {}
+    for name, column in frame.fields.items():
+        good = _good(column, expected.get(name), given=given)
+        rows = [
+            row for row, value in enumerate(column) if value is not None and type(value) not in good
+        ]
+        if rows and not given and len(rows) == sum(value is not None for value in column):
+            return None
+        for row in rows:
+            wrong.setdefault(row, []).append(name)
+        if good:
+            columns[name] = (
+                [None if row in rows else value for row, value in enumerate(column)]
+                if rows
+                else column
+            )
+    if not 0 < len(wrong) <= min(ITEMS_MAX, len(frame.t) - 1):
+        return None
+    details = {row: _detail(frame, row, names, expected) for row, names in wrong.items()}
+    if REQUEST_WRONG in expected and given:
+        columns[REQUEST_WRONG] = [details.get(row) for row in range(len(frame.t))]
+    return frame._replace(fields=columns), [
+        Aside(_reading(frame, row), detail) for row, detail in details.items()
+    ]
+
+
+def _good(column: Sequence[Scalar], kind: FieldType | None, *, given: bool) -> frozenset[type]:
+    """The types that a column's values may have: of a new field those of the first one."""
+    if kind is not None:
+        return _PYTHON[kind]
+    first = next((value for value in column if value is not None), None)
+    return _NONE if given or first is None else _PYTHON[_TYPES[type(first)]]
+
+
+def _detail(frame: Frame, row: int, names: Sequence[str], expected: Mapping[str, FieldType]) -> str:
+    said = []
+    for name in names:
+        found = _TYPES[type(frame.fields[name][row])]
+        said.append(
+            f"field {name!r}: expected "
+            f"{f'a {expected[name]}' if name in expected else 'none or another type'}, found a "
+            f"{found}"
+        )
+    return (
+        f"reading {(frame.seq or 0) + row}: {'; '.join(said)}; the other readings of its frame "
+        "passed"
+    )[:500]
+
+
+def _reading(frame: Frame, row: int) -> bytes:
+    values = {name: column[row] for name, column in frame.fields.items() if column[row] is not None}
+    return orjson.dumps({"t": frame.t[row], **values})

@@ -1,0 +1,117 @@
+"""Messages of devices that speak in their own words, as messages of plain devices: everything
+behind knows no other kind. No I/O.
+
+A message may give several readings; each is a message of its own device and stream from here on,
+with its own dead letter where it is refused. What no map can read is refused with its reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import mqtt5
+import orjson
+
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.maps.applying import Mapped, Refusal, apply, device_of
+from edgewake.protocol.maps.path import MISSING
+from edgewake.protocol.maps.rule import Maps
+from edgewake.protocol.maps.topic import Crossing
+from edgewake.protocol.mqtt import Unreadable
+from edgewake.protocol.ops.device import DeviceState
+
+OWN: Final = (f"{topics.ROOT}/", f"/{topics.ROOT}/")
+"""How topics begin that are ours, also with a slash too many."""
+
+
+class Part(NamedTuple):
+    """A reading of a message, or what gave none."""
+
+    packet: mqtt5.PublishPacket | Unreadable
+    refusal: Rejected | None = None
+
+
+def is_mapped(topic: str) -> bool:
+    """Is it a topic that maps are asked for?"""
+    return not topic.startswith(OWN)
+
+
+class Mapper:
+    """By the maps that there are now."""
+
+    def __init__(self, maps: Maps, prefix: str) -> None:
+        self._prefix = prefix
+        self.follow(maps)
+
+    def follow(self, maps: Maps) -> None:
+        """Map by these from now on."""
+        self.maps = maps
+        self._crossing = Crossing(maps.filters)
+
+    def is_repeat(self, packet: mqtt5.PublishPacket | Unreadable) -> bool:
+        """Comes the message once more, by another filter of the maps?"""
+        return isinstance(packet, mqtt5.PublishPacket) and self._crossing.is_repeat(
+            packet.topic, packet.subscription_ids
+        )
+
+    def device_of(self, topic: str) -> str:
+        """The device that a topic names; empty where it does not."""
+        return device_of(self.maps, topic, self._prefix)
+
+    def parts(self, packet: mqtt5.PublishPacket | Unreadable, received_at: int) -> list[Part]:
+        """What a message gives, in order; nothing where it is to be ignored."""
+        if isinstance(packet, Unreadable):
+            return [Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))]
+        return self.parts_of(packet, received_at)
+
+    def parts_of(
+        self,
+        packet: mqtt5.PublishPacket,
+        received_at: int,
+        document: Any = MISSING,
+        device: str = "",
+    ) -> list[Part]:
+        """The same. `document`: what the payload says, where it was read already; `device`: whose
+        all readings are, whatever they say; empty: the map names it.
+        """
+        outcome = apply(
+            self.maps,
+            packet.topic,
+            packet.payload,
+            received_at,
+            prefix=self._prefix,
+            document=document,
+        )
+        readings = outcome.readings
+        if device:
+            readings = [one._replace(device=device) for one in readings]
+        parts = [_part(packet, one) for one in readings]
+        parts += [_status(one) for one in readings if one.is_there is not None]
+        return parts + [_refused(packet, one) for one in outcome.refused]
+
+
+def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
+    try:
+        payload = orjson.dumps(reading.body)
+    except TypeError as error:
+        return Part(packet, Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}"))
+    return Part(mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload))
+
+
+def _status(reading: Mapped) -> Part:
+    """The device's own word for its presence, as a plain device says it."""
+    state = DeviceState.ONLINE if reading.is_there else DeviceState.OFFLINE
+    return Part(mqtt5.PublishPacket(topics.status(reading.device), state.value.encode()))
+
+
+def _refused(packet: mqtt5.PublishPacket, refusal: Refusal) -> Part:
+    """An item by itself, as JSON, where it is not the whole message."""
+    if refusal.item is None:
+        return Part(packet, refusal.why)
+    item = refusal.item
+    try:
+        payload = item if isinstance(item, bytes) else orjson.dumps(item)
+    except TypeError:
+        payload = packet.payload
+    return Part(mqtt5.PublishPacket(packet.topic, payload), refusal.why)

@@ -1,0 +1,164 @@
+"""What goes to Kafka for a message: a record for `ew.up`, a status for `ew.devices`, or a dead
+letter with its reason. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from edgewake.cloud.bridge.admission.admit import admit, admit_status, can_answer
+from edgewake.cloud.bridge.admission.allowance import LeftOut
+from edgewake.cloud.bridge.admission.catalogue import Catalogue
+from edgewake.cloud.bridge.admission.compiled import CompiledStreams
+from edgewake.cloud.bridge.admission.envelope import Envelope, Message
+from edgewake.cloud.bridge.admission.items import Aside
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.record import PLACEMENT_HEADER
+from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Unreadable
+
+TRUNCATED_BYTES: Final = 64 * 1024
+"""Bytes kept of a dead letter that Kafka finds too large even alone: the topic's bound was
+lowered."""
+
+_STATUS_SLASHES: Final = topics.status("").count("/")
+_STATUS_END: Final = "/status"
+
+device_in = lru_cache(maxsize=65_536)(topics.device_in)
+"""The device of a topic, as far as it has one."""
+
+
+class KafkaRecord(NamedTuple):
+    """A record as Kafka's client takes it."""
+
+    topic: str
+    key: str
+    value: bytes | None
+    """None deletes the key's row in a compacted topic."""
+    headers: list[tuple[str, bytes]]
+    timestamp: int
+    """Milliseconds since 1970, when the message came."""
+    aside: Sequence[Aside] = ()
+    """Readings of it that were set aside, to be dead letters."""
+
+
+def record_of(
+    message: Envelope | Unreadable,
+    catalogue: Catalogue,
+    *,
+    received_at: int,
+    compiled: CompiledStreams | None = None,
+) -> KafkaRecord:
+    """Check a message and make its record; raises Rejected, NotNow or AwaitsCatalogueError."""
+    if isinstance(message, Unreadable):
+        reason = RejectReason.OVERSIZE if message.size > PACKET_BYTES_MAX else RejectReason.ENCODING
+        raise Rejected(
+            reason,
+            f"publish of {message.size} bytes: {message.why}; {len(message.head)} of them are kept",
+        )
+    if message.topic.count("/") == _STATUS_SLASHES and message.topic.endswith(_STATUS_END):
+        status = admit_status(message, received_at=received_at)
+        return KafkaRecord(
+            topics.DEVICES, f"{status.device}|status", status.to_json(), [], received_at
+        )
+    admitted = admit(message, catalogue, received_at=received_at, compiled=compiled)
+    return KafkaRecord(
+        topics.UP,
+        admitted.device,
+        admitted.value,
+        [(PLACEMENT_HEADER, admitted.placement)],
+        received_at,
+        admitted.aside,
+    )
+
+
+def dead_letter(
+    message: Envelope | Unreadable,
+    refusal: Rejected,
+    *,
+    part: str,
+    received_at: int,
+    bytes_max: int | None = None,
+) -> KafkaRecord:
+    """The record that keeps a refused message byte for byte, or its first `bytes_max` bytes."""
+    if isinstance(message, Unreadable):
+        value, content_type, size = message.head, "", message.size
+    else:
+        value, content_type, size = (
+            message.payload,
+            message.content_type or "",
+            len(message.payload),
+        )
+    kept = value if bytes_max is None else value[:bytes_max]
+    letter = DeadLetter(
+        reason=refusal.reason,
+        detail=refusal.detail,
+        topic=message.topic,
+        part=part,
+        received_at=received_at,
+        content_type=content_type,
+        size=0 if len(kept) == size else size,
+    )
+    return KafkaRecord(topics.DEAD, device_in(message.topic), kept, letter.headers(), received_at)
+
+
+def aside_letter(
+    aside: Aside, topic: str, *, part: str, received_at: int, bytes_max: int | None
+) -> KafkaRecord:
+    """The record that keeps a reading that was set aside, as a plain device would have sent it."""
+    refusal = Rejected(RejectReason.FIELD_TYPE, aside.detail)
+    return dead_letter(
+        Message(topic, aside.payload),
+        refusal,
+        part=part,
+        received_at=received_at,
+        bytes_max=bytes_max,
+    )
+
+
+def left_out_letter(left_out: LeftOut, *, part: str, received_at: int) -> KafkaRecord:
+    """The record that says how many dead letters of a device were counted and not kept."""
+    letter = DeadLetter(
+        reason=RejectReason.QUOTA,
+        detail=(
+            f"{left_out.messages} messages of {left_out.bytes} bytes were refused and only "
+            f"counted: device {left_out.device!r} has more dead letters than it may have"
+        ),
+        topic=topics.up(left_out.device, "+"),
+        part=part,
+        received_at=received_at,
+        size=left_out.bytes,
+    )
+    return KafkaRecord(topics.DEAD, left_out.device, b"", letter.headers(), received_at)
+
+
+def too_large(record: KafkaRecord, detail: str, *, part: str) -> KafkaRecord | None:
+    """The dead letter for a record that Kafka refuses by its size; None where it is one already and
+    cut to its smallest.
+    """
+    if record.topic == topics.DEAD:
+        value = record.value or b""
+        return (
+            record._replace(value=value[:TRUNCATED_BYTES]) if len(value) > TRUNCATED_BYTES else None
+        )
+    letter = DeadLetter(
+        reason=RejectReason.OVERSIZE,
+        detail=detail,
+        topic=f"{record.topic} {record.key}",
+        part=part,
+        received_at=record.timestamp,
+    )
+    return record._replace(topic=topics.DEAD, headers=letter.headers())
+
+
+def is_answerable(message: Envelope | Unreadable) -> bool:
+    """May the device of a refused message be answered where it asks?"""
+    device = device_in(message.topic)
+    return (
+        bool(device)
+        and message.response_topic is not None
+        and can_answer(message.response_topic, message.correlation_data, device)
+    )

@@ -1,0 +1,150 @@
+"""Empties the MQTT session of a bridge that is gone, so that nothing that the broker confirmed to a
+device waits in it for ever.
+
+It connects under the dead bridge's client id with `clean_start=False`: the broker ends the old
+connection if there still is one, and sends what it has queued. The shared subscriptions are given
+up first, so that nothing more is dealt to this session. When all is in Kafka and acknowledged, and
+the broker has nothing more to send, the session is ended for good. Should the owner come back
+meanwhile, the broker ends
+*this* connection, and the owner gets what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import mqtt5
+
+from edgewake.cloud.bridge.config import MqttConfig
+from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger
+from edgewake.cloud.bridge.mqtt.mqtt_connection import KEEPALIVE_S, SESSION_EXPIRY_S, Connection
+from edgewake.protocol.broker import password_of, tls_of
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.mqtt import Unreadable
+
+log = logging.getLogger("edgewake.bridge.adoption")
+
+LOOK_S: Final = 0.05
+"""Seconds between two questions to the broker whether it has more."""
+SILENT_S: Final = 10.0
+"""Seconds of a broker's silence after which an adoption is given up, and tried again later."""
+
+
+class Adoption:
+    """One session of a dead bridge, until it is empty."""
+
+    def __init__(
+        self,
+        config: MqttConfig,
+        *,
+        client_id: str,
+        filters: Sequence[str],
+        receive_max: int,
+        on_publish: Callable[[AckLedger, mqtt5.PublishPacket | Unreadable], None],
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._client_id = client_id
+        self._filters = filters
+        self._receive_max = receive_max
+        self._clock = clock
+        self.ledger = AckLedger()
+        self.received = 0
+        """Messages that were in the session."""
+        self._on_message = partial(on_publish, self.ledger)
+        self._connection: Connection | None = None
+        self._paused = False
+
+    async def run(self) -> bool:
+        """Empty the session and end it; whether there was one.
+
+        Raises OSError, TimeoutError or RemoteError where it could not.
+        """
+        connection = Connection(
+            self._connect_packet(),
+            on_connected=self._on_connected,
+            on_publish=self._on_publish,
+            clock=self._clock,
+        )
+        try:
+            connack = await connection.open(self._config, tls_of(self._config))
+            self._connection = connection
+            self.set_reading(not self._paused)
+            if connack.session_present:
+                connection.unsubscribe(self._filters)
+                await self._emptied(connection)
+            connection.write(mqtt5.DisconnectPacket(session_expiry_interval=0).write())
+            connection.close()
+        except BaseException:
+            connection.give_up(RemoteError("adoption ended"))
+            raise
+        finally:
+            self._connection = None
+        return connack.session_present
+
+    def _on_connected(self, connack: mqtt5.ConnAckPacket) -> None:
+        self.ledger.connected(session_present=connack.session_present)
+
+    def _on_publish(self, packet: mqtt5.PublishPacket | Unreadable) -> None:
+        self.received += 1
+        self._on_message(packet)
+
+    async def _emptied(self, connection: Connection) -> None:
+        """Until the broker answered a ping that was sent when all was acknowledged, and sent
+        nothing before that answer.
+
+        A broker fills the window as soon as it is acknowledged, so what is queued would come before
+        the answer.
+        """
+        asked_at: tuple[int, int] | None = None
+        pinged_s = self._clock.monotonic_s()
+        while True:
+            if connection.lost.done():
+                connection.lost.result()
+            is_idle = connection.unsubscribed.done() and not len(self.ledger)
+            if asked_at is not None and connection.pongs >= asked_at[0]:
+                if is_idle and self.received == asked_at[1]:
+                    return
+                asked_at = None
+            now_s = self._clock.monotonic_s()
+            if (is_idle and asked_at is None) or now_s - pinged_s > KEEPALIVE_S / 4:
+                connection.ping()
+                pinged_s = now_s
+                asked_at = (
+                    (connection.pings, self.received) if is_idle and asked_at is None else asked_at
+                )
+            self._check_silence(connection)
+            await self._clock.sleep(LOOK_S)
+
+    def _check_silence(self, connection: Connection) -> None:
+        now_s = self._clock.monotonic_s()
+        if self._paused or len(self.ledger):
+            connection.heard_s = now_s
+        elif now_s - connection.heard_s > SILENT_S:
+            raise TimeoutError(f"the broker is silent for {SILENT_S:.0f} s")
+
+    def _connect_packet(self) -> bytes:
+        return mqtt5.ConnectPacket(
+            self._client_id,
+            username=self._config.username,
+            password=password_of(self._config),
+            clean_start=False,
+            keep_alive=KEEPALIVE_S,
+            session_expiry_interval=SESSION_EXPIRY_S,
+            receive_max=self._receive_max,
+        ).write()
+
+    def write(self, data: bytes) -> None:
+        """Send on the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.write(data)
+
+    def set_reading(self, wanted: bool) -> None:
+        """Stop reading, or start again."""
+        self._paused = not wanted
+        if self._connection is not None:
+            self._connection.set_reading(wanted)

@@ -1,0 +1,225 @@
+"""Dead letters, newest first.
+
+Kafka gives headers only together with the payload, which may be a MiB. So a letter is read once:
+what its headers say is kept in an index, and a list that goes over the same letters again asks
+Kafka only for those that the index lacks.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Message
+from pydantic import BaseModel, ValidationError
+
+from edgewake.cloud.ops.letters.letter_replay import FirstKept
+from edgewake.cloud.ops.letters.letter_replayer import Letter
+from edgewake.cloud.ops.lookups.kafka_lookup import DeadlinePassed, KafkaSession
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Rejected, RejectReason, RemoteError, Unavailable
+from edgewake.protocol.frames import frame, packed
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.frame import FRAME_ZSTD_TYPE
+from edgewake.protocol.frames.packed import PACKED_TYPE
+
+SCANNED_MAX: Final = 5000
+"""Letters looked at for one page; where a filter finds fewer than asked for, `next` goes on from
+there."""
+CHUNKS: Final = (20, 500)
+"""Letters read at once, backwards: the first time, and at most. Each further chunk is twice the one
+before."""
+INDEX_MAX: Final = 20_000
+"""Letters in the index, about 700 bytes each; those indexed longest ago are dropped."""
+PREVIEW_CHARS: Final = 200
+
+
+class DeadLetterView(BaseModel):
+    """A refused message, without its payload."""
+
+    offset: int
+    device: str
+    reason: str
+    detail: str
+    topic: str
+    part: str
+    received_at: int
+    content_type: str
+    bytes: int
+    preview: str
+    """The first 200 characters of the payload, of an agent's frame as JSON; what is not UTF-8 is
+    replaced."""
+
+
+class DeadLetterPage(BaseModel):
+    """Newest first."""
+
+    items: list[DeadLetterView]
+    next: int | None
+    """`before` of the next page; null at the oldest."""
+    complete: bool
+    """False: Kafka was too slow to fill this page within the request's time. No letter is left out:
+    `next` goes on where it ended."""
+    kept: int
+    """Letters kept at most; offsets that retention or transactions left empty are counted, too."""
+
+
+class Filter(NamedTuple):
+    """Which letters are wanted; None: any."""
+
+    reason: RejectReason | None = None
+    device: str | None = None
+
+    def allows(self, letter: DeadLetterView) -> bool:
+        """Is this one wanted?"""
+        return (self.reason is None or letter.reason == self.reason) and (
+            self.device is None or letter.device == self.device
+        )
+
+
+class DeadLetterIndex:
+    """Offset → letter, or None where an offset holds no letter. For several threads."""
+
+    def __init__(self) -> None:
+        self._letters: dict[int, DeadLetterView | None] = {}
+        self._lock = threading.Lock()
+
+    def add(self, message: Message) -> DeadLetterView:
+        """Index a letter that was read."""
+        letter = view(message)
+        self._put(letter.offset, letter)
+        return letter
+
+    def get(self, session: KafkaSession, first: int, end: int) -> list[DeadLetterView]:
+        """The letters from `first` to before `end`, those that are not indexed from Kafka.
+
+        Raises DeadlinePassed; what came is indexed.
+        """
+        while missing := self._missing(first, end):
+            position = missing[0]
+            for message in session.read(topics.DEAD, 0, position, missing[1]):
+                self._put_empty(position, message.offset())
+                self.add(message)
+                position = message.offset() + 1
+            self._put_empty(position, missing[1])
+        with self._lock:
+            found = [self._letters.get(offset) for offset in range(first, end)]
+        return [letter for letter in found if letter is not None]
+
+    def forget_from(self, offset: int) -> None:
+        """The topic ends at `offset`: what is indexed from there on belongs to an earlier topic of
+        that name.
+        """
+        with self._lock:
+            if any(indexed >= offset for indexed in self._letters):
+                self._letters.clear()
+
+    def _missing(self, first: int, end: int) -> tuple[int, int] | None:
+        with self._lock:
+            missing = [offset for offset in range(first, end) if offset not in self._letters]
+        return (missing[0], missing[-1] + 1) if missing else None
+
+    def _put_empty(self, first: int, end: int) -> None:
+        for offset in range(first, end):
+            self._put(offset, None)
+
+    def _put(self, offset: int, letter: DeadLetterView | None) -> None:
+        with self._lock:
+            self._letters.pop(offset, None)
+            self._letters[offset] = letter
+            while len(self._letters) > INDEX_MAX:
+                del self._letters[next(iter(self._letters))]
+
+
+def page(
+    session: KafkaSession, index: DeadLetterIndex, *, before: int | None, limit: int, wanted: Filter
+) -> DeadLetterPage:
+    """Up to `limit` letters below offset `before` that are wanted.
+
+    Raises Unavailable where Kafka gave not a single one in time.
+    """
+    low, high = session.range(topics.DEAD, 0)
+    index.forget_from(high)
+    end = high if before is None else max(low, min(high, before))
+    stop, chunk = max(low, end - SCANNED_MAX), CHUNKS[0]
+    found: list[DeadLetterView] = []
+    complete = True
+    while end > stop and len(found) < limit:
+        first = max(stop, end - chunk)
+        try:
+            letters = index.get(session, first, end)
+        except DeadlinePassed as passed:
+            if passed.offset == first and end == (before or high):
+                raise Unavailable("Kafka gave no dead letter in time") from passed
+            complete = False
+            break
+        matching = [letter for letter in reversed(letters) if wanted.allows(letter)]
+        room = limit - len(found)
+        found += matching[:room]
+        end = found[-1].offset if len(matching) > room else first
+        chunk = min(2 * chunk, CHUNKS[1])
+    return DeadLetterPage(
+        items=found, next=end if end > low else None, complete=complete, kept=high - low
+    )
+
+
+def view(message: Message) -> DeadLetterView:
+    """A letter as it is shown."""
+    value = message.value() or b""
+    try:
+        why: dict[str, Any] = DeadLetter.from_headers(message.headers() or ()).model_dump()
+    except ValidationError:  # not one of ours; still a letter, and shown
+        why = {
+            "reason": "unknown",
+            "detail": "",
+            "topic": "",
+            "part": "",
+            "received_at": message.timestamp()[1],
+            "content_type": "",
+        }
+    return DeadLetterView(
+        offset=message.offset(),
+        device=(message.key() or b"").decode("utf-8", "replace"),
+        bytes=len(value),
+        preview=preview_of(value, str(why["content_type"] or "")),
+        **why,
+    )
+
+
+def preview_of(value: bytes, content_type: str) -> str:
+    """Its first characters, of an agent's frame as JSON; of a damaged one its bytes."""
+    text = value
+    try:
+        if content_type == PACKED_TYPE:
+            text = frame.encode(packed.unpack(value)[0])
+        elif content_type == FRAME_ZSTD_TYPE:
+            text = frame.inflate(value)
+    except Rejected:
+        text = value
+    return text[: PREVIEW_CHARS * 4].decode("utf-8", "replace")[:PREVIEW_CHARS]
+
+
+def payload(session: KafkaSession, offset: int) -> tuple[bytes, DeadLetterView]:
+    """A letter whole. Raises OutOfRange."""
+    message = session.record(topics.DEAD, 0, offset)
+    return message.value() or b"", view(message)
+
+
+def for_replay(session: KafkaSession, offset: int) -> tuple[DeadLetter, bytes, Letter]:
+    """A letter with its origin and payload.
+
+    Raises OutOfRange, RemoteError (not one of ours), DeadlinePassed or Unavailable.
+    """
+    message = session.record(topics.DEAD, 0, offset)
+    try:
+        origin = DeadLetter.from_headers(message.headers() or ())
+    except ValidationError as error:
+        raise RemoteError(f"dead letter {offset} does not say where it came from") from error
+    low, high = session.range(topics.DEAD, 0)
+    first = next(session.read(topics.DEAD, 0, low, high), message)
+    first_kept = FirstKept(first.offset(), view(first).received_at)
+    return (
+        origin,
+        message.value() or b"",
+        Letter(offset, message.timestamp()[1], origin.received_at, first_kept),
+    )

@@ -1,0 +1,77 @@
+"""What goes into the frame order and what comes out of it: values, no behaviour.
+
+An `Arrival` is a record of `ew.up`; what passes on is the same object again. A `Statement` is what
+the sequencer has to say itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+from edgewake.protocol.frames.record import Placement
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A record of one partition of `ew.up`."""
+
+    offset: int
+    device: str
+    placement: Placement
+    bytes: int
+    received_at: int
+    """Kafka's clock when it kept the record, ms since 1970 UTC."""
+    sent_at: int | None = None
+    """The device's clock at this attempt, ms; None where unknown."""
+    bridge_at: int = 0
+    """The bridge's clock when the record came to it, ms."""
+    payload: Any = None
+    """The caller's; passed on untouched."""
+    late: bool = False
+    """Set on the way out: it fills a hole that was stated open, or came after its device had given
+    it up."""
+    shift: int = 0
+    """Set on the way: ms to add to its event times (see `clocks`)."""
+    held_at_s: float = 0.0
+    """Monotonic clock, when it began to wait for an earlier frame."""
+
+    @property
+    def stream(self) -> str:
+        """The stream of its placement."""
+        return self.placement.stream
+
+
+class StatementKind(StrEnum):
+    """The reason of a gap record that the sequencer writes. Only MISSING counts a loss."""
+
+    OPEN = "open"
+    """The frames were not there in time; later ones pass first. They may still come, once each,
+    marked late."""
+    MISSING = "missing"
+    """Frames of an open hole did not come within a day, or more holes opened than are remembered:
+    counted as lost."""
+    UNKNOWN_BEFORE = "unknown_before"
+    """The sequencer knows nothing of this epoch before the next frame: no loss, no count."""
+    RESTARTED = "restarted"
+    """A plain device's counter fell: what follows are new readings under numbers that occurred
+    before."""
+
+
+class Statement(NamedTuple):
+    """Frames `first` to `last`, which begin with reading `seq`; `lost` readings are lost (0 unless
+    MISSING).
+    """
+
+    kind: StatementKind
+    device: str
+    epoch: int
+    stream: str
+    first: int
+    last: int
+    seq: int
+    lost: int = 0
+
+
+Output: TypeAlias = Arrival | Statement

@@ -1,0 +1,78 @@
+"""When each device was last seen, for `ew.devices`. No I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from edgewake.protocol.ops.device import DeviceSeen
+
+REPORT_S: Final = 5.0
+"""Seconds between two reports of one device at least."""
+# rows of one shard and second: `ew.devices` is read whole by the operations, a large fleet reports
+# less often
+REPORTS_MAX: Final = 50
+# devices of one shard that wait for their report; further ones are noted when they send the next
+# time
+DEVICES_MAX: Final = 4096
+
+
+@dataclass(slots=True)
+class _Seen:
+    last_seen: int = 0
+    skew_ms: int | None = None
+    streams: Counter[str] = field(default_factory=Counter)
+    records: int = 0
+
+
+class Seen:
+    """What passed since the last report, per device."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, _Seen] = {}
+        self._waiting: dict[str, _Seen] = {}
+        """Sent since the last round began; reported in the next."""
+        self._round_s = float("-inf")
+        self._reported_s = float("-inf")
+
+    def note(self, device: str, stream: str, *, received_at: int, sent_at: int | None) -> None:
+        """A record of the device."""
+        seen = self._waiting.get(device)
+        if seen is None:
+            if len(self._waiting) >= DEVICES_MAX:
+                return
+            seen = self._waiting[device] = _Seen()
+        seen.records += 1
+        if received_at > seen.last_seen:
+            seen.last_seen = received_at
+        if sent_at is not None and (seen.skew_ms is None or received_at - sent_at < seen.skew_ms):
+            seen.skew_ms = received_at - sent_at
+        seen.streams[stream] += 1
+
+    def is_due(self, now_s: float) -> bool:
+        """Is there something to report now?"""
+        return now_s - self._reported_s >= 1.0 and bool(
+            self._devices or (self._waiting and now_s - self._round_s >= REPORT_S)
+        )
+
+    def due(self, now_s: float) -> list[DeviceSeen]:
+        """The reports that may be made now."""
+        if not self.is_due(now_s):
+            return []
+        self._reported_s = now_s
+        if not self._devices:
+            self._devices, self._waiting = self._waiting, {}
+            self._round_s = now_s
+        return [self._report(device) for device in list(self._devices)[:REPORTS_MAX]]
+
+    def _report(self, device: str) -> DeviceSeen:
+        seen = self._devices.pop(device)
+        streams = dict(sorted(seen.streams.items()))
+        return DeviceSeen(
+            device=device,
+            last_seen=seen.last_seen,
+            skew_ms=seen.skew_ms,
+            streams=streams,
+            records=seen.records,
+        )

@@ -1,0 +1,144 @@
+"""What a device knows of the fields of one of its streams: their names as they came and as they
+are, and the type that each has.
+
+The first value that is not null decides a field's type, unless the configuration does. A value of
+another type costs itself: it is null in its reading, and stands beside it as text in the field
+`<name>_odd`; all others go on. Kept in the log, so a name and a type stay what they are over a
+restart. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX, Names
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.field_values import as_declared, type_of_value
+from edgewake.protocol.frames.frame import Scalar
+
+ALL: Final = "*"
+"""In a declaration: every field that is not named."""
+_LETTERS: Final = {kind: kind.value[0] for kind in FieldType}
+_KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
+
+
+class FieldBook:
+    """The fields of one stream."""
+
+    def __init__(
+        self, kept: str | None = None, declared: Mapping[str, FieldType] | None = None
+    ) -> None:
+        """`kept`: what `encode` wrote; what cannot be read is forgotten."""
+        self._declared = dict(declared or {})
+        known: dict[str, str] = {}
+        self._kinds: dict[str, FieldType] = {}
+        for path, (name, letter) in _decoded(kept).items():
+            known[path] = name
+            if letter in _KINDS:
+                self._kinds[name] = _KINDS[letter]
+        self.names = Names(known)
+        self.version = 0
+        """Grows whenever a field's type becomes known."""
+        self._kept = self._state
+        """What the log has."""
+
+    def encode(self) -> str:
+        """As the log keeps it."""
+        known = self.names.known()
+        return orjson.dumps(
+            {
+                path: [name, _LETTERS.get(self._kinds[name], "") if name in self._kinds else ""]
+                for path, name in known.items()
+            }
+        ).decode()
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """Another one whenever there is something new to keep."""
+        return self.version, len(self.names)
+
+    @property
+    def has_news(self) -> bool:
+        """Is there something that the log does not have?"""
+        return self._state != self._kept
+
+    def kept(self) -> None:
+        """It is on its way into the log."""
+        self._kept = self._state
+
+    def renamed(self) -> dict[str, str]:
+        """Our name → the path it came by, where it is another."""
+        return {
+            name: path
+            for path, name in self.names.known().items()
+            if name != path.replace(".", "_")
+        }
+
+    def is_own(self, name: str) -> bool:
+        """Is a legal name its own, and nobody else's? It is from now on."""
+        return self.names.of(name) == name
+
+    def kinds(self, names: Sequence[str]) -> tuple[FieldType | None, ...] | None:
+        """Types of these fields, None of each whose type is not known; None: they are declared, so
+        each value has to be looked at.
+        """
+        if self._declared:
+            return None
+        return tuple(map(self._kinds.get, names))
+
+    def learn(self, name: str, kind: FieldType) -> None:
+        """The first value of a field."""
+        self._kinds[name] = kind
+        self.version += 1
+
+    def sound(self, fields: dict[str, Scalar]) -> tuple[dict[str, Scalar], Sequence[str]]:
+        """The fields with the types that they have, and the names of those that had an odd
+        value.
+        """
+        odd: list[str] = []
+        found: dict[str, Scalar] = {}
+        for name, value in fields.items():
+            sound = self._sound(name, value)
+            found[name] = sound
+            if sound is None and value is not None and not _is_no_value(value, self._kind(name)):
+                odd.append(name)
+        for name in odd:
+            found[self.names.of(name + ODD)] = str(fields[name])[:ODD_CHARS_MAX]
+        return found, odd
+
+    def _kind(self, name: str) -> FieldType | None:
+        return self._declared.get(name) or self._declared.get(ALL) or self._kinds.get(name)
+
+    def _sound(self, name: str, value: Scalar) -> Scalar:
+        declared = self._declared.get(name) or self._declared.get(ALL)
+        if declared is not None:
+            try:
+                return as_declared(value, declared)
+            except ValueError:
+                return None
+        kind, known = type_of_value(value), self._kinds.get(name)
+        if known is None and kind is not None:
+            self.learn(name, kind)
+            known = kind
+        return value if kind is known or kind is None else None
+
+
+def _is_no_value(value: Scalar, kind: FieldType | None) -> bool:
+    """Was it a word for no value, which is null and not odd?"""
+    if kind is None:
+        return False
+    try:
+        return as_declared(value, kind) is None
+    except ValueError:
+        return False
+
+
+def _decoded(text: str | None) -> dict[str, tuple[str, str]]:
+    try:
+        found: Any = orjson.loads(text) if text else {}
+        return {str(path): (str(name), str(letter)) for path, (name, letter) in found.items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}

@@ -1,0 +1,531 @@
+"""The border of the agent: what sources bring is checked here once, counted, and passed on as
+readings.
+
+A source that has many readings at once gives them all to `check_all`, which looks at whole columns.
+
+A reading that is wrong (NaN, a bad field name, nested too deep, too large, NUL, …) is refused with
+its reason, by the rules of `edgewake.protocol.frames.frame`, which the bridge applies too; all others go
+on. What happens when the log's queue is full is the source's policy: it waits, or the reading is
+dropped. What is refused or dropped is counted, and the log says so in a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeAlias
+
+import orjson
+
+from edgewake.edge.intake.columnwise import bundle_of
+from edgewake.edge.intake.field_book import FieldBook
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.event_log import LogBusyError, StreamLog
+from edgewake.edge.log.tables.bundle import Bundle
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.event_time import TimeRule, is_ms, with_time
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import (
+    READING_BYTES_MAX,
+    STRING_CHARS_MAX,
+    TIME_MS_MAX,
+    Scalar,
+    is_suspect,
+    reading_of,
+)
+from edgewake.protocol.json_text import parse
+from edgewake.protocol.names import is_field
+
+log = logging.getLogger("edgewake.intake")
+
+SHAPES_MAX: Final = 1000
+"""Sets of field names that are remembered as good. More: they are checked each time."""
+SAY_EVERY: Final = 1000
+"""A refusal is logged the first time and then once in this many of one reason; the count is exact
+in the status."""
+BUNDLE_MIN: Final = 8
+"""Objects from which on looking at whole columns is cheaper than looking at each: it has a price of
+its own."""
+_NUMBER, _STRING, _BOOLEAN = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN
+"""Looked at for each value."""
+Shape: TypeAlias = tuple[FieldType | None, ...]
+
+
+REMARKS_MAX: Final = 50
+"""Different remarks that are counted; more are counted as `others`."""
+
+
+class LossReason(StrEnum):
+    """Why a reading never came to the log; a word in the gap that says so."""
+
+    QUEUE_FULL = "queue_full"
+    REFUSED = "refused"
+    STOPPED = "stopped"
+    """The agent stopped while the queue was full, and nobody will read them again."""
+
+
+class Sink(Protocol):
+    """Where checked readings go."""
+
+    async def room(self, *, promised: bool = False) -> None:
+        """Wait until there is room, for what is promised, too."""
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        """As `put`, for a sender who will hear that they are kept; raises LogBusyError also where
+        they would be dropped.
+        """
+
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
+        """Take readings, where their source stands after them, and what it has lost up to there by
+        reason; raises LogBusyError.
+        """
+
+    async def kept(self) -> None:
+        """Wait until they are logged, where the source must not go on before."""
+
+    async def durable(self) -> None:
+        """Wait until all that was put so far survives a crash, as far as the mode of the stream and
+        of the log promises it.
+        """
+
+    def lose(self, count: int, reason: str) -> None:
+        """Say that readings were lost."""
+
+
+class LogSink:
+    """Mode `ack`: the event log."""
+
+    def __init__(self, stream: StreamLog) -> None:
+        self._stream = stream
+
+    async def room(self, *, promised: bool = False) -> None:
+        await self._stream.room(promised=promised)
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self._stream.append_all(readings, position=position, promised=True)
+
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
+        self._stream.append_all(readings, position=position, lost=lost)
+
+    async def kept(self) -> None:
+        await self._stream.kept()
+
+    async def durable(self) -> None:
+        await self._stream.durable()
+
+    def lose(self, count: int, reason: str) -> None:
+        self._stream.lose(count, reason)
+
+
+class OneWaySink:
+    """Mode `one_way`: straight to the uplink's queue, which drops its oldest."""
+
+    def __init__(
+        self, send: Callable[[Sequence[Reading]], None], lose: Callable[[int, str], None]
+    ) -> None:
+        self._send = send
+        self._lose = lose
+
+    async def room(self, *, promised: bool = False) -> None:
+        pass
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
+
+    def put(
+        self,
+        readings: Sequence[Reading],
+        position: tuple[str, str] | None,  # noqa: ARG002
+        lost: Mapping[str, int],
+    ) -> None:
+        self._send(readings)
+        for reason, count in lost.items():
+            self._lose(count, reason)
+
+    async def kept(self) -> None:
+        pass
+
+    async def durable(self) -> None:
+        pass
+
+    def lose(self, count: int, reason: str) -> None:
+        """The stream may lose readings, and says how many."""
+        self._lose(count, reason)
+
+
+class Intake:
+    """One source's way in. All counts are since the start."""
+
+    def __init__(
+        self,
+        name: str,
+        sink: Sink,
+        policy: Policy,
+        clock: Clock,
+        *,
+        time: TimeRule = TimeRule(),  # noqa: B008  # frozen
+        book: FieldBook | None = None,
+        book_name: str = "",
+        also: Callable[[Mapping[str, Scalar]], None] | None = None,
+    ) -> None:
+        """`time`: where the time of a reading is; `also`: what else the stream asks of a reading's
+        fields, raises Rejected.
+
+        `book`: what is known of the stream's fields, kept in the log as the position `book_name`,
+        where it has one.
+        """
+        self.name = name
+        self.policy = policy
+        self.taken = 0
+        self.dropped = 0
+        self.turned_away = 0
+        """Readings that their sender was told to send again: it has them still, so they are not
+        lost."""
+        self.refused: Counter[str] = Counter()
+        self.remarks: Counter[str] = Counter()
+        """Readings that were taken although something in them was odd, by what was done about
+        it."""
+        self._sink = sink
+        self._clock = clock
+        self._time = time
+        self._also = also
+        self._is_plain = also is None and not time.path
+        """May a reading go the short way at once?"""
+        self._book = FieldBook() if book is None else book
+        self._book_name = book_name
+        self._shapes: dict[tuple[str, ...], Shape] = {}
+        """Names of fields that are known as good → their types."""
+        self._shapes_of = self._book.version
+        """The version of the book that `_shapes` are from."""
+
+    def check_lines(self, lines: Sequence[bytes]) -> Sequence[Reading]:
+        """`check_line` of each, in order, without those that are refused."""
+        if (bundle := self.bundle_lines(lines)) is not None:
+            return bundle
+        return [reading for reading in map(self.check_line, lines) if reading is not None]
+
+    def check_line(self, line: bytes) -> Reading | None:
+        """A line of JSON as a reading; None where it is refused (and counted)."""
+        if len(line) <= READING_BYTES_MAX:
+            try:
+                body = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                return self.check_item(line)
+            return self.check(body) if type(body) is dict else self.check_item(body)
+        return self.check_item(line)
+
+    def check_all(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Reading]:
+        """`check` of each, in order, without those that are refused."""
+        if (bundle := self.bundle(bodies)) is not None:
+            return bundle
+        return [reading for reading in map(self.check, bodies) if reading is not None]
+
+    def bundle_lines(self, lines: Sequence[bytes]) -> Bundle | None:
+        """Lines of JSON as a bundle, where all are alike and nothing in them is odd; None: check
+        them one by one.
+        """
+        if len(lines) < BUNDLE_MIN or max(map(len, lines)) > READING_BYTES_MAX:
+            return None
+        try:
+            bodies = [orjson.loads(line) for line in lines]
+        except orjson.JSONDecodeError:
+            return None
+        return self.bundle(bodies)
+
+    def bundle(self, bodies: Sequence[Any]) -> Bundle | None:
+        """Objects as a bundle, where all are alike and nothing in them is odd; None: check them one
+        by one.
+        """
+        if (
+            len(bodies) < BUNDLE_MIN
+            or self._also is not None
+            or self._time.path
+            or set(map(type, bodies)) != {dict}
+        ):
+            return None
+        names = tuple(bodies[0])
+        shape = self._shape(names)
+        bundle = None if shape is None else bundle_of(bodies, names, self._now_ms())
+        return (
+            bundle
+            if bundle is not None and shape is not None and self._has_types(bundle, shape)
+            else None
+        )
+
+    def _has_types(self, bundle: Bundle, shape: Shape) -> bool:
+        """Has each column the type of its field? It is from now on where none was known."""
+        for name, known, found in zip(bundle.names, shape, bundle.types, strict=True):
+            if known is None and found is not None:
+                self._book.learn(name, found)
+            elif found is not None and found is not known:
+                return False
+        return True
+
+    def check(self, body: Mapping[str, Any]) -> Reading | None:
+        """An object as a reading; None where it is refused (and counted).
+
+        `t` is now where it is missing.
+        """
+        reading = self._check_plain(body) if self._is_plain else None
+        return self.check_item(body) if reading is None else reading
+
+    def check_item(self, item: Any) -> Reading | None:
+        """An object, or a line of JSON, as a reading; None where it is refused (and counted)."""
+        try:
+            return self.reading(item)
+        except Rejected as error:
+            self.refuse(error.reason, error.detail)
+            return None
+
+    def reading(self, item: Any) -> Reading:
+        """`check_item` for who counts what is refused by itself. Raises Rejected."""
+        body = _parsed(item) if isinstance(item, bytes) else item
+        if not isinstance(body, Mapping):
+            raise Rejected(
+                RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}"
+            )
+        if self._time.path:
+            body = with_time(body, self._time, self.remark)
+        reading = self._check_plain(body)
+        if reading is None:
+            reading = self._check_at_length(
+                body if self._time.path else with_time(body, self._time, self.remark)
+            )
+        if self._also is not None:
+            self._also(reading[1])
+        return reading
+
+    def _check_at_length(self, body: Mapping[str, Any]) -> Reading:
+        t, fields = reading_of(body, now_ms=self._now_ms(), names=self._book.names)
+        if (
+            sum(len(value) for value in fields.values() if isinstance(value, str))
+            > READING_BYTES_MAX
+        ):
+            raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
+        if self._also is not None:  # its fields are given
+            return t, fields
+        fields, odd = self._book.sound(fields)
+        for name in odd:
+            self.remark(f"odd in {name}")
+        return t, fields
+
+    def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
+        """The short way for flat values with known names; None: ask the long way, which says what
+        is wrong.
+        """
+        names = tuple(body)
+        shape = self._shapes.get(names) if self._shapes_of == self._book.version else None
+        if shape is None and (shape := self._shape(names)) is None:
+            return None
+        fields: dict[str, Scalar] = dict(body)
+        t = fields.pop("t") if "t" in fields else self._now_ms()
+        if type(t) is not int or not is_ms(t):
+            return None
+        chars = 0
+        for value, expected in zip(fields.values(), shape, strict=False):
+            kind = type(value)
+            if kind is float or kind is int:
+                if expected is not _NUMBER or not -9e18 < value < 9e18:  # type: ignore[operator]
+                    return None
+            elif kind is str:
+                chars += len(value)  # type: ignore[arg-type]
+                if expected is not _STRING or chars > STRING_CHARS_MAX or is_suspect(value):  # type: ignore[arg-type]
+                    return None
+            elif kind is bool:
+                if expected is not _BOOLEAN:
+                    return None
+            elif value is not None:
+                return None
+        return t, fields
+
+    def _now_ms(self) -> int:
+        """A clock that is far off must not stop the device: its readings are kept at the edge of
+        what can be said.
+        """
+        return min(max(0, self._clock.now_ms()), TIME_MS_MAX)
+
+    def _shape(self, names: tuple[str, ...]) -> Shape | None:
+        """The types of these fields, without `t`; None: ask the long way, which says what is wrong
+        with them.
+        """
+        if self._shapes_of != self._book.version:
+            self._shapes, self._shapes_of = {}, self._book.version
+        found = self._shapes.get(names)
+        return self._learn(names) if found is None else found
+
+    def _learn(self, names: tuple[str, ...]) -> Shape | None:
+        if (
+            not names
+            or names == ("t",)
+            or not all(name == "t" or (isinstance(name, str) and is_field(name)) for name in names)
+        ):
+            return None
+        fields = [name for name in names if name != "t"]
+        if len(names) > 200 or not all(map(self._book.is_own, fields)):
+            return None
+        shape = self._book.kinds(fields)
+        if shape is not None and len(self._shapes) < SHAPES_MAX:
+            self._shapes[names] = shape
+        return shape
+
+    def refuse(self, reason: RejectReason, detail: str, count: int = 1) -> None:
+        """Count refusals and say it."""
+        before = self.refused[reason.value]
+        self.refused[reason.value] += count
+        self._sink.lose(count, LossReason.REFUSED)
+        if before == 0 or before // SAY_EVERY != (before + count) // SAY_EVERY:
+            log.warning(
+                "%s: refused (%s): %s", self.name, reason.value, detail,
+                extra={"event": "intake.refused", "source": self.name, "reason": reason.value,
+                    "count": before + count},
+            )  # fmt: skip
+
+    def remark(self, what: str, count: int = 1) -> None:
+        """Count something odd in readings that are taken, or what was found in them, and say it the
+        first time.
+        """
+        if what not in self.remarks and len(self.remarks) >= REMARKS_MAX:
+            what = "others"
+        if what not in self.remarks:
+            log.warning(
+                "%s: %s",
+                self.name,
+                what,
+                extra={"event": "intake.remark", "source": self.name, "remark": what},
+            )
+        self.remarks[what] += count
+
+    async def put(
+        self,
+        readings: Sequence[Reading],
+        *,
+        position: tuple[str, str] | None = None,
+        lost: Mapping[str, int] | None = None,
+    ) -> bool:
+        """Pass on checked readings, and how far the source has read with them, by the source's
+        policy at the bound; False: dropped.
+
+        `lost`: how many that it was to bring up to there are lost for good, by reason. It goes with
+        the position; where that is dropped, it is said alone.
+        """
+        if not readings and position is None:
+            return True
+        while True:
+            try:
+                self._keep_book()
+                self._sink.put(readings, position, lost or {})
+            except LogBusyError:
+                if self.policy is Policy.DROP_NEWEST:
+                    self._drop(len(readings))
+                    for reason, count in (lost or {}).items():
+                        self._sink.lose(count, reason)
+                    return False
+                await self._room(readings, position)
+            else:
+                self.taken += len(readings)
+                await self._sink.kept()
+                return True
+
+    def offer(
+        self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None
+    ) -> bool:
+        """Pass on checked readings of a sender who hears what became of them: all of them now, or
+        none of them. Never waits.
+
+        Returns False without room. Nothing of them is left here then, and nothing is reported as
+        lost: the sender has them.
+        """
+        if not readings and position is None:
+            return True
+        try:
+            self._keep_book()
+            self._sink.offer(readings, position)
+        except LogBusyError:
+            return False
+        self.taken += len(readings)
+        return True
+
+    async def room(self) -> None:
+        """Wait until `offer` may have room."""
+        await self._sink.room(promised=True)
+
+    async def durable(self) -> None:
+        """Wait until all that was put so far survives a crash: what a source acknowledges to its
+        sender, it acknowledges after this.
+        """
+        await self._sink.durable()
+
+    async def _room(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        """Wait until there is room.
+
+        When the source ends meanwhile: without a position nobody reads these again.
+        """
+        try:
+            await self._sink.room()
+        except asyncio.CancelledError:
+            if position is None:
+                self.put_last(readings)
+            raise
+
+    def put_last(self, readings: Sequence[Reading]) -> None:
+        """Pass on what was read when the source ends, or say that it is lost. Never waits."""
+        if not readings:
+            return
+        try:
+            self._keep_book()
+            self._sink.put(readings, None, {})
+        except LogBusyError:
+            self._sink.lose(len(readings), LossReason.STOPPED)
+            self.dropped += len(readings)
+        else:
+            self.taken += len(readings)
+
+    def _keep_book(self) -> None:
+        """Names and types before the readings that have them. Raises LogBusyError."""
+        if self._book_name and self._book.has_news:
+            self._sink.put((), (self._book_name, self._book.encode()), {})
+            self._book.kept()
+
+    def _drop(self, count: int) -> None:
+        if self.dropped == 0 or self.dropped // SAY_EVERY != (self.dropped + count) // SAY_EVERY:
+            log.error(
+                "%s: the log's queue is full, readings are dropped",
+                self.name,
+                extra={"event": "intake.dropped", "source": self.name},
+            )
+        self.dropped += count
+        self._sink.lose(count, LossReason.QUEUE_FULL)
+
+    def counts(self) -> dict[str, Any]:
+        """For the status."""
+        said: dict[str, Any] = {
+            "taken": self.taken,
+            "dropped": self.dropped,
+            "turned_away": self.turned_away,
+        }
+        return said | {
+            "refused": dict(self.refused),
+            "remarks": dict(self.remarks),
+            "names": self._book.renamed(),
+        }
+
+
+def _parsed(line: bytes) -> Any:
+    """Raises Rejected."""
+    if len(line) > READING_BYTES_MAX:
+        raise Rejected(
+            RejectReason.OVERSIZE, f"{len(line)} bytes: expected at most {READING_BYTES_MAX}"
+        )
+    try:
+        return parse(line)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error

@@ -1,0 +1,220 @@
+"""Consumers of the log: who reads what was received, how far each is, and what nobody needs any
+more. Pure, but for `rows_after`.
+
+A consumer has one row: its cursor in each of its streams and its state, so that both are always of
+the same commit. A batch goes when the cloud has acknowledged its frame and every consumer of its
+stream has passed it. What only consumers still need is bounded (`log.consumer_bytes`): beyond, the
+oldest goes, and who had not read it is told how many and why.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from edgewake.edge.log.tables.codec import Reading, checksum, is_sound_batch, readings_of
+from edgewake.edge.log.tables.gaps import gap_before, gaps_behind
+from edgewake.edge.log.tables.streams import StreamState
+
+LAGGED: Final = "lagged"
+"""Reason of what was given up because a consumer was too far behind: the cloud has it."""
+CORRUPT: Final = "corrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """One consumer's row."""
+
+    name: str
+    cursor: Mapping[str, int]
+    """The last position that it has passed, by stream."""
+    missed: int = 0
+    """Readings that were gone before it read them."""
+    commit: int = 0
+    """Number of the commit that wrote it."""
+    state: bytes | None = None
+    """None where it never committed one, or where it was lost with a damaged log."""
+
+    def row(self) -> tuple[str, str, int, int, int, bytes | None]:
+        """For the table."""
+        cursor = orjson.dumps(dict(self.cursor), option=orjson.OPT_SORT_KEYS).decode()
+        return self.name, cursor, self.missed, self.commit, self._checksum(cursor), self.state
+
+    def _checksum(self, cursor: str) -> int:
+        state = zlib.crc32(self.state) if self.state is not None else -1
+        return checksum(b"", self.name, cursor, self.missed, self.commit, state)
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> ConsumerState:
+        """The reverse of `row`. Raises ValueError, TypeError where it is damaged."""
+        name, cursor, missed, commit, crc, state = row
+        found = cls(name, orjson.loads(cursor), missed, commit, state)
+        if found._checksum(cursor) != crc:
+            raise ValueError(f"consumer {name!r} is malformed")
+        return found
+
+    def without_state(self) -> list[Any]:
+        """For the sidecar."""
+        return [self.name, dict(self.cursor), self.missed, self.commit]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> ConsumerState:
+        """The reverse of `without_state`."""
+        name, cursor, missed, commit = value
+        return cls(
+            str(name),
+            {str(stream): int(at) for stream, at in cursor.items()},
+            int(missed),
+            int(commit),
+        )
+
+    def moved(self, passed: Passed, commit: int) -> ConsumerState:
+        """After one of its commits. A cursor never goes back."""
+        cursor = {
+            stream: max(at, passed.cursor.get(stream, at)) for stream, at in self.cursor.items()
+        }
+        state = self.state if passed.state is None else passed.state
+        return replace(
+            self, cursor=cursor, missed=self.missed + passed.missed, commit=commit, state=state
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a consumer commits."""
+
+    cursor: Mapping[str, int]
+    state: bytes | None = None
+    """None: as it was."""
+    missed: int = 0
+
+    def then(self, later: Passed) -> Passed:
+        """Two commits in one."""
+        further = {
+            stream: max(at, self.cursor.get(stream, at)) for stream, at in later.cursor.items()
+        }
+        return Passed(
+            {**self.cursor, **further},
+            self.state if later.state is None else later.state,
+            self.missed + later.missed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Readings of one stream at successive positions."""
+
+    stream: str
+    first: int
+    readings: Sequence[Reading]
+    """As they came, but that fields without a value are left out: after a restart they are read
+    from the log, which knows none."""
+
+    @property
+    def last(self) -> int:
+        """Position of the last one."""
+        return self.first + len(self.readings) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Readings that are not in the log."""
+
+    stream: str
+    first: int
+    count: int
+    reason: str
+    """`lagged`: the consumer was too far behind; otherwise why they were lost, as the cloud is
+    told: quota, corrupt, queue_full, …"""
+
+    @property
+    def last(self) -> int:
+        """Position of the last one."""
+        return self.first + self.count - 1
+
+
+def passed_by_all(consumers: Iterable[ConsumerState], stream: str) -> int | None:
+    """The last position that every consumer of a stream has passed; None where it has none."""
+    return min(
+        (consumer.cursor[stream] for consumer in consumers if stream in consumer.cursor),
+        default=None,
+    )
+
+
+def outside(ranges: Iterable[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """What of the positions `first` to `last` is in none of the ranges (first, last), which are
+    sorted and apart.
+    """
+    for begins, ends in ranges:
+        if begins > last:
+            break
+        if begins > first:
+            yield first, begins - 1
+        first = max(first, ends + 1)
+    if first <= last:
+        yield first, last
+
+
+@dataclass(frozen=True, slots=True)
+class RawBatch:
+    """A row as it is read in the writer's thread; the caller decodes it."""
+
+    stream: str
+    first: int
+    skip: int
+    body: bytes
+
+    def received(self) -> Received:
+        """With its readings."""
+        return Received(self.stream, self.first + self.skip, readings_of(self.body)[self.skip :])
+
+
+def rows_after(
+    db: sqlite3.Connection, stream: StreamState, after: int, *, readings_max: int, bytes_max: int
+) -> tuple[list[RawBatch | Missed], int]:
+    """What follows a position, in order and without holes, about as much as the bounds allow; and
+    the position that it ends at.
+    """
+    found: list[RawBatch | Missed] = []
+    expected, size = after + 1, 0
+    begins = "coalesce((SELECT max(first) FROM batches WHERE stream = ? AND first <= ?), 0)"
+    query = (
+        f"SELECT first, count, crc, body FROM batches WHERE stream = ? AND first >= {begins} "  # noqa: S608
+        "ORDER BY first"
+    )
+    for first, count, crc, body in db.execute(query, (stream.id, stream.id, expected)):
+        if not is_sound_batch(stream.id, first, count, crc, body) or first + count - 1 < expected:
+            continue
+        found += _missing(db, stream, expected, first - 1)
+        found.append(RawBatch(stream.name, first, max(0, expected - first), body))
+        expected, size = first + count, size + len(body)
+        if expected - after > readings_max or size >= bytes_max:
+            return found, expected - 1
+    found += _missing(db, stream, expected, stream.last)
+    return found, max(stream.last, expected - 1)
+
+
+def _missing(
+    db: sqlite3.Connection, stream: StreamState, first: int, last: int
+) -> Iterator[Missed]:
+    """A hole, part by part with its reason. Where nobody gave anything up, the disk lost it."""
+    if first > last:
+        return
+    before = gap_before(db, stream.id, first)
+    for gap in [
+        *([before] if before and before.last >= first else []),
+        *gaps_behind(db, stream.id, first - 1, last),
+    ]:
+        if gap.first > first:
+            yield Missed(stream.name, first, gap.first - first, CORRUPT)
+        first = max(first, gap.first)
+        ends = min(last, gap.last)
+        yield Missed(stream.name, first, ends - first + 1, gap.reason)
+        first = ends + 1
+    if first <= last:
+        yield Missed(stream.name, first, last - first + 1, CORRUPT)

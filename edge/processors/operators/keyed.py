@@ -1,0 +1,66 @@
+"""A step with a state of its own for each value of a field, e.g. one per `vehicle` on a gateway
+that speaks for many.
+
+What is made of a reading carries the value too. At most `keys_max` values are remembered: one more,
+and the state of the one that was unused longest is given up, with a remark. A reading without the
+field belongs to the value null.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.processors.processor import Applied, Remark, State, Step, stepped
+from edgewake.protocol.frames.frame import Scalar
+
+KEY_CHARS_MAX: Final = 256
+"""Characters of a text that is a key: they are in the state, which is written often. A reading with
+a longer one is left out, with a remark."""
+
+
+class Keyed:
+    """The processor. Its state: key as JSON → the step's state, unused longest first."""
+
+    def __init__(self, step: Step, by: str, keys_max: int) -> None:
+        self._step = step
+        self._by = by
+        self._keys_max = keys_max
+        self.initial: State = {}
+
+    def apply(self, state: State, readings: Sequence[Reading]) -> Applied:
+        states = dict(state)
+        out: list[Reading] = []
+        remarks: Counter[str] = Counter()
+        for reading in readings:
+            value = reading[1].get(self._by)
+            if isinstance(value, str) and len(value) > KEY_CHARS_MAX:
+                remarks[Remark.KEY_REFUSED] += 1
+                continue
+            key = _key(value)
+            states[key], made, said = stepped(
+                self._step, states.pop(key, self._step.initial), reading
+            )
+            remarks.update(said)
+            out += [(t, {self._by: value, **fields}) for t, fields in made]
+            if len(states) > self._keys_max:
+                del states[next(iter(states))]
+                remarks[Remark.KEY_FORGOTTEN] += 1
+        return Applied(states, out, remarks)
+
+    def reduced(self, state: State) -> State:
+        """Without the half that is unused longest, and at least one."""
+        return dict(list(state.items())[(len(state) + 1) // 2 :])
+
+
+def _key(value: Scalar) -> str:
+    """As JSON, so that "1" and 1 are two; 1 and 1.0 are one."""
+    return orjson.dumps(
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        else value
+    ).decode()

@@ -1,0 +1,55 @@
+"""A row of `ew.down`: what a device is to do or to be, who asked, and how it ended.
+
+Key `<device>|<id>`.
+
+The operations API writes it before anything is sent, and again with the device's answer; the
+bridges send what waits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from edgewake.protocol.downlink.down_message import AnyMessage, decode
+from edgewake.protocol.downlink.downlink import Answer, DownKind
+
+OPEN_MAX: Final = 100
+"""Rows of one device that wait for its answer. One more is refused."""
+ENDED_MAX: Final = 20
+"""Rows of one device that ended and are kept; the oldest go when another one is added."""
+
+
+class DownRow(BaseModel):
+    """One message to one device."""
+
+    model_config = ConfigDict(frozen=True)
+
+    device: str
+    kind: DownKind
+    payload: str
+    """What travels, whole: see `edgewake.protocol.downlink.downlink`."""
+    asked_at: int
+    """Cloud's clock, ms since 1970 UTC."""
+    expires_at: int
+    """It is sent until then."""
+    asked_by: str
+    """Name of the key that it was asked with."""
+    answer: Answer | None = None
+    answered_at: int | None = None
+    """When the bridge had the answer, ms since 1970 UTC."""
+
+    @property
+    def message(self) -> AnyMessage:
+        """The message. Raises Rejected."""
+        return decode(self.kind, self.payload.encode())
+
+    def waits_at(self, now_ms: int) -> bool:
+        """Is it still to be sent?"""
+        return self.answer is None and now_ms < self.expires_at
+
+
+def key_of(device: str, message_id: str) -> str:
+    """The row's key."""
+    return f"{device}|{message_id}"

@@ -1,0 +1,115 @@
+"""The stream catalogue: which streams there are, with which fields, and which names queries have.
+
+One compacted record per name on `ew.streams` (key: name). Streams and fields are learnt by the
+bridges from what arrives; an operator may change a field's type or unit. Queries claim their names
+here, so that one topic's order decides who has a name.
+
+**Who wins** (`merge`): the topic has many writers, and each writes whole rows. The higher
+`revision` wins, of a row's head and of each field by itself; among equal ones the first on the
+topic. A field that a later row lacks stays. So all readers come to the same row, a first type is
+never overturned by another first type, and an operator's change beats what was learnt. Compaction
+keeps only a name's last record; therefore a bridge that sees a row which merging changes puts the
+merged one on the topic.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
+
+STREAMS_MAX = 1000
+"""Streams in the catalogue; each is a Kafka topic. The first message of one more is answered
+`later`, or refused (quota)."""
+
+
+class FieldInfo(BaseModel):
+    """One field of a stream."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: FieldType
+    unit: str = ""
+    """UCUM symbol, e.g. m/s, Cel, %; empty where unknown."""
+    revision: int = Field(default=0, ge=0)
+    """Counts the times that an operator decided its type; 0: it has the type of the first reading,
+    and may still be changed."""
+    path: str = ""
+    """What the first plain device called it, where that is no legal name: its path, joined by
+    dots."""
+    first_device: str = ""
+    """The device whose reading it was learnt from; counts for that device's share of fields."""
+    changed_at: int | None = None
+    """When an operator last decided, ms since 1970 UTC."""
+
+
+class NameKind(StrEnum):
+    """What has a name."""
+
+    STREAM = "stream"
+    QUERY = "query"
+
+
+class Stream(BaseModel):
+    """A named kind of reading, or the claim of a query to its name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
+    kind: NameKind = NameKind.STREAM
+    claim: str = ""
+    """The registration of a query that has claimed the name."""
+    revision: int = Field(default=0, ge=0)
+    """Counts the changes of its description or claim."""
+    description: str = ""
+    first_device: str = ""
+    """The device that sent it first; counts for that device's share of streams."""
+    fields: dict[
+        Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldInfo
+    ] = Field(default_factory=dict)
+
+
+def merge(known: Stream | None, row: Stream) -> Stream:
+    """What a name's row is after `known` and then `row` stood on the topic."""
+    if known is None:
+        return row
+    head = row if row.revision > known.revision else known
+    if head.kind is NameKind.QUERY:
+        return head
+    fields = {
+        name: info
+        for name, info in row.fields.items()
+        if name not in known.fields or info.revision > known.fields[name].revision
+    }
+    return head.model_copy(update={"fields": {**known.fields, **fields}})
+
+
+class StreamTable(dict[str, Stream]):
+    """`ew.streams` as one merged row per name. Fill it with `apply`."""
+
+    def apply(self, name: str, value: bytes | None) -> bool:
+        """Take in a record; False where the topic's last record is not the merged row.
+
+        Raises ValueError for one that cannot be read.
+        """
+        if value is None:
+            self.pop(name, None)
+            return True
+        try:
+            row = Stream.model_validate_json(value)
+        except ValidationError as error:
+            raise ValueError(
+                f"stream {name!r}: {error.error_count()} errors, first: {error.errors()[0]['msg']}"
+            ) from error
+        if row.name != name:
+            raise ValueError(f"key {name!r} holds stream {row.name!r}")
+        self[name] = merge(self.get(name), row)
+        return self[name] == row
+
+    def streams(self) -> dict[str, Stream]:
+        """The rows that are streams."""
+        return {name: row for name, row in self.items() if row.kind is NameKind.STREAM}

@@ -1,0 +1,67 @@
+"""What clients ask of shared consumers: a group of them shares streams, each event is given to one.
+
+How a group is stored is `edgewake.protocol.leases.group_record`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
+
+TAKE_MAX: Final = 100
+"""Events of one take."""
+WAIT_S_MAX: Final = 15.0
+"""Seconds that a take may wait for the first event; below what proxies give a request."""
+HOLD_S: Final = (1, 3600)
+"""Least and most seconds that a taken event is kept for who took it."""
+RELEASE_S_MAX: Final = 3600
+TOKENS_MAX: Final = 1000
+"""Tokens of one request: as many as a group may hold."""
+
+Token = Annotated[str, Field(max_length=80)]
+
+
+class GroupRequest(BaseModel):
+    """Body of PUT /v1/groups/{name}."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    streams: Annotated[
+        tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)
+    ]
+    where: str | None = None
+    select: str | None = None
+    after: str | None = None
+    """Begin behind this cursor, of whatever protocol."""
+    start: Annotated[str | int | None, Field(alias="from")] = None
+    """Without `after`: latest (default), earliest, a time."""
+
+
+class Take(BaseModel):
+    """Body of POST /v1/groups/{name}/take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max: Annotated[int, Field(ge=1, le=TAKE_MAX)] = 10
+    wait_s: Annotated[float, Field(ge=0, le=WAIT_S_MAX)] = 0
+    """Seconds to wait for the first event."""
+    hold_s: Annotated[float, Field(ge=HOLD_S[0], le=HOLD_S[1])] = 30
+    """Seconds after which an event that is not acknowledged is given to another one."""
+    ack: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
+    """What was done, as in Ack: one request does both."""
+
+
+class Ack(BaseModel):
+    """Body of POST /v1/groups/{name}/ack."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    done: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
+    """Given to nobody any more."""
+    release: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
+    """To be given to somebody else …"""
+    after_s: Annotated[float, Field(ge=0, le=RELEASE_S_MAX)] = 0
+    """… after so many seconds."""

@@ -1,0 +1,115 @@
+"""What one device may cost a bridge, by a clock of the test's."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgewake.cloud.bridge.admission import allowance
+from edgewake.cloud.bridge.admission.allowance import (
+    LETTER_HEAD_BYTES,
+    USUAL_S,
+    USUAL_S_PER_BYTE,
+    Account,
+    Allowance,
+    DeviceConfig,
+    LeftOut,
+    Room,
+)
+
+CONFIG = DeviceConfig(
+    messages_per_s=100,
+    bytes_per_s=10_000,
+    busy_share=0.1,
+    burst_s=2,
+    letters_per_s=0.5,
+    letters_burst=3,
+    letter_bytes_per_day=86_400,
+)
+
+
+def _account() -> Account:
+    return Allowance(CONFIG).account("dev", 0.0)
+
+
+def test_usual_messages_pass_up_to_their_number_and_then_as_fast_as_they_may() -> None:
+    account = _account()
+    passed = 0
+    while not account.wait_s(0.0):
+        account.pay(10, USUAL_S)
+        passed += 1
+    assert passed == 200
+    assert account.wait_s(0.5) == 0, "half a second later"
+    for _ in range(50):
+        assert account.wait_s(0.5) == 0
+        account.pay(10, USUAL_S)
+    assert account.wait_s(0.5) > 0
+
+
+def test_bytes_and_processor_time_are_bounded_likewise_and_a_debt_is_waited_for() -> None:
+    by_bytes, by_time = _account(), _account()
+    by_bytes.pay(1_000_000, 0.0)
+    assert by_bytes.wait_s(0.0) == pytest.approx(98)
+    assert by_bytes.wait_s(99.0) == 0
+    by_time.pay(1000, 0.2 + USUAL_S + 1000 * USUAL_S_PER_BYTE + 0.3)
+    assert by_time.wait_s(0.0) == pytest.approx(3)
+    assert by_time.wait_s(3.1) == 0
+
+
+def test_a_message_that_takes_what_is_usual_for_its_size_costs_no_processor_time() -> None:
+    account = _account()
+    for _ in range(150):
+        account.pay(60, USUAL_S)
+    assert account.wait_s(0.0) == 0
+
+
+def test_what_is_refused_costs_all_that_it_took() -> None:
+    account = _account()
+    account.pay_refused(1_000, 0.25)
+    assert account.wait_s(0.0) == 1.0, "a debt of 0.05 s, at a tenth of a second in each"
+
+
+def test_a_device_that_is_over_waits_a_second_at_least_and_never_has_more_than_its_burst() -> None:
+    account = _account()
+    for _ in range(201):
+        account.pay(0, 0.0)
+    assert account.wait_s(0.0) == 1.0
+    assert account.wait_s(1000.0) == 0
+    assert account.messages == 200
+
+
+def test_dead_letters_are_whole_then_heads_then_counted() -> None:
+    limits = DeviceConfig(letters_per_s=0.5, letters_burst=3, letter_bytes_per_day=10_000)
+    account = Allowance(limits).account("dev", 0.0)
+    assert [account.letter_room(6000, 0.0) for _ in range(4)] == [
+        Room.WHOLE,
+        Room.HEAD,
+        Room.HEAD,
+        Room.NONE,
+    ]
+    assert account.letter_room(LETTER_HEAD_BYTES, 2.0) is Room.WHOLE, "a small one costs no bytes"
+    assert account.letter_room(6000, 86_400.0) is Room.WHOLE, "a day later"
+
+
+def test_what_was_counted_is_told_once() -> None:
+    all_of_them = Allowance(CONFIG)
+    account = all_of_them.account("dev", 0.0)
+    all_of_them.note_left_out(account, 7)
+    all_of_them.note_left_out(account, 8)
+    assert list(all_of_them.left_out()) == [LeftOut("dev", 2, 15)]
+    assert list(all_of_them.left_out()) == []
+
+
+def test_statuses_have_a_bound_of_their_own() -> None:
+    account = _account()
+    assert sum(account.may_say_status(0.0) for _ in range(100)) == 60
+    assert account.may_say_status(1.0)
+
+
+def test_the_devices_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "DEVICES_MAX", 3)
+    all_of_them = Allowance(CONFIG)
+    first = all_of_them.account("dev-0", 0.0)
+    for i in range(1, 4):
+        all_of_them.account(f"dev-{i}", 0.0)
+    assert all_of_them.account("dev-3", 0.0) is not first
+    assert all_of_them.account("dev-0", 0.0) is not first, "forgotten"

@@ -1,0 +1,143 @@
+"""Several readings of a plain device in one message: each goes its own way, one answer for all."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import mqtt5
+import orjson
+import pytest
+
+from edgewake.cloud.bridge.admission.batches import LINES_TYPES, SENML_TYPE, is_batch, parts
+from edgewake.protocol import topics
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.ack import Ack, decode_answer
+from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.maps.rule import READINGS_MAX
+from edgewake.protocol.mqtt import PacketReader
+from tests.bridge.running import World, read, read_some
+
+NOW_MS = 1_790_000_000_000
+UP = "ew/v1/d/up/s"
+
+
+def packet(payload: bytes, **more: object) -> mqtt5.PublishPacket:
+    return mqtt5.PublishPacket(UP, payload, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("payload", "content_type", "is_one"),
+    [
+        (b"[1]", None, True),
+        (b"[1]", "application/json", True),
+        (b"[\x00", "application/vnd.edgewake.frame+packed", False),
+        (b'{"v":1}', None, False),
+        (b"", None, False),
+        (b'{"v":1}', LINES_TYPES[0], True),
+        (b"x", SENML_TYPE, True),
+    ],
+)
+def test_what_may_be_a_batch(payload: bytes, content_type: str | None, is_one: bool) -> None:
+    assert is_batch(payload, content_type) is is_one
+
+
+def test_a_list_of_too_many_loses_those_past_the_bound_and_says_so() -> None:
+    found = parts(packet(orjson.dumps([{"v": n} for n in range(READINGS_MAX + 1)])), NOW_MS)
+    assert found is not None
+    assert len(found) == READINGS_MAX + 1
+    assert found[-1].refusal is not None
+    assert found[-1].refusal.reason is RejectReason.OVERSIZE
+
+
+def test_what_is_none_is_refused_whole_and_an_empty_list_is_looked_at_as_ever() -> None:
+    (one,) = parts(packet(b"[{"), NOW_MS) or []
+    assert one.refusal is not None
+    assert one.refusal.reason is RejectReason.JSON
+    assert parts(packet(b"[]"), NOW_MS) is None
+    assert parts(packet(b"[1, 2]"), NOW_MS) is None
+
+
+def test_who_asks_for_the_answer_on_the_topic_of_another_is_looked_at_as_ever() -> None:
+    assert parts(packet(b"[{}]", response_topic="ew/v1/other/ack"), NOW_MS) is None
+
+
+def test_senml_by_its_content_type() -> None:
+    pack = b'[{"bn":"b/","bt":1790000000,"n":"t","u":"Cel","v":21.5},{"n":"h","v":48}]'
+    found = parts(packet(pack, content_type=SENML_TYPE), NOW_MS)
+    assert [orjson.loads(one.packet.payload) for one in found or []] == [  # type: ignore[union-attr]
+        {"t_unit": "Cel", "t_": 21.5, "h": 48, "base_name": "b/", "t": NOW_MS}
+    ]
+
+
+@dataclass
+class Sender(asyncio.Protocol):
+    """A plain device that waits for answers."""
+
+    device: str
+    answers: list[Ack] = field(default_factory=list)
+    subscribed: asyncio.Event = field(default_factory=asyncio.Event)
+    reader: PacketReader = field(default_factory=PacketReader)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self.transport.write(mqtt5.ConnectPacket(self.device).write())
+        wanted = [mqtt5.TopicFilter(topics.ack(self.device))]
+        self.transport.write(mqtt5.SubscribePacket(1, wanted).write())
+
+    def data_received(self, data: bytes) -> None:
+        for one in self.reader.feed(data):
+            if isinstance(one, mqtt5.SubAckPacket):
+                self.subscribed.set()
+            elif isinstance(one, mqtt5.PublishPacket):
+                answer = decode_answer(one.payload)
+                assert isinstance(answer, Ack)
+                self.answers.append(answer)
+
+    def send(self, stream: str, payload: bytes) -> None:
+        self.transport.write(
+            mqtt5.PublishPacket(
+                topics.up(self.device, stream),
+                payload,
+                qos=mqtt5.QoS.AT_LEAST_ONCE,
+                packet_id=7,
+                response_topic=topics.ack(self.device),
+            ).write()
+        )
+
+
+async def test_a_list_becomes_readings_and_a_wrong_one_costs_itself_and_one_answer_tells(
+    here: World,
+) -> None:
+    here.bridge("b-batch")
+    loop = asyncio.get_running_loop()
+    _, sender = await loop.create_connection(
+        lambda: Sender("batch-1"), here.broker.host, here.broker.port
+    )
+    async with asyncio.timeout(30):
+        await sender.subscribed.wait()
+        sender.send("batch", b'[{"v":1,"seq":1},{"v":2,"seq":2},{"v":3,"seq":3}]')
+        while not sender.answers:
+            await asyncio.sleep(0.01)
+        sender.send("batch", b'[{"v":4,"seq":4},7,{"v":"warm","seq":5}]')
+        while len(sender.answers) < 2:
+            await asyncio.sleep(0.01)
+    sender.transport.close()
+    good, partly = sender.answers
+    assert good.rejected is None
+    assert partly.rejected in (RejectReason.SHAPE, RejectReason.FIELD_TYPE)
+    found = [
+        record.decode(one.value() or b"").frame
+        for one in await read_some(here.config, topics.UP, "batch-1", 4)
+    ]
+    assert [(one.seq, one.fields["v"]) for one in found] == [(n, [n]) for n in range(1, 5)]
+    letters = await read_some(here.config, topics.DEAD, "batch-1", 2)
+    assert [one.value() for one in letters] == [b"7", b'{"v":"warm","seq":5}']
+    assert [DeadLetter.from_headers(one.headers() or []).reason for one in letters] == [
+        RejectReason.SHAPE,
+        RejectReason.FIELD_TYPE,
+    ]
+    dead = {(one.partition(), one.offset()) for one in read(here.config, topics.DEAD)}
+    assert partly.token.dead
+    assert (partly.token.partition, partly.token.offset) in dead

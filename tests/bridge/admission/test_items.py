@@ -1,0 +1,112 @@
+"""One bad reading does not take the good ones of its frame with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from edgewake.cloud.bridge.admission.admit import Admitted, admit
+from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue, NotNow
+from edgewake.cloud.bridge.admission.envelope import Message
+from edgewake.cloud.bridge.admission.items import ITEMS_MAX
+from edgewake.protocol import topics
+from edgewake.protocol.downlink.downlink import REQUESTS
+from edgewake.protocol.downlink.request import request_of
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.frames import frame as frames
+from edgewake.protocol.frames import packed, record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import FRAME_TYPE, Frame
+from edgewake.protocol.frames.packed import PACKED_TYPE
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+
+
+def _taken(
+    stream: str, fields: dict[str, list[Any]], catalogue: Catalogue, *, is_packed: bool = False
+) -> Admitted:
+    count = len(next(iter(fields.values())))
+    frame = Frame(1, 1, 11, [1_790_000_000_000 + i for i in range(count)], fields)
+    payload, kind = (
+        (packed.pack(frame), PACKED_TYPE) if is_packed else (frames.encode(frame), FRAME_TYPE)
+    )
+    assert payload is not None
+    message = Message(topics.up("dev", stream), payload, kind, topics.ack("dev"), b"1")
+    while True:
+        try:
+            return admit(message, catalogue, received_at=5)
+        except AwaitsCatalogueError:
+            for row in catalogue.unpublished():
+                catalogue.follow(row.name, row.model_dump_json().encode())
+
+
+def _catalogue(**fields: FieldType) -> Catalogue:
+    catalogue = Catalogue(lambda: 0.0)
+    row = Stream(
+        name="temps",
+        first_device="dev",
+        fields={name: FieldInfo(type=kind, first_device="dev") for name, kind in fields.items()},
+    )
+    catalogue.follow("temps", row.model_dump_json().encode())
+    return catalogue
+
+
+def test_a_text_among_numbers_is_set_aside_and_the_numbers_pass() -> None:
+    found = _taken(
+        "temps", {"v": [21.5, "nan", 18.1], "room": ["a", "b", "c"]}, _catalogue(v=FieldType.NUMBER)
+    )
+    kept = record.decode(found.value).frame
+    assert (kept.seq, kept.fields) == (11, {"v": [21.5, None, 18.1], "room": ["a", "b", "c"]})
+    (aside,) = found.aside
+    assert orjson.loads(aside.payload) == {"t": 1_790_000_000_001, "v": "nan", "room": "b"}
+    assert aside.detail == (
+        "reading 12: field 'v': expected a number, found a string; the other readings of its "
+        "frame passed"
+    )
+    assert record.Placement.decode(found.placement).readings == 3
+
+
+def test_of_a_new_field_the_first_value_decides() -> None:
+    found = _taken("temps", {"v": [None, True, 3, False]}, Catalogue(lambda: 0.0))
+    assert record.decode(found.value).frame.fields == {"v": [None, True, None, False]}
+    assert [orjson.loads(one.payload)["v"] for one in found.aside] == [3]
+
+
+def test_a_frame_that_has_the_wrong_type_throughout_waits_for_a_decision() -> None:
+    with pytest.raises(NotNow):
+        _taken("temps", {"v": ["on", "off", None]}, _catalogue(v=FieldType.NUMBER))
+
+
+def test_a_frame_with_too_many_wrong_readings_is_refused_whole() -> None:
+    with pytest.raises(Rejected, match="mixes"):
+        _taken("temps", {"v": ["x"] * (ITEMS_MAX + 1) + [1.0]}, _catalogue(v=FieldType.NUMBER))
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["json", "packed"])
+def test_a_request_with_an_object_as_body_is_told_so_and_the_good_one_beside_it_is_asked(
+    is_packed: bool,
+) -> None:
+    """The agent flattens the object: the frame has a column that no request has."""
+    fields = {
+        "id": ["r-1", "r-2"],
+        "name": ["route", "route"],
+        "body": ["to the depot", None],
+        "body_to": [None, "depot"],
+    }
+    found = _taken(REQUESTS, fields, Catalogue(lambda: 0.0), is_packed=is_packed)
+    good, bad = record.readings(record.decode(found.value))
+    assert request_of(good).body == "to the depot"
+    assert "wrong" not in good
+    assert bad["id"] == "r-2"
+    assert "field 'body_to': expected none" in str(bad["wrong"])
+    assert [orjson.loads(one.payload)["body_to"] for one in found.aside] == ["depot"]
+
+
+def test_a_frame_of_bad_requests_alone_is_refused() -> None:
+    with pytest.raises(Rejected, match="expected the fields"):
+        _taken(
+            REQUESTS,
+            {"id": ["r-1"], "name": ["route"], "body_to": ["depot"]},
+            Catalogue(lambda: 0.0),
+        )

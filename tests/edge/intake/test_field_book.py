@@ -1,0 +1,178 @@
+"""What a device knows of fields: an odd value costs itself, names and types stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgewake.edge.commands.cli import agent
+from edgewake.edge.intake.field_book import FieldBook
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.log.tables.bundle import Bundle
+from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.frames.field_names import with_suffix
+from edgewake.protocol.frames.field_type import FieldType, types_of
+from edgewake.protocol.frames.frame import Scalar
+from tests.edge.sources.sink import MemorySink
+from tests.services import free_ports, part, port_is_open, wait_until
+
+NOW_MS = 1_790_000_000_000
+
+
+def intake(
+    sink: MemorySink | None = None, book: FieldBook | None = None, **declared: FieldType
+) -> Intake:
+    book = book or FieldBook(None, declared)
+    return Intake(
+        "test",
+        sink or MemorySink(),
+        Policy.BLOCK,
+        FakeClock(NOW_MS),
+        book=book,
+        book_name="fields:s",
+    )
+
+
+def fields(one: Intake, *bodies: dict[str, Any]) -> list[dict[str, Scalar]]:
+    return [reading[1] for body in bodies if (reading := one.check(body)) is not None]
+
+
+def test_an_odd_value_is_null_and_stands_beside_its_field_and_all_else_goes_on() -> None:
+    """`nan` of one room stopped the readings of all others, without end."""
+    one = intake()
+    assert fields(
+        one,
+        {"room": "hall", "v": 21.5},
+        {"room": "hall", "v": "warm"},
+        {"room": "bath", "v": 18.1},
+        {"room": "bath", "v": True},
+    ) == [
+        {"room": "hall", "v": 21.5},
+        {"room": "hall", "v": None, "v_odd": "warm"},
+        {"room": "bath", "v": 18.1},
+        {"room": "bath", "v": None, "v_odd": "True"},
+    ]
+    assert (one.remarks, one.refused) == ({"odd in v": 2}, {})
+
+
+def test_a_declared_field_takes_what_devices_write_for_it() -> None:
+    one = intake(value=FieldType.NUMBER)
+    bodies = [{"value": value, "kind": "k"} for value in ("ON", "21.5 °C", "nan", True, 7, "soon")]
+    assert [each.get("value") for each in fields(one, *bodies)] == [1, 21.5, None, 1, 7, None]
+    assert one.remarks == {"odd in value": 1}
+    both = intake(**{"*": FieldType.STRING, "n": FieldType.NUMBER})
+    assert fields(both, {"n": "1", "s": 2}) == [{"n": 1, "s": "2"}]
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.floats(-1, 1)
+    | st.sampled_from(["", "x", "nan", "1"])
+)
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["a", "b", "c-d", "c_d", "mode"]), VALUES, min_size=1),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_whatever_comes_every_field_has_one_type_and_many_at_once_are_what_they_are_one_by_one(
+    bodies: list[dict[str, Any]],
+) -> None:
+    one, many = intake(), intake()
+    found = fields(one, *bodies)
+    assert [reading[1] for reading in many.check_all(bodies)] == found
+    assert (many.remarks, many.refused) == (one.remarks, {})
+    names = {name for each in found for name in each}
+    # Raises TypeError where one mixes.
+    types_of({name: [each.get(name) for each in found] for name in names})
+
+
+def test_many_alike_are_a_bundle_and_one_of_another_type_is_not() -> None:
+    one = intake()
+    bodies = [{"n": n, "s": "x", "none": None} for n in range(20)]
+    assert isinstance(one.check_all(bodies), Bundle)
+    assert isinstance(one.check_all(bodies), Bundle)
+    odd = one.check_all([body | {"n": "x"} for body in bodies])
+    assert [reading[1]["n"] for reading in odd] == [None] * 20
+    assert one.remarks == {"odd in n": 20}
+
+
+async def test_names_and_types_are_in_the_log_before_the_readings_that_have_them_and_once() -> None:
+    sink = MemorySink()
+    one = intake(sink)
+    for body in ({"a-b": 1, "c": "x"}, {"a-b": 2, "c": "y"}, {"a_b": 3}):
+        await one.put([reading for reading in [one.check(body)] if reading is not None])
+    assert [(count, position is not None) for count, position in sink.commits] == [
+        (0, True),
+        (1, False),
+        (1, False),
+        (0, True),
+        (1, False),
+    ]
+    assert one.counts()["names"]["a_b"] == "a-b"
+    again = intake(book=FieldBook(sink.positions[-1]))
+    assert fields(again, {"a_b": 1, "c": 5, "a-b": "x"}) == [
+        again_of(sink) | {"c": None, "a_b": None, "a_b_odd": "x", "c_odd": "5"}
+    ]
+
+
+def again_of(sink: MemorySink) -> dict[str, Scalar]:
+    """What the third reading had."""
+    (name,) = sink.readings[2][1]
+    return {name: 1}
+
+
+@pytest.mark.parametrize(
+    "kept", [None, "", "x", "[]", "5", '{"a": 5}', '{"a": ["b"]}', '{"a": ["b", "?"]}']
+)
+def test_a_book_that_cannot_be_read_is_a_new_one(kept: str | None) -> None:
+    book = FieldBook(kept)
+    assert book.sound({"v": 1}) == ({"v": 1}, [])
+    assert orjson.loads(book.encode()) is not None
+
+
+def test_an_agent_keeps_names_and_types_over_a_restart(tmp_path: Path) -> None:
+    port, nobody = free_ports(2)
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        f'device = "d"\ndata_dir = "{tmp_path}/data"\n[mqtt]\nport = {nobody}\n[[source]]\ntype = '
+        f'"http_intake"\nstream = "s"\nport = {port}\nfields = {{ on = "boolean" }}\n'
+    )
+    for life, body in enumerate(
+        ([{"a-b": 1, "on": "OFF"}, {"a-b": "x"}], [{"a_b": "y", "a-b": "warm"}])
+    ):
+        with part("agent", path, tmp_path / f"out{life}") as running:
+            running.wait_for('"event":"part.ready"')
+            wait_until(lambda: port_is_open(port), "the port")
+            assert httpx.post(f"http://127.0.0.1:{port}/", json=body).json() == {
+                "taken": len(body),
+                "refused": 0,
+            }
+            assert running.stop() == 0
+    shown = CliRunner().invoke(agent, ["log", "export", "--config", str(path)])
+    found = map(orjson.loads, shown.stdout.splitlines())
+    rows = [
+        {name: value for name, value in one.items() if name.startswith(("a_b", "on"))}
+        for one in found
+    ]
+    assert rows == [
+        {"a_b": 1, "on": False},
+        {"a_b_odd": "x"},
+        {with_suffix("a_b"): "y", "a_b_odd": "warm"},
+    ]
+    said = CliRunner().invoke(agent, ["status", "--config", str(path)]).stdout
+    assert "1 odd in a_b" in said
+    assert "'a-b' is a_b" in said

@@ -1,0 +1,75 @@
+"""Types of fields: one type a column, null anywhere."""
+
+import pytest
+
+from edgewake.protocol.frames.field_type import FieldType, type_of, types_of
+from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream, StreamTable, merge
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ([1, 2.5, None], FieldType.NUMBER),
+        (["a", None], FieldType.STRING),
+        ([True, False], FieldType.BOOLEAN),
+        ([None, None], None),
+    ],
+)
+def test_a_column_has_the_one_type_of_its_values(
+    column: list[object], kind: FieldType | None
+) -> None:
+    assert type_of(column) == kind  # type: ignore[arg-type]
+
+
+def test_a_column_of_two_types_is_named() -> None:
+    with pytest.raises(TypeError, match="field 'a' mixes bool and int"):
+        types_of({"a": [1, True]})
+
+
+def field(kind: FieldType = FieldType.NUMBER, revision: int = 0, unit: str = "") -> FieldInfo:
+    return FieldInfo(type=kind, revision=revision, unit=unit)
+
+
+def test_of_two_first_types_the_first_on_the_topic_stays() -> None:
+    merged = merge(
+        Stream(name="s", fields={"a": field()}),
+        Stream(name="s", fields={"a": field(FieldType.STRING)}),
+    )
+    assert merged.fields["a"].type is FieldType.NUMBER
+
+
+def test_an_operators_revision_wins_before_and_after() -> None:
+    learnt, decided = (
+        Stream(name="s", fields={"a": field()}),
+        Stream(name="s", fields={"a": field(FieldType.STRING, 1, "kg")}),
+    )
+    assert merge(learnt, decided) == merge(decided, learnt) == decided
+
+
+def test_a_field_that_a_later_row_lacks_stays() -> None:
+    assert set(
+        merge(
+            Stream(name="s", fields={"a": field()}), Stream(name="s", fields={"b": field()})
+        ).fields
+    ) == {"a", "b"}
+
+
+def test_a_name_belongs_to_whoever_was_first_and_to_a_higher_claim_after_that() -> None:
+    stream, query = (
+        Stream(name="s", fields={"a": field()}),
+        Stream(name="s", kind=NameKind.QUERY, claim="1"),
+    )
+    assert merge(stream, query) == stream
+    assert merge(query, stream) == query
+    assert merge(query, query.model_copy(update={"claim": "2"})).claim == "1"
+    assert merge(query, query.model_copy(update={"claim": "2", "revision": 1})).claim == "2"
+
+
+def test_a_table_tells_when_the_topics_last_record_is_not_the_merged_row() -> None:
+    table = StreamTable()
+    first, second = (Stream(name="s", fields={name: field()}) for name in "ab")
+    assert table.apply("s", first.model_dump_json().encode())
+    assert not table.apply("s", second.model_dump_json().encode())
+    assert table.apply("s", table["s"].model_dump_json().encode())
+    assert table.apply("s", None)
+    assert table == {}
