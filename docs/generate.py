@@ -247,7 +247,7 @@ def doc(module: str) -> str:
 
 def names() -> str:
     """The preset dictionary of packed frames, a line broken behind each name that would not fit."""
-    text = _load("protocol.packed:NAMES").decode()
+    text = _load("protocol.frames.packed:NAMES").decode()
     lines = textwrap.wrap(text.replace(",", ", "), 100)
     return "```text\n" + "\n".join(line.replace(", ", ",") for line in lines) + "\n```"
 

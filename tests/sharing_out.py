@@ -43,7 +43,8 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/deliveries/",
         "tests/groups/",
         "tests/bridge/test_topic_check.py",
-        *(f"tests/deploy/test_{name}.py" for name in ("doctor", "services", "signs_of_life")),
+        "tests/deploy/doctor/test_doctor.py",
+        *(f"tests/deploy/test_{name}.py" for name in ("services", "signs_of_life")),
         "tests/simulators/test_devices_real.py",
     ),
     # Where a part that starts with a key of its own meets no leases that tests/push and

@@ -1,3 +1,1 @@
-"""Access: streams and results over HTTP, to any number of readers, each with a cursor of its
-own.
-"""
+"""Access: streams and results over HTTP, to any number of readers, each with its own cursor."""

@@ -64,8 +64,10 @@ class Admission:
     def names(
         self, names: Collection[str], *, followed: FollowedStreams, held: Callable[[], Set[str]]
     ) -> None:
-        """Streams that are followed for it from now on: those that are already cost nothing, and
-        what nobody reads gives way.
+        """May the client follow these streams?
+
+        Streams that are followed already cost nothing, and those that nobody reads are dropped for
+        them.
         """
         new = set(names) - followed.by_name.keys()
         if not new:

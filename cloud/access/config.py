@@ -24,7 +24,8 @@ class AccessConfig(Config):
     name: str = "access-1"
     """In logs and metrics, and in the client id that Kafka sees."""
     host: str = "127.0.0.1"
-    """By default only this machine may read. Where others reach it, `rights` must say who may."""
+    """Listens on this machine only by default. Where others can reach it, `rights` must say who may
+    read."""
     also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
     """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
     also_cert_file: Path | None = None
@@ -49,7 +50,7 @@ class AccessConfig(Config):
     (cloud/log/cursor_keys.py)."""
     kafka: KafkaConfig = KafkaConfig()
     rights: RightsConfig | None = None
-    """Who may read what; where it is left out, anybody on this machine may read everything."""
+    """Who may read what; without it anybody on this machine may read everything."""
     ops_url: str | None = None
     """Where the operations API is, for the page's links."""
     allow_origins: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ class AccessConfig(Config):
     stall_s: float = Field(default=30, gt=0)
     """A client that takes not one byte for so long while bytes wait is cut off."""
     retry_ms: int = Field(default=1500, ge=100)
-    """`retry` told to clients, with a jitter of half of it up and down."""
+    """`retry` that clients get, with a jitter of half of it up and down."""
 
     @model_validator(mode="after")
     def _has_memory(self) -> Self:
@@ -94,11 +95,10 @@ class AccessConfig(Config):
         )
 
     def memory_bytes_max(self, *, clients: int | None = None, views: int | None = None) -> int:
-        """Memory at most, beside the process itself: the hub's, and `clients` × CLIENT_BYTES (None:
-        as many as are allowed).
+        """Largest memory beside the process itself: the hub's, and `clients` × CLIENT_BYTES.
 
-        A client that reads as fast as is written to it takes a tenth of that: its share is the
-        buffer of one that does not read.
+        `clients` None: as many as are allowed. A client that reads as fast as is written to it
+        takes a tenth of that: its share is the buffer of one that does not read.
         """
         open_clients = self.clients_max if clients is None else clients
         return (

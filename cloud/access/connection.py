@@ -34,7 +34,7 @@ class Connection:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self.is_paused = False
-        """Whether our own buffer holds so many bytes that nothing should be written."""
+        """Whether our own buffer is so full that nothing more should be written."""
         self.on_lost: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
         """Called when `is_paused` ends."""
@@ -125,8 +125,7 @@ class Protocol(LimitedProtocol):
 
 
 def tune(listener: socket.socket, *, stall_s: float) -> None:
-    """Set what accepted sockets inherit (Linux): a bounded send buffer, and the end of peers that
-    vanished without a word.
+    """Set what accepted sockets inherit (Linux): a bounded send buffer, and the end of dead peers.
 
     The kernel waits twice as long as we do for a reader that stalled, so that it is us who see and
     count it.

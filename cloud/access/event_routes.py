@@ -1,8 +1,8 @@
 """The routes of events: streams without end, and pages of them.
 
-What a client could mend by trying again is 503 with Retry-After; a browser's EventSource (it sends
-Sec-Fetch-Mode) gets 200 with `retry` and the end instead, because any other status stops it for
-ever (WHATWG HTML 9.2.2).
+Failures that a retry can cure are 503 with Retry-After; a browser's EventSource (it sends
+Sec-Fetch-Mode) gets 200 with `retry` and the end instead, because any other status stops it
+permanently (WHATWG HTML 9.2.2).
 """
 
 from __future__ import annotations
@@ -230,9 +230,7 @@ class EventRoutes:
         words: WordsAsked,
         reader: ReaderAsks,
     ) -> Response:
-        """Follow several streams and queries in one connection, with one cursor, or read a page of
-        them.
-        """
+        """Follow several streams and queries in one connection with one cursor, or read a page."""
         return await self._answer(http, stream, words, reader)
 
     async def _answer(
@@ -273,9 +271,7 @@ class EventRoutes:
         lease: tuple[str, str] | None,
         reader: Principal,
     ) -> Response:
-        """Open a stream; given up at once when the client hangs up meanwhile, so that nothing is
-        left of it.
-        """
+        """Open a stream; stop and clean up when the client hangs up meanwhile."""
         stream = self._place(http, asked, reader)
         found = await self._while_there(
             stream, self._open(stream, asked, lease, reader), within_s=OPEN_S

@@ -16,7 +16,7 @@ TICK_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Total(Collector):
-    """A counter that somebody else counts; told at each scrape how far it came."""
+    """A counter kept elsewhere, exported at each scrape."""
 
     def __init__(self, name: str, text: str, registry: CollectorRegistry) -> None:
         self._name = name

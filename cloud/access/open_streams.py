@@ -1,7 +1,6 @@
-"""All open event streams of a server: writing, heartbeats, the end of those that stalled, and the
-drain at the stop.
+"""All open event streams of a server: writing, heartbeats, the end of stalled ones, the drain.
 
-Who is let in is decided by `admission`, by what each client has open.
+`admission` decides who is let in, by what each client has open.
 
 Chunks are written straight to the connection, the same framed bytes for everybody, whenever a
 session has some and the connection takes them: no task has to run for a chunk. A client that does
@@ -34,7 +33,7 @@ from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock
 
 BEHIND_EVERY_S: Final = 10.0
-"""How often a client that reads slowly is told how far it is behind."""
+"""How often a client that reads slowly learns how far it is behind."""
 SLOW_LOOKS: Final = 2
 """Looks in a row that find a connection full: a client of full speed fills it for a moment."""
 WATCH_S: Final = 1.0
@@ -71,8 +70,9 @@ class Member(Protocol):
 
 
 class OpenStream:
-    """A place for one stream on one connection, from the request on; its session comes when the
-    stream is opened. `close` it.
+    """The place of one stream on one connection, from the request on; `close` it.
+
+    Its session comes when the stream is opened.
     """
 
     streams = 1
@@ -103,7 +103,7 @@ class OpenStream:
         self._full_looks = 0
         self._told_behind_s = now - BEHIND_EVERY_S
         self._owes_behind = False
-        """Is it to be told how far it is behind, once it takes something?"""
+        """Must it learn how far it is behind, once it takes something?"""
         self.is_closed = False
         self.sees_heartbeats = False
         """Are signs of life events?"""
@@ -197,8 +197,9 @@ class OpenStream:
             self.connection.abort()
 
     def end_of_right(self, why: End) -> None:
-        """Its reader may read no longer: say so and end. What waits for a client that does not read
-        is cut off.
+        """Say that the reader's right has ended, and end.
+
+        Bytes that wait for a client that does not read are dropped.
         """
         self.why_ended = why
         if self.session is not None:
@@ -317,7 +318,7 @@ class OpenStreams:
         return stream
 
     def enter(self, member: Member) -> None:
-        """One more that is no stream with a connection of its own. Raises Full."""
+        """Count one more member without a connection of its own. Raises Full."""
         self._let_in(member.client, member.reader, streams=member.streams)
         self._count(member)
 
@@ -336,8 +337,9 @@ class OpenStreams:
         self._empty.clear()
 
     def claim(self, stream: Member, sight: Sight) -> None:
-        """May its client have this? Then it counts from now on, while it is being
-        opened too. Raises Full.
+        """Count the stream for its client from now on, while it is being opened too.
+
+        Raises Full.
         """
         holding = self._holdings[stream.client]
         self._admission.names(
@@ -402,9 +404,7 @@ class OpenStreams:
         self.behind += (after is State.BEHIND) - (before is State.BEHIND)
 
     def retry_ms(self) -> int:
-        """A client's wait after a lost connection, different for each, so that they do not all come
-        back at once.
-        """
+        """A client's wait after a lost connection, with jitter so that not all return together."""
         return int(self.config.retry_ms * self._rng.uniform(0.5, 1.5))
 
     def retry_after_s(self) -> int:
@@ -420,8 +420,9 @@ class OpenStreams:
                 stream.watch(now, stall_s=self.config.stall_s)
 
     async def drain(self, *, within_s: float) -> int:
-        """Ask all to end at their next chunk's border and cut off who did not `within_s`; how many
-        those were.
+        """Ask all streams to end at their next chunk's border, and cut off the rest later.
+
+        Those that have not ended `within_s` are cut off; return their number.
         """
         self.draining = True
         for stream in list(self._streams):

@@ -31,8 +31,7 @@ from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.rights.config import checked
 from edgewake.cloud.rights.rights import Rights
-from edgewake.cloud.web import http_part as web
-from edgewake.cloud.web import tls as web_tls
+from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import Connections
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config
@@ -55,11 +54,12 @@ FILES_MAX: Final = 65_536
 def main(
     config_file: Path | None, *, host: str | None, port: int | None, verbose: bool
 ) -> NoReturn:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
-    used).
+    """Run until SIGTERM or SIGINT.
+
+    Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     protocol_log.set_up(verbose=verbose)
-    web.run_part(lambda: run(_settings(config_file, host=host, port=port)))
+    http_part.run_part(lambda: run(_settings(config_file, host=host, port=port)))
 
 
 def _settings(config_file: Path | None, *, host: str | None, port: int | None) -> AccessConfig:
@@ -72,11 +72,11 @@ def _settings(config_file: Path | None, *, host: str | None, port: int | None) -
 
 
 async def run(settings: AccessConfig) -> None:
-    """Serve until told to stop. Raises ConfigError."""
+    """Serve until a signal stops it. Raises ConfigError."""
     stop, is_listening = asyncio.Event(), asyncio.Event()
-    web.stop_on_signals(stop)
-    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
-    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
+    http_part.stop_on_signals(stop)
+    encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     for listener in listeners:
         tune(listener, stall_s=settings.stall_s)
     _raise_file_limit()
@@ -130,10 +130,10 @@ async def run(settings: AccessConfig) -> None:
             "ready": _report_ready(hub, is_listening, listeners[0]),
         }
         background = [
-            tasks.create_task(web.named(name, coroutine), name=name)
+            tasks.create_task(http_part.named(name, coroutine), name=name)
             for name, coroutine in work.items()
         ]
-        await web.serve(
+        await http_part.serve(
             HostCheck(app, settings.public_names),
             listeners,
             encrypted=encrypted,

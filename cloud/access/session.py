@@ -94,9 +94,7 @@ class Session:
         return self._encoder.cursor(self._subscriber.positions)
 
     def start(self, *, retry_ms: int) -> None:
-        """Write the first words: the retry time, then the gaps or the cursor, and what of the
-        filters can hardly be meant.
-        """
+        """Write the retry time, the gaps or the cursor, and warnings about suspicious filters."""
         gaps = b"".join(self._encoder.gap(gap) for gap in self._start.gaps)
         warnings = b"".join(map(sse.warning, self._plan.warnings(self._hub.catalogue.field_kinds)))
         self._put(sse.HEARTBEAT + sse.retry(retry_ms) + (gaps or self._checkpoint()) + warnings)
@@ -105,8 +103,9 @@ class Session:
             self.end()
 
     def next(self) -> bytes | None:
-        """The next bytes to write, framed; None when there are none now, or none any more
-        (`state`).
+        """The next bytes to write, framed.
+
+        None when there are none now, or the session is over (`state`).
         """
         if self._waiting:
             return self._waiting.popleft()
@@ -176,9 +175,9 @@ class Session:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _note_where(self, parts: list[bytes]) -> None:
-        """Nothing is at hand.
+        """Note that nothing is at hand.
 
-        A client that is live from now on is given its cursor, if it was shown nothing lately.
+        A client that is live from now on gets its cursor, if nothing was shown to it lately.
         """
         if not self._subscriber.is_live:
             if self.state is State.LIVE:

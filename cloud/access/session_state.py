@@ -26,7 +26,7 @@ class State(StrEnum):
     ENDING = "ending"
     """What is written is written; then the answer ends."""
     GONE = "gone"
-    """Nothing of it is left."""
+    """All of it is cleaned up."""
 
 
 class Change(StrEnum):

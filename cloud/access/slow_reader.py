@@ -21,8 +21,9 @@ class Progress:
 
 
 def observe(progress: Progress, *, written: int, waiting: int, now: float) -> Progress:
-    """The progress after a look: `written` bytes in all, `waiting` of them not yet acknowledged by
-    the other side.
+    """The progress after a check.
+
+    `written`: bytes in all; `waiting`: those of them that the other side has not acknowledged.
     """
     taken = written - waiting
     if waiting == 0 or taken > progress.taken:

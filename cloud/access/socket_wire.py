@@ -33,7 +33,7 @@ from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.protocol.cursor import CursorCodec, CursorWriter
 
 NAME: Final = "ws"
-"""Of the encoding."""
+"""The name of the encoding."""
 EVENT_BYTES: Final = 160
 """Memory of an event beside its text: its place and where it ends."""
 _TEXT_FRAME: Final = 0x81

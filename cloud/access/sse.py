@@ -1,5 +1,4 @@
-"""Batches become bytes of `text/event-stream`: the one place that knows the format (WHATWG HTML
-9.2).
+"""Encodes batches as `text/event-stream`: the one place that knows the format (WHATWG HTML 9.2).
 
 Lines end in LF, ids are ASCII, an event is always whole. A comment is `:` and one line end, because
 some clients take a comment with a blank line for an event; `retry` has no blank line either and
@@ -60,8 +59,9 @@ class Encoder:
         return b"".join(parts)
 
     def checkpoint(self, positions: Positions, *, as_event: bool) -> bytes:
-        """Announce a cursor without an event: as a lone id, or `as_event`, for clients that ignore
-        lone ids.
+        """Announce a cursor without an event.
+
+        It is a lone id, or with `as_event` an event, for clients that ignore lone ids.
         """
         cursor = self.cursor(positions)
         if not as_event:
@@ -90,8 +90,9 @@ def problem(code: str, detail: str) -> bytes:
 
 
 def end(why: str) -> bytes:
-    """The reader may read no longer: `expired`, or `revoked`. It has no id: the client keeps its
-    cursor and goes on with it once it has proved who it is anew.
+    """Announce that the reader may read no longer: `expired`, or `revoked`.
+
+    It has no id: the client keeps its cursor and goes on with it once it has authenticated again.
     """
     return b'event: end\ndata: {"reason":"%b"}\n\n' % why.encode()
 

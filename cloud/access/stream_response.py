@@ -1,5 +1,6 @@
-"""The answer that does not end: a Starlette response whose body is written straight to the
-connection (`open_streams`).
+"""The endless answer: a Starlette response whose body is written straight to the connection.
+
+`open_streams` writes it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ABSENT_LOOK_S: Final = 0.5
 """How often an awaited stream is looked up; the catalogue knows it a second after it was
 created."""
 CURSOR_HEADER_MAX: Final = 4096
-"""Characters of a cursor that is also told in a header: clients bound an answer's head, Node's at
+"""Characters of a cursor that is also sent in a header: clients bound an answer's head, Node's at
 16 KB. The first block has it anyway."""
 
 
@@ -85,8 +86,9 @@ class EventStream(Response):
         metrics: Metrics,
         lease: LeaseReport | None = None,
     ) -> None:
-        """`opened`: None where none of the streams is there yet; `absent`: those that are waited
-        for. `lease`: what is reported to the push proxies while the stream is open.
+        """`opened`: None where none of the streams exists yet; `absent`: the streams it waits for.
+
+        `lease`: what is reported to the push proxies while the stream is open.
         """
         self.status_code = 200
         self.background = None
@@ -189,8 +191,9 @@ class EventStream(Response):
 
 
 class Later(Response):
-    """For a browser's EventSource, which any other status than 200 stops for ever: come again after
-    `retry_ms`.
+    """Ask a browser's EventSource to come again after `retry_ms`.
+
+    Any other status than 200 would stop it permanently.
     """
 
     def __init__(self, retry_ms: int) -> None:

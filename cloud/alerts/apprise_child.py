@@ -1,9 +1,9 @@
 """A process that sends one note by Apprise, and ends: 0 where it was taken, else 1 with the reason.
 
-An address of Apprise is a program's choice among a hundred services, so what it would connect to
-cannot be told from it. Therefore each connection is looked at in the moment it is made, by Python's
-audit hook, which no library goes around: the address must be a public one and its port one that
-such services have. Hosts that the operator allowed may have any. Other programs are not started.
+An Apprise address chooses one of a hundred services, so the hosts that it will connect to cannot be
+read from it. Therefore each connection is checked at the moment it is made, by Python's audit hook,
+which no library goes around: the address must be a public one and its port one that such services
+have. Hosts that the operator allowed may have any. Other programs are not started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import orjson
 from edgewake.cloud.calls.endpoint import is_public
 
 PORTS: Final = frozenset({25, 443, 465, 587, 993, 2525, 8443, 8883})
-"""Of mail, HTTPS and MQTT over TLS."""
+"""Ports of mail, HTTPS and MQTT over TLS."""
 _PROGRAMS: Final = ("subprocess.", "os.exec", "os.spawn", "os.posix_spawn", "os.system", "os.fork")
 
 
@@ -27,9 +27,9 @@ class ConnectionRefused(RuntimeError):
 
 
 def guard(allowed: frozenset[str], refused: list[str]) -> None:
-    """From here on this process connects to public addresses and `allowed` ones only.
+    """Restrict this process to connections to public addresses and `allowed` ones.
 
-    What was refused is noted in `refused`: libraries hide why they failed.
+    Refused connections are noted in `refused`: libraries hide why they failed.
     """
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:

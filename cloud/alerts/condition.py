@@ -13,7 +13,7 @@ from edgewake.cloud.log.filters.filter_syntax import parse_where
 from edgewake.protocol.ops.alert import KEY_CHARS_MAX, Rule, RuleText
 
 VALUE_CHARS_MAX: Final = 100
-"""Characters of a value as it is told."""
+"""Characters of a value in a note."""
 WITHDRAWN: Final = "withdrawn"
 
 Truth = Callable[[Mapping[str, Any]], Any]
@@ -34,7 +34,7 @@ def _compiled(text: str) -> Truth:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Of one rule over a stream or a query."""
+    """The condition of one rule over a stream or a query."""
 
     rule: Rule
     when: Truth

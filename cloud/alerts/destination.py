@@ -25,7 +25,7 @@ _OWN: Final = frozenset({"http", "https"})
 _REFUSED: Final = frozenset(
     {"dbus", "qt", "kde", "glib", "gnome", "macosx", "windows", "syslog", "smpp", "file", "growl"}
 )
-"""Of Apprise: they speak to this machine, and to no person."""
+"""Schemes of Apprise that are refused: they talk to this machine, and to no person."""
 
 
 class DestinationRefused(EdgewakeError):
@@ -40,7 +40,7 @@ class DestinationText(BaseModel):
     address: Annotated[str, StringConstraints(min_length=4, max_length=ADDRESS_CHARS_MAX)]
     """https://… for a webhook, or an address of Apprise."""
     secret: str | None = None
-    """Of a webhook: `whsec_` and base64; without it one is made, and shown this once."""
+    """A webhook's secret: `whsec_` and base64; without it one is made, and shown this once."""
 
 
 def kind_of(address: str) -> str:

@@ -146,7 +146,7 @@ class Judge:
 
 
 class _Session:
-    """From the moment this server judges to the moment it does not."""
+    """One term of judging, from the moment this server takes over to the moment it stops."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge, self._clock = judge, judge.clock
@@ -281,7 +281,7 @@ class _Sources:
         """Words that were heard."""
 
     def conditions(self, topic: str) -> list[Condition]:
-        """Of the rules that look at a topic."""
+        """The conditions of the rules on a topic."""
         return self._wanted.get(topic, [])
 
     def follow(self, wanted: Mapping[str, list[Condition]]) -> None:

@@ -53,8 +53,9 @@ class Judging:
         )
 
     async def run(self) -> None:
-        """Until cancelled; attempts under way are given up then, and made again by who judges
-        next.
+        """Run until cancelled.
+
+        Attempts under way are cancelled then, and repeated by the next judge.
         """
         executor = ThreadPoolExecutor(1, "ops-alerts")
         thread = self._loop.run_in_executor(executor, self.judge.run)

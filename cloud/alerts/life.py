@@ -1,10 +1,10 @@
 """The life of one alert: pending, firing, acknowledged, resolved. Pure; times are ms since 1970.
 
-Time that passes is a step of its own, and is taken before each look: so a judge that catches up
+The passing of time is a step of its own, and is taken before each look: so a judge that catches up
 after an hour finds the same lives as one that was there.
 
 An alert that begins and ends FLAPS_MAX times within FLAP_WINDOW_MS *flaps*. While it does it counts
-as firing, so that its destinations are told once, and not of each turn; it is calm again after
+as firing, so that its destinations are notified once, and not of each turn; it is calm again after
 FLAP_WINDOW_MS with at most one turn.
 """
 
@@ -36,7 +36,7 @@ class Seen:
     value: str = ""
     why: str = ""
     place: int = 0
-    """Of a query's row: `window_start`."""
+    """`window_start` of a query's row."""
 
 
 def look(alert: Alert | None, seen: Seen, rule: Rule) -> Alert | None:
@@ -193,7 +193,7 @@ def loud(alert: Alert) -> str:
 
 
 def wants_again(alert: Alert, now: int, rule: Rule) -> bool:
-    """Is it to be told once more? What somebody has taken is not."""
+    """Is a reminder due? One that somebody acknowledged gets none."""
     return (
         rule.again_s > 0
         and alert.state is State.FIRING

@@ -1,5 +1,6 @@
-"""Sends a note to its destination: a webhook by ourselves, all else by Apprise in a process of its
-own, whose every connection is looked at (apprise_child.py).
+"""Sends a note to its destination: webhooks directly, all others by Apprise in a child process.
+
+Every connection of that process is checked (apprise_child.py).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ answer. Below telling.ATTEMPT_MS."""
 ERROR_CHARS_MAX: Final = 300
 """Characters of what went wrong."""
 SECRET_CHARS_MIN: Final = 6
-"""Shorter words of an address are no keys, and may be words of the sentence."""
+"""Shorter words of an address are not keys, and may be words of the sentence."""
 CHILDREN_MAX: Final = 2
 """Processes that send at the same time; each takes 60 MB."""
 _CHILD: Final = (sys.executable, "-m", "edgewake.cloud.alerts.apprise_child")

@@ -1,8 +1,8 @@
-"""Which notes are to be made of alerts, and when each is tried. Pure.
+"""Decides which notes to make of alerts, and when each is tried. Pure.
 
-What begins or ends is told by *difference*: an alert that is not as its destinations know it is to
-be told. So snoozing and flapping only delay, and whatever happened meanwhile, the state that is
-there in the end is told, once.
+Beginnings and ends are sent by *difference*: an alert whose state differs from what its
+destinations know is due. So snoozing and flapping only delay, and whatever happened meanwhile, the
+final state is sent, once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DONE_MAX: Final = 2000
 
 
 def news(alerts: Iterable[Alert], rule: Rule, now: int) -> Sequence[Alert]:
-    """The alerts of a rule that are to be told now; none before its group is complete."""
+    """The alerts of a rule that are due now; none before its group is complete."""
     alerts = list(alerts)
     fresh = [alert for alert in alerts if wants(alert, now)]
     again = [alert for alert in alerts if wants_again(alert, now, rule)]
@@ -46,7 +46,7 @@ def news(alerts: Iterable[Alert], rule: Rule, now: int) -> Sequence[Alert]:
 
 
 def told(alert: Alert, now: int) -> Alert:
-    """The alert after it was told."""
+    """The alert after it was sent."""
     what = loud(alert)
     entry = Entry(at=now, what="told", why=what)
     return noted(alert.model_copy(update={"told": what, "told_at": now}), entry)

@@ -13,8 +13,10 @@ from edgewake.cloud.queries.lane_kind import LaneKind
 def gather(
     lanes: Mapping[tuple[str, LaneKind], tuple[Counters, bool]], summary: Counters, *, left_out: int
 ) -> Iterable[Metric]:
-    """`lanes`: stream and kind → what was counted, and whether it runs; `summary`: of the minutes;
-    `left_out`: streams without them.
+    """The analysis' metrics, from the counters of its lanes and of the summaries.
+
+    `lanes`: stream and kind → the lane's counters and whether it runs; `summary`: the counters of
+    the minute summaries; `left_out`: number of streams without summaries.
     """
     texts = {
         "batches": "micro-batches committed",

@@ -40,9 +40,9 @@ class AnalysisConfig(Config):
     """What `edgewake analysis` needs to know."""
 
     data_dir: Folder = Path("analysis")
-    """Spark's own files, which each start removes, and without `shared_dir` what is kept:
-    checkpoints (with the state) and the lake of summaries. Kept as long as the streams: without it
-    all is computed anew. A path, or file:///…"""
+    """Holds Spark's own files, which each start removes, and without `shared_dir` also what must be
+    kept: checkpoints (with the state) and the lake of summaries. Keep it as long as the streams:
+    without it everything is computed again from the log. A path, or file:///…"""
     shared_dir: Folder | None = None
     """Where checkpoints and the lake of summaries are kept instead: a folder that this process and
     all workers of a cluster see under the same path. A path, or file:///…; required where `master`
@@ -66,8 +66,8 @@ class AnalysisConfig(Config):
     seconds however small it is."""
     calm_trigger_ms: int = Field(default=10_000, ge=0, le=60_000)
     """The same for a stream with fewer than 1000 readings a second, and 5000 at most where no
-    window ends; a window that ended is told at once all the same. 0: always `trigger_ms`, so that
-    rows of open windows are as fresh with few readings as with many."""
+    window ends; the result of a window that ended is emitted at once all the same. 0: always
+    `trigger_ms`, so that rows of open windows are as fresh with few readings as with many."""
     batch_records_max: int = Field(default=20_000, ge=1)
     """Records (frames) of a micro-batch at most when the analysis has fallen behind. It has fewer
     where they take longer than two seconds, as far as those before tell; one that does not fit into
@@ -115,16 +115,16 @@ class AnalysisConfig(Config):
     summary_values: dict[str, dict[str, SummaryValues]] = Field(
         default_factory=dict, max_length=VALUES_STREAMS_MAX
     )
-    """By stream and field how many different values its summaries are for, e.g.
-    [summary_values.orders.customer] with capacity = 100000: `edgewake summary --contains` is wrong
-    so often at most."""
+    """Expected number of distinct values by stream and field, e.g. [summary_values.orders.customer]
+    with capacity = 100000. It bounds how often `edgewake summary --contains` gives a wrong
+    answer."""
     session_s: float = Field(default=10.0, ge=0.5, le=600)
     """Seconds without a sign of life after which another analysis takes over, where one stands by.
     At least what Kafka allows: 6 unless its `group.min.session.timeout.ms` is lowered, as it is in
     our compose file."""
     foreign_topics: tuple[str, ...] = ()
-    """Topics of others in the same Kafka that queries may be joined with (header `foreign`):
-    whoever may register queries can read what is in them."""
+    """Topics of others in the same Kafka that queries may join (header `foreign`). Whoever may
+    register queries can read what is in them."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Port of Prometheus metrics and of /healthz; none: neither."""
     metrics_host: str = "127.0.0.1"

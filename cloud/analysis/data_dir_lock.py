@@ -1,6 +1,4 @@
-"""The `data_dir` of an analysis: one process at a time uses it, and it has a name that no other
-has.
-"""
+"""Locks the `data_dir` of an analysis for one process, and gives the folder a unique name."""
 
 from __future__ import annotations
 

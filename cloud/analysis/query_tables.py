@@ -27,7 +27,7 @@ log = logging.getLogger("edgewake.analysis")
 
 FLUSH_S: Final = 10.0
 OnRow: TypeAlias = Callable[[str, bytes | None], None]
-"""Is told of a table's row: its key, and its value or None where it was removed."""
+"""Gets each change of a table's row: its key, and its value or None where it was removed."""
 _WRITTEN: Final = (
     topics.QUERIES,
     topics.STREAMS,
@@ -113,7 +113,10 @@ class QueryTables:
         }
 
     def _register_built_in(self) -> None:
-        """Once in the life of what is kept: whoever removes one of them does not get it back."""
+        """Register the built-in queries once per data folder.
+
+        A user who removes one does not get it back.
+        """
         known = self._config.kept_dir / "built_in_queries.json"
         done = set(orjson.loads(known.read_bytes())) if known.exists() else set()
         now_ms = self._clock.now_ms()
@@ -135,8 +138,9 @@ class QueryTables:
         known.write_bytes(orjson.dumps(sorted(done | set(built_in()))))
 
     def _claimed(self, wanted: Sequence[Registration]) -> list[Registration]:
-        """Those that got their names: on `ew.streams` the first claim has a name, of a stream or of
-        a query. Raises Unavailable.
+        """Return the registrations that got their names. Raises Unavailable.
+
+        On `ew.streams` the first claim has a name, of a stream or of a query.
         """
         for one in wanted:
             row = Stream(name=one.name, kind=NameKind.QUERY, claim=one.claim)

@@ -1,7 +1,8 @@
-"""The analysis as a process: follows the registered queries and keeps one lane for each stream and
-kind of them running.
+"""The analysis as a process: follows the registered queries and runs their lanes.
 
-Order of the end: lanes (each waits for its transaction under way), then Spark, then the JVM. What
+There is one lane for each stream and kind.
+
+Order of shutdown: lanes (each waits for its transaction under way), then Spark, then the JVM. What
 was not finished is done again from the checkpoint at the next start.
 """
 
@@ -79,8 +80,9 @@ class Analysis:
         leads: Callable[[], bool] = lambda: True,
         health: Health | None = None,
     ) -> None:
-        """`leads`: may it start lanes now? Raises LocalError where another analysis does for
-        certain.
+        """`leads`: may it start lanes now?
+
+        Raises LocalError where another analysis is certain to.
         """
         self._heartbeat, self._leads = heartbeat or Heartbeat(clock, {}), leads
         self._config, self._session, self._clock, self._rng = config, session, clock, rng
@@ -132,7 +134,7 @@ class Analysis:
         self.health = health or Health(clock.monotonic_s)
 
     def run(self, stop: threading.Event) -> None:
-        """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
+        """Follow the queries until `stop` is set. Raises what waiting cannot fix."""
         self._open(stop)
         self._sequencers.start()
         seen = (-1, -1)
@@ -318,9 +320,7 @@ class Analysis:
             )
 
     def _look_for_slow(self) -> None:
-        """Give a query that others wait for a lane of its own; begin the next search that is
-        due.
-        """
+        """Isolate a query that others wait for, and begin the next search that is due."""
         running = self._lanes.running()
         found = self._slow.turn(running, self._catalogue.types)
         if found is None:

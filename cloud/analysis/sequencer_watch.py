@@ -58,9 +58,7 @@ class SequencerWatch:
         )
 
     def troubles(self, now_ms: int) -> dict[str, str | None]:
-        """What is in the way of event time, by what the analysis' health calls it; None: nothing
-        is.
-        """
+        """What holds event time back, by its name in the analysis' health; None: nothing does."""
         failed_by = self._failed_by
         unknown = f"unknown how far the sequencers are: {failed_by}" if failed_by else None
         return {"hold": self.why(now_ms) or None, "sequencers": unknown}

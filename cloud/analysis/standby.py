@@ -1,5 +1,6 @@
-"""Standing by: until no other process uses our folder, Kafka is there, and it gives this analysis
-the lead.
+"""Waits until this analysis may start.
+
+That is when no other process uses its folder, Kafka is reachable and gives it the lead.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ class Standby:
         return False
 
     def _has_kept(self) -> bool:
-        """Where checkpoints are shared, one that hangs may still write them: a leader waits until
-        its process has ended.
+        """May this leader use the shared checkpoints?
+
+        An analysis that hangs may still write them: a leader waits until that process has ended.
         """
         kept = self.config.kept_dir
         if kept == self.config.data_dir or data_dir_lock.lock(kept) is not None:

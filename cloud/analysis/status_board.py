@@ -97,13 +97,13 @@ class StatusBoard:
         )
 
     def hand_over(self, names: Iterable[str]) -> None:
-        """From here on a lane tells of these queries."""
+        """Leave the states of these queries to a lane, which publishes them from here on."""
         self._producer.flush(FLUSH_S)
         for name in names:
             self._said.pop(name, None)
 
     def keep(self, names: set[str]) -> None:
-        """Drop what was said of all other queries: they are no longer registered."""
+        """Remove the states of all other queries: they are no longer registered."""
         for name in self._known - names:
             self._said.pop(name, None)
             self._producer.produce(topics.PROGRESS, None, name)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from edgewake.cloud.bridge.admission.allowance import DeviceConfig
 from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.bridge.http_config import HttpConfig
+from edgewake.cloud.bridge.sparkplug_config import SparkplugConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
@@ -89,6 +90,8 @@ class BridgeConfig(Config):
     """[maps]"""
     http: HttpConfig = HttpConfig()
     """[http]"""
+    sparkplug: SparkplugConfig = SparkplugConfig()
+    """[sparkplug]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"
@@ -112,6 +115,12 @@ class BridgeConfig(Config):
                 "maps.prefix is missing: where the broker knows devices by certificate or "
                 "password, names of mapped devices begin with a prefix that no other device has, "
                 'e.g. "zb-"'
+            )
+        if self.sparkplug.host_id is not None and knows_devices and not self.sparkplug.prefix:
+            raise ValueError(
+                "sparkplug.prefix is missing: where the broker knows devices by certificate or "
+                "password, names of Sparkplug's begin with a prefix that no other device has, "
+                'e.g. "sp-"'
             )
         if self.http.port is not None and knows_devices and not self.http.prefix:
             raise ValueError(

@@ -29,6 +29,8 @@ class BridgeMetrics:
     http: Counter[str] = field(default_factory=Counter)
     """Requests by outcome: taken, partial (some of it was refused), refused, quota, unavailable
     (come again), denied (no token), asked (is somebody there?)."""
+    sparkplug: Counter[str] = field(default_factory=Counter)
+    """Of Sparkplug's host: reading, presence, rebirth (asked for), lost (messages), odd."""
     waits: Counter[str] = field(default_factory=Counter)
     """Times that reading stopped: full (in flight at its bound), queue (Kafka's client took no
     more) or behind (the sequencer is)."""
@@ -62,6 +64,9 @@ class BridgeMetrics:
             "edgewake_bridge_later", "Messages answered 'later', by reason", "reason", self.later
         )
         yield counter("edgewake_bridge_mapped", "Messages given to maps", "outcome", self.mapped)
+        yield counter(
+            "edgewake_bridge_sparkplug", "What Sparkplug's nodes said", "event", self.sparkplug
+        )
         yield counter("edgewake_bridge_http", "HTTP requests by outcome", "outcome", self.http)
         yield counter(
             "edgewake_bridge_waits", "Times that reading stopped, by cause", "cause", self.waits

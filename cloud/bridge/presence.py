@@ -28,6 +28,8 @@ costs repeats that the sequencer removes, never a loss."""
 TURN_BEATS: Final = 4
 """Beats between the turns of two survivors: longer than one needs to start an adoption and to beat
 for it."""
+HEARD_BEATS: Final = 3
+"""Beats of our own that come back before we say who is first: by then all others have beaten."""
 BEAT_BYTES_MAX: Final = 4096
 """Bytes of a beat that is read; only bridges may write there."""
 SESSIONS_MAX: Final = 1000
@@ -104,6 +106,11 @@ class Presence:
             for name, at in self._bridges.items()
             if name != self._own and self._beats - at < MISSED_BEATS
         )
+
+    @property
+    def is_first(self) -> bool:
+        """Are we the first by name of the bridges that live? Not said before we have heard all."""
+        return self._beats >= HEARD_BEATS and all(name > self._own for name in self.others())
 
     def orphan(self, registered: Iterable[str]) -> str | None:
         """A registered session that it is our turn to adopt; None while there is not any."""

@@ -113,6 +113,7 @@ async def run(
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
                 tasks.create_task(_serve_http(config, bridge, clock, stop), name="http"),
+                tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
             await stop.wait()
             pump.cancel()
@@ -163,6 +164,19 @@ async def _serve_http(
     from edgewake.cloud.bridge.web.serving import serve
 
     await serve(config.http, bridge, clock, stop)
+
+
+async def _host_sparkplug(
+    config: BridgeConfig, bridge: Bridge, clock: Clock, rng: random.Random
+) -> None:
+    """Imported where it is wanted: Google's library is an extra."""
+    if config.sparkplug.host_id is None:
+        return
+    try:
+        from edgewake.cloud.bridge.sparkplug.host_session import HostSession
+    except ImportError as error:
+        raise LocalError(f"[sparkplug]: pip install 'edgewake[formats]' ({error})") from error
+    await HostSession(config, bridge, clock, Backoff(rng)).run()
 
 
 async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> None:

@@ -69,6 +69,11 @@ class Watch:
         """The number of other bridges that live."""
         return len(self._presence.others())
 
+    @property
+    def is_first(self) -> bool:
+        """Are we the one of the bridges that does what only one may do?"""
+        return self._source.subscribed.is_set() and self._presence.is_first
+
     async def run(self) -> None:
         """Beat and look after the others, for ever."""
         async with asyncio.TaskGroup() as tasks:

@@ -37,7 +37,7 @@ def _seconds(_context: click.Context, _argument: click.Parameter, value: str) ->
 @api_options
 @click.pass_context
 def alert(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
-    """Be told when something is wrong: rules, what is raised, and whom it is told."""
+    """Manage alerts: rules, what fires, and who is notified."""
     context.obj = make_api
 
 
@@ -57,7 +57,7 @@ def list_alerts(api: OpsApi, rules: bool) -> None:
 @_rule
 @shows
 def show(api: OpsApi, rule: str) -> None:
-    """Show one rule, its alerts, and what was told of them."""
+    """Show one rule, its alerts, and the notes that were sent."""
     found = api.ask("GET", f"/v1/alerts/{rule}").json()
     if api.as_json:
         return print_json(found)
@@ -75,8 +75,9 @@ def show(api: OpsApi, rule: str) -> None:
 @click.option("--check", "is_trial", is_flag=True, help="Change nothing: say what would fire.")
 @shows
 def apply(api: OpsApi, file: Path, is_trial: bool) -> None:
-    """Put the rules in FILE (TOML: a table [NAME] for each rule; or JSON) in the place of those of
-    their names.
+    """Replace rules with those of the same names in FILE.
+
+    FILE is TOML with a table [NAME] for each rule, or JSON.
     """
     for name, text in tables_of(file, "rule", "with what it looks at in it").items():
         if is_trial:
@@ -110,7 +111,7 @@ def delete(api: OpsApi, rule: str) -> None:
 @_why
 @shows
 def acknowledge(api: OpsApi, rule: str, which: str | None, why: str) -> None:
-    """Take what fires: it is not told again until it is over."""
+    """Acknowledge a firing alert: no reminders until it is over."""
     api.ask("POST", f"/v1/alerts/{rule}/ack", body={"key": which, "why": why})
     tell(f"{rule}: acknowledged", err=True)
 
@@ -122,7 +123,7 @@ def acknowledge(api: OpsApi, rule: str, which: str | None, why: str) -> None:
 @_why
 @shows
 def snooze(api: OpsApi, rule: str, duration: int, which: str | None, why: str) -> None:
-    """Tell nothing for DURATION (30m, 8h; 0: tell it again). What fires then is told then."""
+    """Send nothing for DURATION (30m, 8h; 0: send again). What still fires then is sent then."""
     body = {"key": which, "why": why, "seconds": duration}
     api.ask("POST", f"/v1/alerts/{rule}/snooze", body=body)
     tell(f"{rule}: {'snoozed' if duration else 'is told again'}", err=True)
@@ -130,7 +131,7 @@ def snooze(api: OpsApi, rule: str, duration: int, which: str | None, why: str) -
 
 @alert.group()
 def destination() -> None:
-    """Whom alerts are told to."""
+    """Manage the destinations of alerts."""
 
 
 @destination.command("list")

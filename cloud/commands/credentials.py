@@ -24,10 +24,10 @@ PAGE: Final = 1_000
 SIGNED_PAGE: Final = 50
 """The same with signing requests, of which a small one has 400 characters and a large one 3,000."""
 AUTHORITY: Final = "edgewake-ca.crt"
-"""Whom devices trust, beside their certificates."""
+"""File of the authority that devices trust, beside their certificates."""
 REQUEST_CHARS_MAX: Final = 8_192
 FILE_BYTES_MAX: Final = 8 << 20
-"""Of a file of names: more than twice as many as may have a password."""
+"""Size of a file of names: more than twice what all devices that may have a password need."""
 HEADINGS: Final = ("device", "name", "names", "devices")
 """What the first line of a file of names may say in place of a name."""
 
@@ -67,8 +67,9 @@ def add(
     replace: bool,
     certificate: bool,
 ) -> None:
-    """Give devices a password or a certificate of their own for the MQTT broker. A password is
-    shown this once.
+    """Give devices a password or a certificate of their own for the MQTT broker.
+
+    A password is shown this once.
     """
     wanted = [*names, *(_names(file) if file is not None else ())]
     if not wanted:
@@ -216,8 +217,9 @@ def revoke(api: OpsApi, device: str) -> None:
 @click.option("--prefix", default="", help="How the names of these devices must begin.")
 @shows
 def claim(api: OpsApi, count: int, hours: float, prefix: str) -> None:
-    """Make a code by which devices get a password, or with --certificate a certificate, by
-    themselves (`edgewake-agent init --claim`).
+    """Make a code by which devices enrol themselves (`edgewake-agent init --claim`).
+
+    They get a password, or with --certificate a certificate.
     """
     made = api.ask(
         "POST", "/v1/claims", body={"count": count, "life_s": hours * 3600, "prefix": prefix}
@@ -248,7 +250,7 @@ def _write_rows(file: TextIO, items: Iterable[dict[str, Any]]) -> None:
 
 
 def _lines(one: dict[str, Any], broker: dict[str, Any] | None, authority: str | None) -> list[str]:
-    """What the device is to be told."""
+    """The lines that the device needs."""
     device, password = one["device"], one["password"]
     found = [f"{device}", f"  user name  {device}", f"  password   {password}"]
     if broker is None:

@@ -123,8 +123,10 @@ def show(api: PushApi, name: str) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.pass_obj
 def apply(api: PushApi, file: Path) -> None:
-    """Put the deliveries in FILE (TOML: a table [NAME] for each; or JSON) in the place of those of
-    their names. One that is there goes on where it stands.
+    """Replace deliveries with those of the same names in FILE.
+
+    FILE is TOML with a table [NAME] for each, or JSON. A delivery that exists continues from its
+    cursor.
     """
     for name, body in tables_of(file, "delivery", "with streams and url in it").items():
         _delivery_name(click.get_current_context(), click.Argument(["name"]), name)

@@ -1,5 +1,6 @@
-"""What the operations API lists, from a terminal: `edgewake devices`, `streams`, `leases`,
-`dead-letters`, `ack`; and what is erased there.
+"""Lists of the operations API in a terminal, and erasures there.
+
+`edgewake devices`, `streams`, `leases`, `dead-letters`, `ack`.
 """
 
 from __future__ import annotations
@@ -157,8 +158,9 @@ def list_streams(api: OpsApi, limit: int) -> None:
 )
 @shows
 def show_stream(api: OpsApi, stream: str, minutes: int) -> None:
-    """Show one stream: its fields with type, unit and the name that they came by, how their times
-    were found, and how many values were odd, with one to look at.
+    """Show one stream: its fields, how their times were found, and how many values were odd.
+
+    A field has its type, its unit and the name that it came by; odd values come with an example.
     """
     found = api.ask("GET", f"/v1/streams/{stream}").json()
     look = api.ask("GET", f"/v1/streams/{stream}/look", params={"minutes": minutes}).json()
@@ -281,8 +283,9 @@ def show_letter(api: OpsApi, offset: int) -> None:
 @click.argument("offset", type=click.IntRange(min=0), nargs=-1, required=True)
 @shows
 def replay_letters(api: OpsApi, offset: tuple[int, ...]) -> None:
-    """Give refused messages back to their streams, once the cause is mended; a second time changes
-    nothing.
+    """Give refused messages back to their streams, once the cause is fixed.
+
+    A second time changes nothing.
     """
     done = [
         api.ask("POST", f"/v1/dead-letters/{one}/replay", about=f"dead letter {one}: ").json()

@@ -72,8 +72,9 @@ def show(api: OpsApi, name: str) -> None:
 @click.argument("name", callback=query_name, shell_complete=completion.queries)
 @shows
 def pause(api: OpsApi, name: str) -> None:
-    """Stop computing a query; its rows of windows that are open now will say that they lack
-    readings.
+    """Stop computing a query.
+
+    Rows of its open windows will say that they lack readings.
     """
     print_item(api.ask("POST", f"/v1/queries/{name}/pause").json(), as_json=api.as_json)
 
@@ -138,9 +139,7 @@ def add(api: OpsApi, file: Path, wait_s: int, backfill_from: int | None) -> None
 )
 @shows
 def replace(api: OpsApi, file: Path, wait_s: int) -> None:
-    """Put the query in FILE in the place of the registered one of its name, and wait until it
-    runs.
-    """
+    """Replace the registered query of the same name with FILE, and wait until it runs."""
     text = _text_of(file)
     name = _name_in(text) or fail(f"{file}: expected a line `-- name: my_query`")
     found = api.ask("PUT", f"/v1/queries/{name}", body={"text": text}, about=f"{file}: ").json()
@@ -173,8 +172,9 @@ def _tell_whether_it_runs(api: OpsApi, found: dict[str, Any], wait_s: int) -> No
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @shows
 def check(api: OpsApi, file: Path) -> None:
-    """Check the query in FILE against the streams that there are, show its class and plan, and
-    register nothing.
+    """Check the query in FILE against the existing streams; register nothing.
+
+    Shows its class and plan.
     """
     found = api.ask(
         "POST", "/v1/queries:check", body={"text": _text_of(file)}, about=f"{file}: "
@@ -206,9 +206,7 @@ def check(api: OpsApi, file: Path) -> None:
 )
 @shows
 def preview(api: OpsApi, file: Path, minutes: int, rows_max: int) -> None:
-    """Show what the query in FILE gives over what its stream received in the last minutes, and
-    register nothing.
-    """
+    """Show what the query in FILE gives over recent readings of its stream; register nothing."""
     body = {"text": _text_of(file), "minutes": minutes, "rows": rows_max}
     found = api.ask(
         "POST", "/v1/queries:preview", body=body, about=f"{file}: ", timeout_s=PREVIEW_S

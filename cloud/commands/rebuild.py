@@ -58,9 +58,9 @@ OPEN: Final = ("waiting", "running")
 def rebuild(
     api: OpsApi, names: tuple[str, ...], stream: str | None, is_all: bool, lossy: bool, wait_s: int
 ) -> None:
-    """Remove the states of queries and compute them again from the log, as far as it is kept.
+    """Remove the states of queries and compute them again from the log, as far as it is retained.
 
-    Only rows that differ are told once more. A query's lane stands still meanwhile; other lanes go
+    Only rows that differ are emitted again. A query's lane stands still meanwhile; other lanes go
     on.
     """
     if bool(names) + bool(stream) + is_all != 1:

@@ -57,10 +57,9 @@ _wait = click.option(
 @_wait
 @shows
 def repair(api: OpsApi, name: str, begin: int, end: int | None, wait_s: int) -> None:
-    """Compute closed windows of a query again from the log, so that readings that came too late are
-    in them.
+    """Compute closed windows of a query again from the log, to include readings that came too late.
 
-    Rows that differ are told once more with a higher revision; the same range asked again changes
+    Rows that differ are emitted again with a higher revision; the same range asked again changes
     nothing.
     """
     ask(api, name, {"kind": "repair", "begin": begin, "end": end}, wait_s)
@@ -110,8 +109,9 @@ def progress_of(row: Mapping[str, Any]) -> str:
 
 
 def ask(api: OpsApi, name: str, wanted: dict[str, Any], wait_s: int) -> None:
-    """Ask for a repair, wait for its end and show it; ends the command where it was refused or
-    takes longer.
+    """Request a repair, wait for its end and show it.
+
+    Ends the command where it was refused or takes longer.
     """
     import time
 

@@ -24,9 +24,7 @@ from edgewake.cloud.commands.common.output import print_items, print_json
 )
 @api_options
 def sql(select: str, rows: int, seconds: float, make_api: Callable[[], OpsApi]) -> None:
-    """Answer SELECT over streams, queries and summaries by their names: past and present, each row
-    once.
-    """
+    """Answer SELECT over streams, queries and summaries: past and present, each row once."""
     api = make_api()
     found = api.ask(
         "POST",

@@ -103,7 +103,7 @@ def drawn(found: Mapping[str, Any], now_ms: int) -> RenderableType:
 
 
 def hops_of(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """From devices to clients: what there is, and how fast."""
+    """One line for each hop from devices to clients: what exists, and how fast it moves."""
     devices = ", ".join(f"{count} {state}" for state, count in overview["devices"].items())
     queries = ", ".join(f"{count} {state}" for state, count in overview["queries"].items())
     refused = sum(overview["dead_letters"].values())

@@ -32,7 +32,7 @@ from edgewake.cloud.ops.routes import (
     system,
 )
 from edgewake.cloud.ops.routes.shared import Services
-from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import http_part
 from edgewake.cloud.web import pages as web_pages
 from edgewake.cloud.web.app import application
 from edgewake.cloud.web.http_part import Problem
@@ -50,7 +50,7 @@ def make_app(services: Services) -> FastAPI:
         Security(APIKeyHeader(name="X-API-Key", auto_error=False)),
     ]
     app = application("Edgewake operations", description=__doc__ or "")
-    app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
+    app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)
     app.add_middleware(Guard, access=services.access)
     _add_health(app, services)
     pages.add(app, services.access)

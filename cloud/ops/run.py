@@ -54,8 +54,7 @@ from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
-from edgewake.cloud.web import http_part as web
-from edgewake.cloud.web import tls as web_tls
+from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
@@ -96,23 +95,23 @@ class OpsConfig(config.Config):
     """Names of requests of devices that somebody here answers; all others are refused at once.
     None: every request waits for its answer."""
     data_dir: Path = Path("ops")
-    """The store of summaries, which is made anew from Kafka where it is lost."""
+    """Folder of the store of summaries, which is rebuilt from Kafka where it is lost."""
     seal_key_file: Path | None = None
     """Key that addresses of alerts' destinations are encrypted with in Kafka, the same on all
     operations servers; without it none can be kept. The form is push's `lease_key_file`."""
     alert_hosts: tuple[str, ...] = ()
-    """Hosts of our own network that alerts may be told to, e.g. a mail server; all others must have
+    """Hosts of our own network that alerts may be sent to, e.g. a mail server; all others must have
     public addresses."""
     password_file: Path | None = None
     """File of the passwords of devices, which the MQTT broker reads; without it none are given
     here. For one operations server alone; claim codes are beside it."""
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
-    """host:port of the MQTT broker as devices reach it: told to those that are given a password."""
+    """host:port of the MQTT broker as devices reach it: sent along with passwords."""
     certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """The same, of the listener that asks for certificates."""
     authority_dir: Path | None = None
     """Folder with `ca.crt` and `ca.key`, which sign devices' certificates here, and `revoked.pem`,
-    which the broker reads; without it there are none. With it the broker encrypts."""
+    which the broker reads; without it devices get no certificates. With it the broker encrypts."""
     lake_dir: Folder = Path("lake")
     """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is
     there, SQL is answered from Kafka alone."""
@@ -123,11 +122,12 @@ class OpsConfig(config.Config):
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
-    used).
+    """Run until SIGTERM or SIGINT.
+
+    Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     log.set_up(verbose=verbose)
-    web.run_part(lambda: run(config.load(OpsConfig, config_file)))
+    http_part.run_part(lambda: run(config.load(OpsConfig, config_file)))
 
 
 async def run(settings: OpsConfig) -> None:
@@ -136,10 +136,10 @@ async def run(settings: OpsConfig) -> None:
     Order of the stop: live streams end, no new requests, tables left, producer flushed.
     """
     stop = asyncio.Event()
-    web.stop_on_signals(stop)
+    http_part.stop_on_signals(stop)
     keys = Keys(settings.key_file)
-    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
-    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
+    encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
     past = Past(clock.now_ms)
     tables, ring = (
@@ -272,7 +272,7 @@ async def run(settings: OpsConfig) -> None:
                 ),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
-            await web.serve(
+            await http_part.serve(
                 HostCheck(make_app(services), settings.public_names),
                 listeners,
                 encrypted=encrypted,
@@ -336,8 +336,9 @@ def apply(tables: OpsTables, changes: Sequence[Change], *, now: int) -> list[Eve
 
 
 def settle() -> None:
-    """Take the loaded tables out of Python's cycle collector, which otherwise goes over 100,000
-    devices now and then, for 50 ms.
+    """Take the loaded tables out of Python's cycle collector.
+
+    It would otherwise scan 100,000 devices now and then, for 50 ms.
     """
     gc.collect()
     gc.freeze()

@@ -29,7 +29,7 @@ from edgewake.cloud.push.proxy import (
 from edgewake.cloud.rights.guard import Guard, ReaderAsks, cookie_of
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
-from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import http_part
 from edgewake.cloud.web.app import application
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import let_anonymous_in, problems
@@ -44,7 +44,7 @@ BODY_BYTES_MAX = 32 * 1024
 
 OPEN_PATHS: Final = frozenset({"/docs", "/openapi.json", "/healthz", "/readyz", "/metrics"})
 OPEN_FOLDERS: Final = ("/docs/", "/v1/leases/")
-"""Of a lease its own token opens it: no reader's right is asked for."""
+"""A lease's own token opens it: no reader's right is required."""
 
 
 class LeaseView(BaseModel):
@@ -137,7 +137,7 @@ def make_app(
     """
     clients = clients or Clients()
     app = application("Edgewake push proxy", description=__doc__ or "")
-    app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
+    app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)
     _guard(app, rights, clock)
     _let_others_ask(app, allow_origins)
     _answer_refusals(app)
@@ -265,7 +265,10 @@ def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
 
 
 def _headers_of(request: Request) -> Mapping[str, str]:
-    """With what proves who asks: a cookie was believed here, and is no other proxy's."""
+    """The headers that prove the client's identity to another proxy.
+
+    A session cookie was accepted here, and is sent on as a token.
+    """
     cookie = cookie_of(request.scope)
     if cookie is None or "authorization" in request.headers:
         return request.headers

@@ -1,5 +1,4 @@
-"""What clients ask of the proxy: leases are granted, looked at, changed, ended, and paused while
-their clients read.
+"""The proxy's operations for clients: grant, show, change, end and pause leases.
 
 The proxy holds the leases of its partitions of `ew.leases` (`tending`), and wakes their clients
 (`waker`).
@@ -106,7 +105,7 @@ class Proxy:
         self._tending.partition_lost(number)
 
     async def run(self) -> None:
-        """Decide and call, for ever. Ends only by raising what killed a task."""
+        """Decide and call until cancelled. Ends only by raising what killed a task."""
         await self._tending.run()
 
     async def close(self) -> None:
@@ -121,11 +120,11 @@ class Proxy:
         address: str = "",
         reader: Principal = ANYBODY,
     ) -> Granted:
-        """Take a client over: when this returns the lease is in Kafka, and from its cursor on
-        nothing is missed.
+        """Take a client over: when this returns the lease is in Kafka.
 
-        Raises Standby, Elsewhere, KeyUsedBefore, TooManyLeases, EndpointRefused, CursorError,
-        FilterError, TooManyFilters, LookupError, ValueError (the secret) or Unavailable.
+        From its cursor on nothing is missed. Raises Standby, Elsewhere, KeyUsedBefore,
+        TooManyLeases, EndpointRefused, CursorError, FilterError, TooManyFilters, LookupError,
+        ValueError (the secret) or Unavailable.
         """
         lease_id = (
             self._own_id() if idempotency_key is None else lease_requests.id_of_key(idempotency_key)

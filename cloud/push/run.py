@@ -36,8 +36,7 @@ from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.push.waking.waker import PROOFS_PER_SESSION
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.rights import Rights
-from edgewake.cloud.web import http_part as web
-from edgewake.cloud.web import tls as web_tls
+from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import Connections
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
@@ -100,16 +99,17 @@ class PushConfig(config.Config):
     a broker allows by default (`group.min.session.timeout.ms`)."""
     kafka: KafkaConfig = KafkaConfig()
     rights: RightsConfig | None = None
-    """Who may be woken for what: the same as of the access servers. Where it is left out, anybody
-    on this machine for everything."""
+    """Who may be woken for what, as for the access servers. Without it anybody on this machine may
+    have everything."""
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
-    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be
-    used).
+    """Run until SIGTERM or SIGINT.
+
+    Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     log.set_up(verbose=verbose)
-    web.run_part(lambda: run(config.load(PushConfig, config_file)))
+    http_part.run_part(lambda: run(config.load(PushConfig, config_file)))
 
 
 async def run(settings: PushConfig) -> None:
@@ -118,10 +118,10 @@ async def run(settings: PushConfig) -> None:
     Order of the stop: no new requests, calls cut off, group left; the leases stay in Kafka.
     """
     stop = asyncio.Event()
-    web.stop_on_signals(stop)
+    http_part.stop_on_signals(stop)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
-    encrypted = web_tls.context(settings.also_cert_file, settings.also_key_file)
-    listeners = web.bind_all((settings.host, *settings.also_hosts), settings.port)
+    encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
+    listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     own_url = settings.url or f"http://{settings.host}:{settings.port}"
     clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
     sealer = sealing.load(settings.lease_key_file, os.urandom)
@@ -216,10 +216,10 @@ async def run(settings: PushConfig) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(web.named(name, coroutine), name=name)
+                tasks.create_task(http_part.named(name, coroutine), name=name)
                 for name, coroutine in parts.items()
             ]
-            await web.serve(
+            await http_part.serve(
                 HostCheck(app, settings.public_names),
                 listeners,
                 encrypted=encrypted,

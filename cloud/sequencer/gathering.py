@@ -16,10 +16,10 @@ SHORT_S: Final = 0.02
 """Seconds to gather where one or more come in that time. With 50 ms Kafka takes a tenth less at
 1,000 records a second, and readers have them 10 to 25 ms later."""
 LONG_S: Final = 0.06
-"""Seconds to wait for one more at the most: so much later somebody sees a reading who looks on.
-Twenty vehicles that send once a second, evenly spread, come 50 ms after each other: two share a
-turn, and Kafka works a seventh less. Where less than one is likely to come in that time nobody
-waits."""
+"""Seconds to wait for one more record at most: by so much a viewer sees a reading later. Twenty
+vehicles that send once a second, evenly spread, come 50 ms after each other: two share a turn,
+and Kafka works a seventh less. Where less than one is likely to come in that time the sequencer
+does not wait."""
 SPAN_S: Final = 1.0
 """Seconds over which records are counted to know how many will come."""
 

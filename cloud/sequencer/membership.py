@@ -1,10 +1,11 @@
-"""Which shards this process serves: a Kafka consumer group over the partitions of `ew.sequence`, of
-which it reads nothing.
+"""Which shards this process serves: a consumer group over the partitions of `ew.sequence`.
+
+It reads nothing of them.
 
 Cooperative rebalancing: only shards that move are taken from their process, all others go on.
 Static membership: a process that is back under its name within `session_s` has its shards again
 without any rebalance. The group's offsets of `ew.up` are only published, for lag tools and for the
-bridges; the truth stands on `ew.sequence`.
+bridges; the truth is on `ew.sequence`.
 
 The newer group protocol (KIP-848) would do, too, but its session time-out is the broker's, 45 s
 unless the operator changes it, and a shard may not wait that long for its next process.
@@ -58,13 +59,11 @@ class Membership:
         on_gained: Callable[[Sequence[int]], None],
         on_lost: Callable[[Sequence[int]], None],
     ) -> None:
-        """`session_s`: seconds without a heartbeat after which the group takes this process for
-        dead.
-        """
+        """`session_s`: seconds without a heartbeat after which the group drops this process."""
         self._session_s = session_s
         self._on_gained, self._on_lost = on_gained, on_lost
         self.is_joined = False
-        """Has the group told us our shards, be it none?"""
+        """Has the group assigned our shards, even if there are none?"""
         more = {
             "group.instance.id": name,
             "session.timeout.ms": int(session_s * 1000),
@@ -105,16 +104,18 @@ class Membership:
         check_event(message)
 
     def raise_if_name_taken(self, clock: Clock) -> None:
-        """Another process serves a shard of ours: did the group give it away, or is there one of
-        our own name? Then NameTaken.
+        """Raise NameTaken if another process has our name.
+
+        Called when another process serves a shard of ours: the group may also have given it away.
         """
         until_s = clock.monotonic_s() + FENCED_S
         while clock.monotonic_s() < until_s:
             self.poll(POLL_S)
 
     def publish(self, positions: Mapping[int, int]) -> None:
-        """Tell how far the partitions of `ew.up` are sequenced; does not wait, and a failure is
-        made good by the next one.
+        """Publish how far the partitions of `ew.up` are sequenced.
+
+        It does not wait; the next call makes up for a failure.
         """
         offsets = [
             TopicPartition(topics.UP, partition, offset) for partition, offset in positions.items()
@@ -137,11 +138,10 @@ def is_name_in_use(
     clock: Clock,
     pause: Callable[[float], object],
 ) -> bool:
-    """Whether a member with our name lives. Call it while we are not a member: the group forgets a
-    dead one after `session_s`.
+    """Does a member with our name live? Call it while we are not a member.
 
-    A Kafka that was killed just after we joined may know us only as we were before, and fences us
-    although nobody took our name.
+    The group forgets a dead one after `session_s`. A Kafka that was killed just after we joined may
+    know us only as we were before, and fences us although nobody took our name.
     """
     admin = clients.admin(config)
     until_s = clock.monotonic_s() + session_s + FORGOTTEN_S
@@ -159,10 +159,10 @@ def is_name_in_use(
 
 
 def check_event(message: Message) -> None:
-    """An event of a consumer: most pass by themselves, the rest end the session (KafkaException).
+    """Handle a consumer's event: most pass by themselves, others end the session.
 
-    The only fatal one is that another member has our group instance id (NameTaken); to join again
-    would throw that one out in turn, for ever.
+    Those raise KafkaException. The only fatal one is that another member has our group instance id
+    (NameTaken); to join again would throw that one out in turn, endlessly.
     """
     error = message.error()
     if error is None:

@@ -44,7 +44,7 @@ class SequencerMetrics:
         return max((lag.seconds for lag in self.lags.values()), default=0.0)
 
     def gather(self) -> Iterable[Metric]:
-        """As Prometheus wants them."""
+        """The metrics in Prometheus' form."""
         yield counter("edgewake_sequencer_records", "Records by outcome", "outcome", self.outcomes)
         yield counter(
             "edgewake_sequencer_transactions",

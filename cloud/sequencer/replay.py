@@ -1,9 +1,8 @@
-"""What a shard's rows do not have yet, read again: the records of `ew.up` that were passed on after
-the rows were written.
+"""Reads again what a shard's rows lack: records of `ew.up` emitted after the rows were written.
 
-Beside the loop and with a consumer of its own, so the shards that are served do not wait for it,
-and it does not wait for its turn among their records. Nothing is written meanwhile: a process that
-dies in a replay changes nothing.
+It runs beside the loop and with a consumer of its own, so the shards that are served do not wait
+for it, and it does not wait for its turn among their records. Nothing is written meanwhile: a
+process that dies in a replay changes nothing.
 """
 
 from __future__ import annotations

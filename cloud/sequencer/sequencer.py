@@ -93,8 +93,9 @@ class Sequencer:
         """What ended the last session, until another one serves."""
 
     def why_not_ready(self) -> str:
-        """Empty while all its shards are served, at most READY_LAG_S behind; else what is in the
-        way.
+        """Why it is not ready.
+
+        Empty while all its shards are served, at most READY_LAG_S behind.
         """
         metrics = self.metrics
         if metrics.ready:
@@ -228,8 +229,9 @@ class Session:
         self._to_claim |= set(shards)
 
     def _claim(self) -> None:
-        """Those that were gained: from now on who serves them next fences us first, so they can be
-        restored.
+        """Claim the shards that were gained, so that they can be restored.
+
+        From now on the next process to serve them must fence this one first.
         """
         if not self._to_claim:
             return
@@ -244,9 +246,7 @@ class Session:
             )
 
     def _restore(self, number: int, is_wanted: Callable[[], bool]) -> Restored:
-        """In a thread beside the loop: the shard as its rows have it, and then as the records after
-        them left it.
-        """
+        """Restore the shard from its rows, then from the records after them, beside the loop."""
         started_s = self._clock.monotonic_s()
         shard = Shard.serve(
             number,
@@ -294,8 +294,9 @@ class Session:
         self._metrics.shards = len(self._shards)
 
     def _take_back(self, claimed: set[int]) -> None:
-        """Nothing of these will be written any more: who serves them next need not fence us, who
-        may go on with others.
+        """Take back the claims of shards that this session no longer writes.
+
+        The next process to serve them need not fence this one, which may go on with others.
         """
         self._claimed -= claimed
         if not claimed or not self._is_whole:
@@ -329,8 +330,9 @@ class Session:
                 self._on_serving(sorted(self._shards))
 
     def _start_at(self, partition: Partition, low: int, high: int) -> int:
-        """Compare its position with the offsets that Kafka has; the number of records that were
-        deleted unread.
+        """Compare a partition's position with Kafka's offsets.
+
+        Return the records deleted unread.
         """
         wanted = partition.position
         lost = partition.start_at(low, high, now_s=self._clock.monotonic_s())

@@ -1,5 +1,6 @@
-"""A shard: the partitions of `ew.up` that move together from process to process, and what a turn
-makes of their records.
+"""A shard: the partitions of `ew.up` that move together from process to process.
+
+It turns their records into transactions.
 """
 
 from __future__ import annotations
@@ -72,10 +73,10 @@ class Shard:
         transactions: Transactions,
         is_wanted: Callable[[], bool],
     ) -> Shard:
-        """Take the shard over that this session has claimed: shut out who served it, then read what
-        that one knew.
+        """Take over a shard that this session has claimed.
 
-        Raises KafkaException or Unavailable.
+        It fences the earlier owner, then reads what that one knew. Raises KafkaException or
+        Unavailable.
         """
         rows = _Rows(transactions.id)
         table = TableReader(

@@ -1,23 +1,21 @@
-"""The Kafka transactions of one session of a process, which also fence the process that served its
-shards before.
+"""The Kafka transactions of one session, which also fence its shards' earlier process.
 
 A process that dies leaves either all or nothing of a turn. Each session has a transactional id that
 no other ever has. Before it reads anything of a shard it *claims* it: a row on the shard's
 partition of `ew.sequence` that names the id. Then it fences every other id that is claimed there
 (KIP-98): an open transaction is ended at once, and a process that slept and wakes cannot write.
 What it reads afterwards, to the end of the partition as it is then, is all that there will ever be
-of those before it. Who gives a shard away takes its claim back, so that nobody has to fence a
-process that goes on with other shards.
+of those before it. A session that gives a shard away takes its claim back, so that nobody has to
+fence a process that goes on with other shards.
 
 Claims are written outside of transactions: an open transaction hides what comes after it, and
 nobody could tell which producer to fence if it hid its own claim.
 
 Of two sessions that claim the same shard at the same time each finds the other's claim or is found
-by it: claims are in the order of the partition, and who claims second reads all that is before its
-own.
+by it: claims are in the order of the partition, and the second reads all that is before its own.
 
-The positions stand on `ew.sequence` and not among the group's offsets: they belong to the state,
-they cost a turn no second coordinator, and librdkafka 2.16 waits for ever in
+The positions are on `ew.sequence` and not among the group's offsets: they belong to the state, they
+cost a turn no second coordinator, and librdkafka 2.16 waits without end in
 `send_offsets_to_transaction` when the group's coordinator was restarted. librdkafka speaks the
 first version of the transaction protocol (no KIP-890), in which a commit that was delayed in the
 network may end the *next* transaction of the same producer: after any time-out the session ends,
@@ -69,7 +67,10 @@ class Transactions:
         self._fenced: set[str] = set()
 
     def claim(self, shards: Collection[int]) -> None:
-        """From now on who serves them next fences us first. Raises KafkaException."""
+        """Claim shards: the next session to serve them must fence this one.
+
+        Raises KafkaException.
+        """
         self._write_claims(shards, b"1", KAFKA_S)
 
     def take_back(self, shards: Collection[int], timeout_s: float = KAFKA_S) -> None:

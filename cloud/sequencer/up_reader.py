@@ -98,9 +98,7 @@ class UpReader:
         return batches
 
     def end(self, partition: int) -> int:
-        """Offset after the last record of a partition that is read, as the last answer of the
-        broker had it.
-        """
+        """The offset after the last record of a partition, by the broker's last answer."""
         _, high = self._consumer.get_watermark_offsets(
             TopicPartition(topics.UP, partition), cached=True
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 
 from edgewake.cloud.web import docs as web_docs
-from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import http_part
 from edgewake.cloud.web import openapi as web_openapi
 from edgewake.cloud.web.parameters import known_parameters
 
@@ -22,7 +22,7 @@ def application(title: str, *, description: str) -> FastAPI:
         redoc_url=None,
         dependencies=[Depends(known_parameters)],
     )
-    web.install(app)
+    http_part.install(app)
     web_docs.add(app)
     web_openapi.describe(app)
     return app

@@ -4,7 +4,8 @@ Docker starts again what has ended, and only marks what is unhealthy. So a part 
 then fails FAILURES_MAX looks in a row, is killed: the container's first process ends with it, and
 the container is started again, as `edgewake up` and systemd do it anyway.
 
-    python -m edgewake.deploy.parts.health     exit 0: well; 1: not. HEALTH_PORT: of the part's metrics,
+    python -m edgewake.deploy.parts.health     exit 0: well; 1: not. HEALTH_PORT: of the part's
+                                               metrics,
                                          or the one it serves on.
 """
 

@@ -4,8 +4,8 @@
 its SHA-256. A folder appears by one rename, so it is whole or absent, also after a kill in the
 middle and with two processes at once; what a broken download brought is kept beside it, and the
 next one goes on there. Nothing is resolved: the lock, made by `python -m
-edgewake.deploy.programs.jars_lock`, has the coordinates, and with the hashes it makes no difference which
-server the bytes come from.
+edgewake.deploy.programs.jars_lock`, has the coordinates, and with the hashes it makes no
+difference which server the bytes come from.
 
 Raises Unavailable where a download fails and LocalError where the disk refuses; the text is one
 sentence for the user.
@@ -32,7 +32,7 @@ from edgewake.protocol.errors import LocalError, Unavailable
 if TYPE_CHECKING:
     import httpx
 
-LOCK: Final = Path(__file__).with_name("jars.lock")
+LOCK: Final = Path(__file__).parents[1] / "jars.lock"
 DOWNLOADS_AT_ONCE: Final = 4
 """Parallel downloads: one alone leaves a fast line idle between files, many more are rude to the
 server."""

@@ -177,7 +177,7 @@ def _rules(broker: Broker) -> Path:
 
 def rules(broker: Broker) -> str:
     """What a device of the network may touch: as in production, and topics of maps."""
-    own = (Path(__file__).parent / "mosquitto" / "devices.acl").read_text("utf-8")
+    own = (Path(__file__).parents[1] / "mosquitto" / "devices.acl").read_text("utf-8")
     return own + "".join(f"pattern write {topic}\n" for topic in broker.mapped)
 
 

@@ -1,4 +1,5 @@
-"""Checks many objects at once, column by column, by the rules of `edgewake.protocol.frames.frame`. Pure.
+"""Checks many objects at once, column by column, by the rules of `edgewake.protocol.frames.frame`.
+Pure.
 
 It says yes or nothing: where all objects have the same fields and hold nothing odd, they are a
 bundle; where anything is not as usual, the caller checks them one by one, which tells what is wrong

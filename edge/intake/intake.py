@@ -4,9 +4,9 @@ readings.
 A source that has many readings at once gives them all to `check_all`, which looks at whole columns.
 
 A reading that is wrong (NaN, a bad field name, nested too deep, too large, NUL, …) is refused with
-its reason, by the rules of `edgewake.protocol.frames.frame`, which the bridge applies too; all others go
-on. What happens when the log's queue is full is the source's policy: it waits, or the reading is
-dropped. What is refused or dropped is counted, and the log says so in a gap.
+its reason, by the rules of `edgewake.protocol.frames.frame`, which the bridge applies too; all
+others go on. What happens when the log's queue is full is the source's policy: it waits, or the
+reading is dropped. What is refused or dropped is counted, and the log says so in a gap.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ committed with a window's sketches stands before the first reading of those that
 nothing else.
 
 Windows are closed by readings alone, as those of chains are (see
-`edgewake.edge.processors.operators.time_window`), so that the sketches are the same after every crash.
+`edgewake.edge.processors.operators.time_window`), so that the sketches are the same after every
+crash.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ be a topic alias), content type `ew/2`, no other property, and as payload (varin
 first):
 
     sent_at     varint: the device's clock at this attempt, ms since 1970
-    form        1 byte: 0: JSON, 1: JSON as one zstd frame, 2: packed (`edgewake.protocol.frames.packed`,
+    form        1 byte: 0: JSON, 1: JSON as one zstd frame, 2: packed
+                (`edgewake.protocol.frames.packed`,
                 whose bytes begin with this one)
     epoch       varint, as in the frame
     frame       varint, as in the frame

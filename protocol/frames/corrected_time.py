@@ -1,8 +1,8 @@
 """Event times of wrong clocks, put right: the same for queries, SQL and readers. Pure.
 
 By how much a device's clock is wrong the sequencer finds out and writes into each record (`shift`,
-cloud/sequencer/order/clocks.py). A time after the reception of its frame is believed for AHEAD_MS_MAX and
-no longer.
+cloud/sequencer/order/clocks.py). A time after the reception of its frame is believed for
+AHEAD_MS_MAX and no longer.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ It takes the numbers of the frames that it replaces (`first_frame` to `frame`), 
 for them.
 
 On MQTT the content type tells what the payload is: FRAME_TYPE, FRAME_ZSTD_TYPE (the same bytes as
-one zstd frame), PACKED_TYPE (few readings in bits, `edgewake.protocol.frames.packed`), the compact form of
-any of these (`edgewake.protocol.frames.compact`), or nothing for a plain device's single JSON object,
-which `from_plain` turns into a frame of one. This module neither opens sockets nor knows topics; it
-raises Rejected and nothing else.
+one zstd frame), PACKED_TYPE (few readings in bits, `edgewake.protocol.frames.packed`), the compact
+form of any of these (`edgewake.protocol.frames.compact`), or nothing for a plain device's single
+JSON object, which `from_plain` turns into a frame of one. This module neither opens sockets nor
+knows topics; it raises Rejected and nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.event_time import (
     TIME_MS_MAX as TIME_MS_MAX,  # it is a frame's bound, too
 )
-from edgewake.protocol.frames.event_time import is_ms, looks_like, of_t, to_ms
+from edgewake.protocol.frames.event_time import (
+    is_ms,
+    looks_like,
+    of_t,
+    to_ms,
+)
 from edgewake.protocol.frames.field_names import Names
 from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import RESERVED_FIELDS, is_field
@@ -255,8 +260,8 @@ def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -
     `t` (ms since 1970; what can only be another unit is converted) is optional and becomes
     `received_at` where it is missing; `seq` and `epoch` are optional numbers by which repeats are
     removed; nested objects are flattened with `_`, arrays kept as JSON text; names are made legal
-    (`edgewake.protocol.frames.field_names`), NaN and Infinity are null. With `device`, an object that
-    claims another one is rejected too.
+    (`edgewake.protocol.frames.field_names`), NaN and Infinity are null. With `device`, an object
+    that claims another one is rejected too.
     """
     return from_plain_with_kinds(payload, received_at=received_at, device=device)[0]
 

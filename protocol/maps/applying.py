@@ -261,7 +261,7 @@ class _Mapping:
         elif of.time is not None and not of.time.paths:
             body = dict(with_time(body, _rule_of(of.time), self._remarks.append))
         for fields in (named, tags):
-            body.update(fields if fields.keys().isdisjoint(_MEANT) else _renamed(fields))
+            body.update(fields if fields.keys().isdisjoint(_MEANT) else not_meant(fields))
         if type(seq) is int:
             body["seq"] = seq
         presence = of.presence
@@ -403,7 +403,7 @@ def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
+def not_meant(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The same for fields that a map names, as by a star: a tag `device`, a record `t`."""
     return {f"{name}_" if name in _MEANT else name: value for name, value in fields.items()}
 

@@ -8,12 +8,14 @@ births again. A death that belongs to an earlier birth than the last (`bdSeq`) i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import orjson
+
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.sparkplug.payload import Metric, Payload, decoded, value_of
+from edgewake.protocol.sparkplug.payload import Metric, Payload, Template, decoded, value_of
 
 NAMESPACE: Final = "spBv1.0"
 STATE: Final = "STATE"
@@ -60,6 +62,8 @@ class Odd(NamedTuple):
     what: str
     is_lost: bool = False
     """Is a message lost by it?"""
+    topic: str = ""
+    """Of a message that came before; empty: it is the one that just came."""
 
 
 Event: TypeAlias = Reading | Presence | Rebirth | Odd
@@ -77,6 +81,12 @@ class Address(NamedTuple):
     def thing(self) -> str:
         """Its name."""
         return "/".join(filter(None, (self.group, self.node, self.device)))
+
+    @property
+    def topic(self) -> str:
+        """As it was."""
+        levels = (NAMESPACE, self.group, self.kind, self.node, self.device)
+        return "/".join(filter(None, levels))
 
 
 def address_of(topic: str) -> Address | None:
@@ -153,9 +163,10 @@ class Host:
         for (group, name), node in self._nodes.items():
             since_s = node.waits_since_s
             if since_s is not None and now_s - since_s >= self._reorder_s:
-                lost = len(node.waiting)
+                for one in node.waiting.values():
+                    topic = one.address.topic
+                    found.append(Odd("messages after one that is missing", True, topic))
                 self._forget_order(node)
-                found += [Odd("messages after one that is missing", is_lost=True)] * lost
                 found += _ask(node, Address(group, "NDATA", name, ""), now_s)
         return found
 
@@ -197,6 +208,8 @@ class Host:
                 continue
             known = (device, metric.name)
             node.types[known] = metric.datatype
+            for name, inner in _inside(metric.name, metric):
+                node.types[device, name] = inner.datatype
             alias = metric.alias
             if alias is not None and node.aliases.setdefault(alias, known) != known:
                 found.append(Odd("an alias that two metrics have"))
@@ -270,21 +283,18 @@ class Host:
                 continue
             if name == BD_SEQ or name.startswith(_OWN):
                 continue
-            datatype = metric.datatype or node.types.get((one.address.device, name), 0)
-            try:
-                value = None if metric.is_null else value_of(metric.value, datatype)
-            except ValueError as error:
-                found.append(Odd(f"{name}: {error}"))
-                continue
-            if value is None and not metric.is_null and metric.value is None:
-                found.append(Odd(f"{name}: a data type ({datatype}) that is not read"))
-                continue
             t = metric.t or one.payload.t or now_ms
-            readings.setdefault((t, metric.is_historical), {})[name] = value
+            values = readings.setdefault((t, metric.is_historical), {})
+            for inner_name, inner in (*_inside(name, metric), (name, metric)):
+                if isinstance(inner.value, Template):
+                    continue
+                known = node.types.get((one.address.device, inner_name), 0)
+                found += _put(values, inner_name, inner, inner.datatype or known)
         thing = one.address.thing
         found += [
             Reading(thing, t, values, is_historical)
             for (t, is_historical), values in readings.items()
+            if values
         ]
         return found, is_unknown
 
@@ -293,6 +303,27 @@ class Host:
             return metric.name if (device, metric.name) in node.types else None
         known = None if metric.alias is None else node.aliases.get(metric.alias)
         return known[1] if known is not None and known[0] == device else None
+
+
+def _inside(name: str, metric: Metric) -> Iterator[tuple[str, Metric]]:
+    """The metrics in a template, by their whole names; none of a definition."""
+    if not isinstance(metric.value, Template) or metric.value.is_definition:
+        return
+    for one in metric.value.metrics:
+        yield f"{name}/{one.name}", one
+        yield from _inside(f"{name}/{one.name}", one)
+
+
+def _put(values: dict[str, Any], name: str, metric: Metric, datatype: int) -> Iterable[Odd]:
+    """A value among those of its moment."""
+    try:
+        value = None if metric.is_null else value_of(metric.value, datatype)
+    except ValueError as error:
+        return [Odd(f"{name}: {error}")]
+    if value is None and not metric.is_null and metric.value is None:
+        return [Odd(f"{name}: a data type ({datatype}) that is not read")]
+    values[name] = value
+    return ()
 
 
 def _next(node: _Node) -> int:
@@ -313,3 +344,17 @@ def _ask(node: _Node, address: Address, now_s: float) -> Iterable[Rebirth]:
         return ()
     node.asked_s = now_s
     return (Rebirth(f"{NAMESPACE}/{address.group}/NCMD/{address.node}"),)
+
+
+def state(is_online: bool, t: int) -> bytes:
+    """What is said of the host (section 6.4.27). Pure."""
+    return orjson.dumps({"online": is_online, "timestamp": t})
+
+
+def is_death(payload: bytes) -> bool:
+    """Does it say that the host is away? Pure."""
+    try:
+        said = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return True
+    return not (isinstance(said, dict) and said.get("online") is True)

@@ -1,8 +1,8 @@
 """Payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4): protocol buffers, by Google's
 library, which the extra `formats` installs. Pure.
 
-Of the schema only what is read is described: data sets, templates, metadata and properties are
-passed over.
+Of the schema only what is read is described: metadata and properties are passed over. A data set is
+a list of objects, one for each row; a template is the metrics in it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ _VALUE_FIELDS: Final = (
     ("boolean_value", 14, _F.TYPE_BOOL), ("string_value", 15, _F.TYPE_STRING),
     ("bytes_value", 16, _F.TYPE_BYTES),
 )  # fmt: skip
+_CELL_FIELDS: Final = (
+    ("int_value", 1, _F.TYPE_UINT32), ("long_value", 2, _F.TYPE_UINT64),
+    ("float_value", 3, _F.TYPE_FLOAT), ("double_value", 4, _F.TYPE_DOUBLE),
+    ("boolean_value", 5, _F.TYPE_BOOL), ("string_value", 6, _F.TYPE_STRING),
+)  # fmt: skip
 BOOLEAN, DATE_TIME = 11, 13
 _SIGNED_BITS: Final = {1: 8, 2: 16, 3: 32, 4: 64}
 """Int8 to Int64: sent as two's complement in an unsigned field."""
@@ -40,33 +45,67 @@ _ARRAYS: Final = {
 _BOOLEANS, _STRINGS = 32, 33
 
 
+_PACKAGE: Final = "edgewake.sparkplug"
+
+
+def _add(message: Any, name: str, number: int, kind: Any, *, many: bool = False) -> Any:
+    """A field; `kind`: a type, or the name of a message."""
+    field = message.field.add(
+        name=name, number=number, label=_F.LABEL_REPEATED if many else _F.LABEL_OPTIONAL
+    )
+    if isinstance(kind, str):
+        field.type, field.type_name = _F.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+    else:
+        field.type = kind
+    return field
+
+
+def _add_value(message: Any, fields: Sequence[tuple[str, int, Any]]) -> None:
+    message.oneof_decl.add(name="value")
+    for name, number, kind in fields:
+        _add(message, name, number, kind).oneof_index = 0
+
+
 def _messages() -> Any:
     file = descriptor_pb2.FileDescriptorProto(
-        name="edgewake_sparkplug_b.proto", package="edgewake.sparkplug", syntax="proto2"
+        name="edgewake_sparkplug_b.proto", package=_PACKAGE, syntax="proto2"
     )
     metric = file.message_type.add(name="Metric")
-    metric.oneof_decl.add(name="value")
     for name, number, kind in _METRIC_FIELDS:
-        metric.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
-    for name, number, kind in _VALUE_FIELDS:
-        metric.field.add(
-            name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL, oneof_index=0
-        )
+        _add(metric, name, number, kind)
+    _add_value(
+        metric,
+        (*_VALUE_FIELDS, ("dataset_value", 17, "DataSet"), ("template_value", 18, "Template")),
+    )
+    cell = file.message_type.add(name="Cell")
+    _add_value(cell, _CELL_FIELDS)
+    _add(file.message_type.add(name="Row"), "elements", 1, "Cell", many=True)
+    table = file.message_type.add(name="DataSet")
+    _add(table, "num_of_columns", 1, _F.TYPE_UINT64)
+    _add(table, "columns", 2, _F.TYPE_STRING, many=True)
+    _add(table, "types", 3, _F.TYPE_UINT32, many=True)
+    _add(table, "rows", 4, "Row", many=True)
+    template = file.message_type.add(name="Template")
+    _add(template, "version", 1, _F.TYPE_STRING)
+    _add(template, "metrics", 2, "Metric", many=True)
+    _add(template, "template_ref", 4, _F.TYPE_STRING)
+    _add(template, "is_definition", 5, _F.TYPE_BOOL)
     payload = file.message_type.add(name="Payload")
-    payload.field.add(name="timestamp", number=1, type=_F.TYPE_UINT64, label=_F.LABEL_OPTIONAL)
-    payload.field.add(
-        name="metrics", number=2, type=_F.TYPE_MESSAGE, label=_F.LABEL_REPEATED,
-        type_name=".edgewake.sparkplug.Metric",
-    )  # fmt: skip
-    payload.field.add(name="seq", number=3, type=_F.TYPE_UINT64, label=_F.LABEL_OPTIONAL)
+    _add(payload, "timestamp", 1, _F.TYPE_UINT64)
+    _add(payload, "metrics", 2, "Metric", many=True)
+    _add(payload, "seq", 3, _F.TYPE_UINT64)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("edgewake.sparkplug.Payload"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Payload"))
 
 
 _Payload: Final = _messages()
 METRICS_MAX: Final = 10_000
-"""Metrics of one message; a birth has all of a node."""
+"""Metrics of one message, those in templates included; a birth has all of a node."""
+CELLS_MAX: Final = 10_000
+"""Cells of one data set."""
+TEMPLATES_MAX: Final = 8
+"""Templates in templates."""
 
 
 class Metric(NamedTuple):
@@ -86,6 +125,14 @@ class Metric(NamedTuple):
     is_transient: bool
 
 
+class Template(NamedTuple):
+    """The value of a metric that holds others."""
+
+    is_definition: bool
+    """It says what instances have, and measures nothing."""
+    metrics: Sequence[Metric]
+
+
 class Payload(NamedTuple):
     """A message."""
 
@@ -101,32 +148,66 @@ def decoded(data: bytes) -> Payload:
         message.ParseFromString(data)
     except DecodeError as error:
         raise Rejected(RejectReason.ENCODING, f"no payload of Sparkplug B: {error}") from error
-    if len(message.metrics) > METRICS_MAX:
+    found = [_metric(one, 0) for one in message.metrics[: METRICS_MAX + 1]]
+    if sum(map(_count, found)) > METRICS_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"expected at most {METRICS_MAX} metrics")
     return Payload(
         message.timestamp if message.HasField("timestamp") else None,
         message.seq if message.HasField("seq") else None,
-        [_metric(one) for one in message.metrics],
+        found,
     )
 
 
-def _metric(one: Any) -> Metric:
+def _count(metric: Metric) -> int:
+    inner = metric.value.metrics if isinstance(metric.value, Template) else ()
+    return 1 + sum(map(_count, inner))
+
+
+def _metric(one: Any, depth: int) -> Metric:
+    """Raises Rejected."""
     kind = one.WhichOneof("value")
+    value: Any = None if kind is None else getattr(one, kind)
+    if kind == "dataset_value":
+        value = _rows(value)
+    elif kind == "template_value":
+        if depth >= TEMPLATES_MAX:
+            raise Rejected(RejectReason.SHAPE, f"expected {TEMPLATES_MAX} templates in templates")
+        value = Template(value.is_definition, [_metric(each, depth + 1) for each in value.metrics])
     return Metric(
         one.name,
         one.alias if one.HasField("alias") else None,
         one.timestamp if one.HasField("timestamp") else None,
         one.datatype,
-        None if kind is None else getattr(one, kind),
+        value,
         one.is_null,
         one.is_historical,
         one.is_transient,
     )
 
 
+def _rows(table: Any) -> list[dict[str, Any]]:
+    """Raises Rejected."""
+    columns, types = list(table.columns), list(table.types)
+    if len(columns) != len(types) or len(columns) * len(table.rows) > CELLS_MAX:
+        raise Rejected(
+            RejectReason.SHAPE,
+            f"a data set: expected as many types as columns, and at most {CELLS_MAX} cells",
+        )
+    return [_row(columns, types, row.elements) for row in table.rows]
+
+
+def _row(columns: Sequence[str], types: Sequence[int], cells: Sequence[Any]) -> dict[str, Any]:
+    """Cells that are missing are null; those without a column are nobody's."""
+    found: dict[str, Any] = dict.fromkeys(columns)
+    for name, datatype, cell in zip(columns, types, cells, strict=False):
+        kind = cell.WhichOneof("value")
+        found[name] = None if kind is None else value_of(getattr(cell, kind), datatype)
+    return found
+
+
 def value_of(value: Any, datatype: int) -> Any:
     """A value by its data type, as JSON would say it; None for what is none. Raises ValueError."""
-    if isinstance(value, bool | str) or value is None:
+    if isinstance(value, bool | str | list) or value is None:
         return value
     if isinstance(value, bytes):
         return _array(value, datatype)

@@ -30,7 +30,7 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
 from edgewake.cloud.rights.rights import Rights
-from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import http_part
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from tests.access.test_faults import metric
@@ -138,7 +138,7 @@ async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
         rights=rights,
         clock=clock,
     )
-    listener = web.bind("127.0.0.1", 0)
+    listener = http_part.bind("127.0.0.1", 0)
     running = Running(listener.getsockname()[1], hub, streams)
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,7 +149,7 @@ async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
     stop, is_listening = asyncio.Event(), asyncio.Event()
     tasks = [asyncio.create_task(hub.run()), asyncio.create_task(streams.run())]
     serving = asyncio.create_task(
-        web.serve(
+        http_part.serve(
             watched, listener, stop=stop, on_ready=is_listening.set, protocol=Protocol, grace_s=1
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def test_packages_are_two_levels_deep_at_most():
         for path in modules("protocol", "edge", "cloud", "simulators", "deploy")
         if len(path.parts) > 4
     ] == []
+
+
+def test_a_folder_holds_fewer_than_twenty_modules():
+    """So that one look shows what is in it: a family of files gets a folder of its own."""
+    held = Counter(path.parent for path in modules(*FLOORS) if path.name != "__init__.py")
+    assert [f"{folder}: {count}" for folder, count in held.items() if count >= 20] == []
 
 
 def test_folders_of_tests_with_fixtures_of_their_own_are_packages():

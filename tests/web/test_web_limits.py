@@ -10,23 +10,23 @@ from contextlib import asynccontextmanager
 import pytest
 from fastapi import FastAPI, Request
 
-from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import http_part
 from edgewake.cloud.web import limits as web_limits
 from tests.services import PATIENCE_S
 
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[int]:
-    """A small application behind `web.serve`; its port."""
+    """A small application behind `http_part.serve`; its port."""
     app, stop, ready = FastAPI(), asyncio.Event(), asyncio.Event()
-    web.install(app)
+    http_part.install(app)
 
     @app.post("/size")
     async def size(request: Request) -> int:
         return len(await request.body())
 
-    listener = web.bind("127.0.0.1", 0)
-    server = asyncio.create_task(web.serve(app, listener, stop=stop, on_ready=ready.set))
+    listener = http_part.bind("127.0.0.1", 0)
+    server = asyncio.create_task(http_part.serve(app, listener, stop=stop, on_ready=ready.set))
     await ready.wait()
     try:
         yield listener.getsockname()[1]

@@ -1,3 +1,1 @@
-"""Bounded reads: a page of events in one answer that ends, for clients that hold no connection
-open.
-"""
+"""Bounded reads: a page of events in one finite answer, for clients that hold no connection."""

@@ -1,5 +1,4 @@
-"""A page of events as an answer: which form a client asks for, its bounds, and what may be kept of
-it by caches. Pure.
+"""A page of events as an answer: its form, its bounds, and how long caches may keep it. Pure.
 
     JSON      {"events": [{…}, {"$event": "watermark", …}], "cursor": "v2.…", "live": true}
     NDJSON    one event a line; the last line is {"$event": "end", "cursor": "v2.…", "live": true}
@@ -7,8 +6,9 @@ it by caches. Pure.
 An object with `$event` is not a reading but a gap or a watermark: no field of a reading has such a
 name.
 
-A page that ends at its limit is the same for ever and for all who ask with the same cursor; one
-that ends at the live end has an ETag, so that who asks again, and nothing came, gets 304.
+A page that ends at its limit never changes, and is the same for all who ask with the same cursor;
+one that ends at the live end has an ETag, so that a client that asks again before anything new came
+gets 304.
 """
 
 from __future__ import annotations
@@ -109,8 +109,10 @@ def _wait_s(text: str | None) -> float:
 def response(
     page: Page, form: Form, *, resumes: bool, is_public: bool, if_none_match: str
 ) -> Response:
-    """The answer. `resumes`: it was asked for by a cursor, so others may ask for the same, and
-    where it `is_public` are answered the same.
+    """Make the answer.
+
+    `resumes`: it was asked for by a cursor, so others may ask for the same; where it `is_public`
+    they get the same answer.
     """
     body = _body(page, form)
     tag = blake2b(body, digest_size=12).hexdigest()

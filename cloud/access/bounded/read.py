@@ -1,8 +1,7 @@
-"""Reads one page of a plan: up to a number of events, or to the live end, or until time is up,
-whichever comes first.
+"""Reads one page of a plan: up to a number of events, to the live end, or until time is up.
 
-All who ask from the same place share one reading and filtering with each other, as those who follow
-do.
+All clients that ask from the same position share one reading and filtering with each other, as
+followers do.
 """
 
 from __future__ import annotations

@@ -70,13 +70,16 @@ def choice(keys: Sequence[str], where: str | None, limit: str | None, after: str
 
 
 def check_scope(asked: Choice, keys: Sequence[str] | None, scope: Scope | None) -> None:
-    """A key is told only to who sees all of it. Raises RequestError."""
+    """Refuse a choice by key to a reader who does not see the whole key. Raises RequestError."""
     if asked.is_by_key:
         check_keys(keys, scope)
 
 
 def check_keys(keys: Sequence[str] | None, scope: Scope | None) -> None:
-    """The same where keys are told in any case. Raises RequestError."""
+    """Refuse an answer with keys to a reader who does not see the whole key.
+
+    Raises RequestError.
+    """
     if scope is None or keys is None:
         return
     shown = [part.fields for part in scope.parts if part.fields is not None]
@@ -86,7 +89,7 @@ def check_keys(keys: Sequence[str] | None, scope: Scope | None) -> None:
 
 
 def ordered(entries: Sequence[Entry], asked: Choice) -> Sequence[Entry]:
-    """The rows that may be chosen, in the order in which they are told."""
+    """The rows that may be chosen, in the order of the answer."""
     if asked.is_all:
         return entries
     found = [
@@ -107,7 +110,7 @@ class Picker:
         self._with_keys = with_keys
         self.rows: list[bytes] = []
         self.next: str | None = None
-        """The key behind which the next page begins; None: there is none."""
+        """The key after which the next page begins; None: this is the last page."""
         self._asked, self._scope, self._is_result = asked, scope, is_result
         self._passes = None if asked.where is None else compile_where(asked.where).passes
         self._last = ""
@@ -127,7 +130,7 @@ class Picker:
         return True
 
     def shown(self, data: bytes) -> bytes | None:
-        """A row as it is told; None where it is not."""
+        """A row as the reader gets it; None where it is filtered out."""
         if self._scope is None and self._passes is None:
             return data
         fields: Mapping[str, Any] | None = orjson.loads(data)
@@ -140,8 +143,9 @@ class Picker:
 
 
 def _forms(key: str) -> Iterator[str]:
-    """A key as a client writes it, as it may be kept: a device; the JSON list of a group's values;
-    or the only one of these.
+    """The forms in which a client may write a key.
+
+    They are a device, the JSON list of a group's values, or the only one of these values.
     """
     yield key
     yield json.dumps([key])

@@ -1,9 +1,10 @@
-"""The latest of a stream or a query: the last reading of each device, or the newest window of each
-group. Pure.
+"""The latest of a stream or a query. Pure.
 
-Of a device's readings the one with the highest (epoch, seq) counts, so that a late reading does not
-replace a newer one; without them, the last to arrive. Of a group's rows the newest window counts,
-and of that its last revision; a withdrawn row does not count, and one whose window the query's
+It is the last reading of each device, or the newest window of each group.
+
+Among a device's readings the one with the highest (epoch, seq) counts, so that a late reading does
+not replace a newer one; without them, the last to arrive. Among a group's rows the newest window
+counts, and its last revision; a withdrawn row does not count, and one whose window the query's
 watermark has passed is marked as final. All rows are kept up to BYTES_MAX; past it the row that has
 been silent longest is dropped, and counted.
 """
@@ -36,7 +37,7 @@ class _Row:
     data: bytes
     """JSON; _WITHDRAWN for what is known to be no row, so that an older one does not come back."""
     open_to: int | None = None
-    """Where its window ends, ms, where it was not final when the row was told."""
+    """The end of its window, ms, where it was not final when the row was emitted."""
     at: At = NOWHERE
     """Where it changed last, …"""
     born: At = NOWHERE
@@ -63,8 +64,9 @@ class Latest:
         self.changes = Changes()
 
     def take(self, event: Event, at: At = NOWHERE, *, is_older: bool = False) -> None:
-        """Take in the next event of the log, which ends `at`; `is_older`: of what lies before all
-        that was taken otherwise.
+        """Take in the next event of the log, which ends `at`.
+
+        `is_older`: it lies before all events that were taken otherwise.
         """
         if event.kind == WATERMARK:
             said = event.fields.get("watermark")
@@ -92,7 +94,7 @@ class Latest:
             self._drop_first()
 
     def end_of_older(self) -> None:
-        """Nothing older comes any more."""
+        """Note that no older events will come."""
         self._older.clear()
 
     @property
@@ -109,8 +111,9 @@ class Latest:
         ]
 
     def changed_since(self, place: Row) -> list[tuple[str, bytes | None, bool]]:
-        """Key, JSON (None: no row any more) and whether it is new, of each row that changed behind
-        a place.
+        """Return each row that changed after a position: key, JSON, and whether it is new.
+
+        JSON is None where the row no longer exists.
         """
         return [
             (key, None if row.data is _WITHDRAWN else self._told(row), is_behind(row.born, place))
@@ -125,14 +128,17 @@ class Latest:
         return ((device, row) for device, row in self._rows.items() if scope.sees(device))
 
     def _told(self, row: _Row) -> bytes:
-        """A row is told when it changes, and not once more when its window becomes final."""
+        """The row's JSON, marked as final where its window is.
+
+        A row is emitted when it changes, and not once more when its window becomes final.
+        """
         if row.open_to is None or row.open_to > self._passed:
             return row.data
         head, _, tail = row.data.rpartition(b'"final":false')
         return head + b'"final":true' + tail
 
     def _open_to(self, fields: Mapping[str, Any]) -> int | None:
-        """Where the window of a row ends that was not final when it was told."""
+        """The end of a row's window, where it was not final when it was emitted."""
         end = fields.get("window_end")
         return (
             end

@@ -1,11 +1,11 @@
 """What changed in the latest rows since a client's cursor: insert, update, delete. Pure.
 
-The last changes are kept with what the row was before, so that a client that follows is told
-exactly what became of the rows that it sees, also through a filter that a row enters or leaves.
-What is older is told by the rows themselves, which know where they changed last: there a row that
-is filtered out is told as deleted, whether the client had it or not.
+The last changes are kept with the row before each, so that a follower learns exactly what became of
+the rows that it sees, also through a filter that a row enters or leaves. Older changes are known
+from the rows themselves, which know where they changed last: there a row that is filtered out is
+sent as deleted, whether the client had it or not.
 
-    KEPT_MAX, KEPT_BYTES   of one stream or query; the oldest go first
+KEPT_MAX and KEPT_BYTES bound the changes of one stream or query; the oldest go first.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class Changes:
             self.since[partition] = max(self.since[partition], position)
 
     def after(self, place: Row) -> list[Change] | None:
-        """Those behind `place`, each key once: what it was there and what it is now; None where
-        they are not all kept.
+        """The changes after `place`, one for each key: the row there and the row now.
+
+        None where they are not all kept.
         """
         if self.since is None or any(
             at < since for at, since in zip(place, self.since, strict=True)
@@ -90,7 +91,7 @@ def is_behind(at: At, place: Row) -> bool:
 
 
 def folded(changes: Iterable[Change]) -> list[Change]:
-    """Of each key one: what it was before the first and is after the last."""
+    """Fold changes into one for each key: the row before the first and after the last."""
     found: dict[str, Change] = {}
     for change in changes:
         first = found.get(change.key)
@@ -100,7 +101,7 @@ def folded(changes: Iterable[Change]) -> list[Change]:
 
 
 def told(change: Change, shown: Shown) -> bytes | None:
-    """A change as it is told to a reader; None where it sees none."""
+    """A change as a reader gets it; None where it sees none."""
     before = None if change.before is None else shown(change.before)
     after = None if change.after is None else shown(change.after)
     if before == after:
@@ -113,7 +114,7 @@ def told(change: Change, shown: Shown) -> bytes | None:
 
 
 def told_of_row(key: str, data: bytes | None, shown: Shown, *, is_new: bool) -> bytes:
-    """The same of a row of which it is not known what it was; `data` None: it is none now."""
+    """The same for a row whose earlier value is unknown; `data` None: it no longer exists."""
     after = None if data is None else shown(data)
     if after is None:
         return b'{"op":"delete","key":%b}' % orjson.dumps(key)

@@ -67,8 +67,9 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
         limit: Limit = None,
         after: After = None,
     ) -> Response:
-        """The last reading of each device, or the newest window of each group: all, or by key,
-        condition and page; its cursor goes on as a stream.
+        """The last reading of each device, or the newest window of each group.
+
+        All of them, or those of a key, condition or page; the cursor continues as a stream.
         """
         client = clients.of_request(http)
         try:

@@ -1,10 +1,9 @@
-"""The latest of streams that somebody asks for, kept up to date from the hub, each with the cursor
-of exactly what it has.
+"""Keeps the latest of streams that clients ask for, each with the cursor of what it contains.
 
-The first question about a stream reads back `NEAR_S` of it, RECORDS_MAX of each partition at most,
-and follows it from there on; what is older is read beside it. Each answer says whether it is
-complete, and if not, why. After IDLE_S without a question a store is dropped. So a question costs
-nothing but its answer, and a stream that nobody asks for costs nothing.
+They are updated from the hub. The first request for a stream reads back `NEAR_S` of it, RECORDS_MAX
+of each partition at most, and follows it from there on; older records are read beside it. Each
+answer says whether it is complete, and if not, why. After IDLE_S without a request a store is
+dropped. So a request costs nothing but its answer, and a stream that nobody asks for costs nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ ALL_ROWS: Final = Choice()
 
 
 Tell: TypeAlias = Callable[[Shown], bytes | None]
-"""How a change is told, through what a reader sees."""
+"""Formats a change through what a reader sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class Synchronised:
 
     body: bytes
     version: int
-    """Of the rows that it was made of."""
+    """The version of the rows that it was made of."""
     is_empty: bool
     """Does it tell of no change?"""
 
@@ -122,8 +121,9 @@ class LatestStores:
     async def answer(
         self, name: str, client: str, reader: Principal = ANYBODY, asked: Choice = ALL_ROWS
     ) -> bytes:
-        """JSON of a `latest_routes.LatestView`. Raises UnknownStream, Unavailable and
-        RequestError.
+        """JSON of a `latest_routes.LatestView`.
+
+        Raises UnknownStream, Unavailable and RequestError.
         """
         store = await self._ready(name, client, reader)
         return await store.answer(reader.scope(Action.READ, name), asked)
@@ -138,8 +138,9 @@ class LatestStores:
         cursor: str | None,
         wait_s: float,
     ) -> bytes:
-        """JSON of a `sync_routes.SyncView`: what changed behind a cursor, for which it waits, or
-        all. Raises UnknownStream, Unavailable, RequestError and CursorError.
+        """JSON of a `sync_routes.SyncView`: the changes after a cursor, or all rows.
+
+        It waits for changes. Raises UnknownStream, Unavailable, RequestError and CursorError.
         """
         ends_s = self._clock.monotonic_s() + wait_s
         while True:
@@ -187,8 +188,9 @@ class LatestStores:
         return store
 
     async def _follow(self, store: _Store) -> None:
-        """A store ends when its stream is recreated or Kafka is away; the next question starts
-        another one.
+        """Follow a store until its stream is recreated or Kafka is away.
+
+        The next request makes another one.
         """
         try:
             await store.run()
@@ -205,7 +207,7 @@ class _Store:
     def __init__(self, name: str, client: str, latest: Latest, hub: Hub, clock: Clock) -> None:
         self.name = name
         self.client = client
-        """Who asked first."""
+        """The client that asked first."""
         self.asked_s = clock.monotonic_s()
         self.ready = asyncio.Event()
         self.has_older = asyncio.Event()
@@ -217,7 +219,7 @@ class _Store:
         """What `_latest` has: the cursor of the answer."""
         self._missing: set[Missing] = {Missing.READING}
         self._known_since: Positions = ()
-        """From where on each change is in the rows."""
+        """The positions from which on each change is in the rows."""
         self._version = 0
         self._changed = asyncio.Condition()
 
@@ -243,8 +245,9 @@ class _Store:
             self._hub.close(plan)
 
     async def answer(self, scope: Scope | None, asked: Choice) -> bytes:
-        """What is seen through a scope, of the rows that are asked for. Raises Unavailable where it
-        has ended, and RequestError.
+        """The requested rows as seen through a scope.
+
+        Raises Unavailable where the store has ended, and RequestError.
         """
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
@@ -273,8 +276,9 @@ class _Store:
     async def synchronised(
         self, scope: Scope | None, asked: Choice, cursor: str | None
     ) -> Synchronised:
-        """What changed behind a cursor, or all rows where that is less, or not known. Raises
-        Unavailable, RequestError and CursorError.
+        """The changes after a cursor, or all rows where that is less, or the changes are unknown.
+
+        Raises Unavailable, RequestError and CursorError.
         """
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
@@ -318,8 +322,9 @@ class _Store:
         return Synchronised(body, version, is_empty=False)
 
     def _place(self, plan: Plan, cursor: str) -> tuple[Position, ...] | None:
-        """The positions of a cursor; None where it is of another stream than this one is now.
-        Raises CursorError.
+        """The positions of a cursor. Raises CursorError.
+
+        None where it belongs to another stream than this one is now.
         """
         try:
             found = self._hub.codec.decode(cursor)
@@ -337,7 +342,7 @@ class _Store:
     def _changed_since(
         self, place: Row, keys: frozenset[str] | None, scope: Scope | None
     ) -> list[Tell] | None:
-        """How each change behind a place is told; None where they are not all known."""
+        """A formatter for each change after a position; None where they are not all known."""
 
         def is_asked(key: str) -> bool:
             is_seen = scope is None or self._latest.keys is not None or scope.sees(key)

@@ -62,7 +62,7 @@ class ChangeView(BaseModel):
     op: Literal["insert", "update", "delete"]
     key: str
     row: dict[str, Any] | None = None
-    """As it is now; none of a row that was deleted."""
+    """The row as it is now; absent for a row that was deleted."""
 
 
 class SyncView(BaseModel):
@@ -129,8 +129,9 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
 async def _while_there(
     stream: OpenStream, work: Coroutine[Any, Any, bytes], within_s: float
 ) -> bytes | None:
-    """Work for a client while it is connected and may read; None where it has hung up. Raises
-    Problem where its right ended meanwhile, and Unavailable.
+    """Work for a client while it is connected and may read; None where it has hung up.
+
+    Raises Problem where its right ended meanwhile, and Unavailable.
     """
     working = asyncio.create_task(work)
 

@@ -41,7 +41,7 @@ OPEN_S: Final = 15.0
 GAP_AGAIN_S: Final = 0.5
 """Pause after Kafka could not say what is kept of a range that is gone."""
 BEHIND_EVERY_S: Final = 10.0
-"""How often a client that does not take what there is is told how far it is behind."""
+"""How often a client that does not take its events learns how far it is behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Channel:
         self._waiting: deque[bytes] = deque()
         """Frames before the next events: at most a gap for each partition, and a few of our own."""
         self._announced: Positions | None = None
-        """The last position that the client was told without an event."""
+        """The last position that the client got without an event."""
         self._gap_task: asyncio.Task[None] | None = None
         self.kept_as = kept_as
         self._to_keep: str | None = None
@@ -187,7 +187,7 @@ class Channel:
         self._woken()
 
     def _first_cursor(self, plan: Plan, start: Start) -> str:
-        """Where it begins: before the gaps that are told next."""
+        """The cursor where it begins: before the gaps that are sent next."""
         if start.gaps and self._asked.cursor is not None:
             return self._asked.cursor
         return self._room.hub.codec.encode(plan.cursor(start.positions))
@@ -200,7 +200,7 @@ class Channel:
         return self._asked
 
     def allow(self, more: int, most: int) -> None:
-        """So many events more; `most` at a time."""
+        """Grant `more` credits; the client holds `most` at a time."""
         if self._credits is not None:
             self._credits = min(most, self._credits + more)
             self._slow_since_s = None
@@ -239,7 +239,7 @@ class Channel:
         self._waiting.append(wire.message(kind, id=self.name, **facts))
 
     def next(self) -> bytes | None:
-        """The next frame; None where there is none now, or no more (`state`)."""
+        """The next frame; None where there is none now, or the subscription is over (`state`)."""
         if self._waiting:
             return self._waiting.popleft()
         reading = self._reading
@@ -278,7 +278,7 @@ class Channel:
         return True
 
     def finish(self, why: str) -> None:
-        """End it; its client is told why, and from where it may go on."""
+        """End it; the client gets the reason and the cursor to continue from."""
         if self.state in (State.ENDING, State.GONE):
             return
         cursor = None if self._reading is None else self._reading.cursor()

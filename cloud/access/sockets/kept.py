@@ -1,9 +1,11 @@
-"""Cursors that the server keeps for clients, each under a name that its client chose: what it
-acknowledged last. They lie in the compacted topic `ew.cursors`, so any server knows them.
+"""Cursors that the server keeps for clients, each under a name that its client chose.
 
-A name belongs to who chose it (of the anonymous, to each client's address): nobody reaches
-another's. An acknowledgement is answered once Kafka has it on all in-sync replicas, and who
-subscribes is shown what was answered anywhere before. The last one counts, also one that goes back.
+A cursor is what the client acknowledged last. They are in the compacted topic `ew.cursors`, so any
+server knows them.
+
+A name belongs to the client that chose it (for anonymous clients, to their address): nobody reaches
+another's. An acknowledgement is answered once Kafka has it on all in-sync replicas, and a
+subscriber gets what was answered anywhere before. The last one counts, also one that goes back.
 
     NAMES_MAX   names of one holder; one more is refused
     KEPT_MS     after the last acknowledgement a name is free again
@@ -39,7 +41,8 @@ KEPT_MS: Final = 30 * 86_400_000
 """A month without an acknowledgement: streams are not kept for as long by default."""
 WRITE_S: Final = 4.0
 READ_S: Final = 4.0
-"""Of one question: a server that stops waits for the last one, and is to be gone within five."""
+"""Time for one request: a server that stops waits for the last one, and must be gone within
+five."""
 ASK_S: Final = 12.0
 """For an answer, with the questions before it."""
 
@@ -114,8 +117,9 @@ class KeptCursors:
         self._thread = ThreadPoolExecutor(1, "kept-cursors")
 
     async def cursor(self, holder: str, name: str) -> str | None:
-        """What was acknowledged last under a name; None: nothing yet. Raises Full and
-        Unavailable.
+        """The cursor that was acknowledged last under a name; None: nothing yet.
+
+        Raises Full and Unavailable.
         """
         key = f"{holder}|{name}"
 

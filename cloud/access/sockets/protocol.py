@@ -2,17 +2,16 @@
 
 wsproto decides without I/O and shares the connection with us: a frame that is made once for many
 clients is written beside it, which the library `websockets` does not allow. It checks masks,
-opcodes, fragments, UTF-8 and close codes; what it finds wrong is answered here with a close frame
-of its code, as 7.1.7 asks, where uvicorn closes without one.
+opcodes, fragments, UTF-8 and close codes; a violation is answered here with a close frame of its
+code, as 7.1.7 asks, where uvicorn closes without one.
 
-    MESSAGE_BYTES_MAX  bytes of a message, in however many fragments; over it: 1009
-    PINGS              of what was asked while nothing could be written, the latest alone is
-                       answered (5.5.3 allows it)
-    CLOSE_S            seconds for the other side's close frame; what it sends meanwhile is read and
-                       dropped, because a connection that is closed with bytes unread is reset, and
-                       the close frame would be lost
+* MESSAGE_BYTES_MAX: bytes of a message, in however many fragments; over it: 1009.
+* Pings: of those that came while nothing could be written, only the latest is answered (5.5.3
+  allows it).
+* CLOSE_S: seconds for the other side's close frame. What it sends meanwhile is read and dropped,
+  because a connection that is closed with bytes unread is reset, and the close frame would be lost.
 
-uvicorn's classes are no public interface: the version is pinned in pyproject.toml.
+uvicorn's classes are not a public interface: the version is pinned in pyproject.toml.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What one subscription of a WebSocket reads: chunks of the hub, cut where its client's credits
-end.
-"""
+"""What one WebSocket subscription reads: chunks of the hub, cut where its credits end."""
 
 from __future__ import annotations
 
@@ -50,10 +48,9 @@ class Reading:
         return self._encoder.cursor(self.positions)
 
     def next(self, most: int | None) -> tuple[bytes, int] | Lost | None:
-        """The texts of the next events, and how many: `most` of them at most. A lost range; or None
-        where nothing is at hand.
+        """The texts of the next events, `most` at most, and how many they are.
 
-        Raises ViewEnded.
+        A lost range instead, or None where nothing is at hand. Raises ViewEnded.
         """
         if self._held is None:
             item = self._subscriber.next()

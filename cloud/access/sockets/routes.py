@@ -92,10 +92,10 @@ class SocketRoutes:
             self._metrics.sockets.dec()
 
     def _check(self, web: WebSocket) -> None:
-        """A browser asks nobody before it opens a WebSocket, and sends its cookies: so it is asked
-        here what CORS asks for streams.
+        """Check the origin of a request for a WebSocket. Raises RequestError and Problem.
 
-        Raises RequestError and Problem.
+        A browser asks nobody before it opens a WebSocket, and sends its cookies: so this checks
+        what CORS checks for streams.
         """
         if not KEY.fullmatch(web.headers.get("sec-websocket-key", "")):
             detail = "Sec-WebSocket-Key: expected 16 bytes in base64 (RFC 6455, 4.1)"

@@ -1,11 +1,11 @@
-"""One WebSocket: its subscriptions, what is written to it, and what its client says.
+"""One WebSocket: its subscriptions, the frames written to it, and its client's messages.
 
 Frames are written straight to the connection whenever a subscription has some and the connection
-takes them: no task has to run for a chunk. What the client says is heard one message at a time, at
-a bounded rate, and only while it takes the answers.
+takes them: no task has to run for a chunk. The client's messages are read one at a time, at a
+bounded rate, and only while it takes the answers.
 
     SUBSCRIPTIONS_MAX  subscriptions at a time; one more is refused
-    MESSAGES           a second, and so many at once; more have to wait
+    MESSAGES           a second, and that many at once; more have to wait
     MISTAKES_MAX       messages that cannot be understood; then 1008
     IDLE_S             seconds without a subscription; then 1008
     stall_s            seconds in which nothing is taken while bytes wait; then it is cut off
@@ -41,7 +41,7 @@ from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.leases.lease import Subscription
 
 SUBSCRIPTIONS_MAX: Final = 32
-"""Of one socket; each counts as a stream of its client, too."""
+"""Subscriptions of one socket; each counts as a stream of its client, too."""
 MESSAGES_PER_S: Final = 50
 MESSAGES_AT_ONCE: Final = 100
 """Messages of a client: a page that gives credits after each event comes to some tens a second.
@@ -395,13 +395,14 @@ class Socket:
             self.abort()
 
     def end(self) -> None:
-        """The server stops; its subscriptions are told by themselves."""
+        """Drain, because the server stops; its subscriptions send their own ends."""
         self._is_draining = True
         self.write()
 
     def end_of_right(self, why: End) -> None:
-        """Its reader may read no longer: say so and end. What waits for a client that does not read
-        is cut off.
+        """Say that the reader's right has ended, and end.
+
+        Bytes that wait for a client that does not read are dropped.
         """
         for channel in list(self._channels.values()):
             channel.finish(why.value)

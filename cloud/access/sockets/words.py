@@ -1,4 +1,4 @@
-"""What a client may say on a WebSocket: one JSON object a message. Pure.
+"""The messages of a client on a WebSocket: one JSON object a message. Pure.
 
     subscribe     id, streams, where, select, after or from, on_gap, credits, name
     credit        id, credits             so many events more
@@ -75,7 +75,7 @@ class Credit(_Words):
 
 
 class Change(_Words):
-    """Another filter or other streams; what is left out stays, null is none."""
+    """Change the filter or the streams; parts that are left out stay, null removes one."""
 
     type: Literal["change"]
     streams: Streams | None = None

@@ -1,5 +1,6 @@
-"""A reading as a query needs it: with its table's row, and with what the device's readings before
-say of it. Pure.
+"""A reading completed with its table's row and with values of the device's earlier readings.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ class Table:
                 )
 
     def _put_foreign(self, one: TableRecord, closed: int | None) -> None:
-        """Where a record is no row its key has none from then on: what it had before is not true
-        any more.
+        """Store a record of a foreign topic. One that is not a valid row removes its key's row.
+
+        The row that the key had before no longer holds.
         """
         values: list[Any] | None = None
         place = None
@@ -211,7 +213,10 @@ class Computed:
         )
 
     def of(self, row: Row, identity: Mapping[str, str | None]) -> CompletedReading | None:
-        """None where it does not pass WHERE. `identity`: the group, where readings are rows."""
+        """Complete a reading; None where it does not pass WHERE.
+
+        `identity`: the group, where readings are rows.
+        """
         if self._where is not None and self._where(row) is not True:
             return None
         group = (
@@ -255,7 +260,7 @@ class Completed:
         self._computed = Computed(query, names)
 
     def rows(self, mine: pa.Table) -> Iterator[CompletedReading]:
-        """Those that have their row and pass WHERE.
+        """Yield the readings that have their table's row and pass WHERE.
 
         `mine`: PLACE and reading (JSON) of each, in the order of the log.
         """

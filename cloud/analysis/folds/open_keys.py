@@ -37,12 +37,12 @@ class OpenKeys:
         return text
 
     def forget_beyond_count(self) -> None:
-        """At most KEYS_MAX."""
+        """Forget the oldest keys beyond KEYS_MAX."""
         while len(self.states) > KEYS_MAX:
             self._forget_one()
 
     def forget_beyond_bytes(self) -> None:
-        """At most BYTES_MAX, as far as it is written down."""
+        """Forget the oldest keys beyond BYTES_MAX of serialized state."""
         size = sum(len(key) + state.written for key, state in self.states.items())
         while size > BYTES_MAX:
             size -= self._forget_one()

@@ -2,18 +2,18 @@
 
 Pure: no Kafka, no Spark, no clock.
 
-Threshold   begins with the first reading of those for which the condition has held long enough, and
-            takes readings until the clearing one.
-            Its row is told when it is active, and final when it is cleared.
-Succession  from the reading that met the first condition to the one that met the last, within a
-time. Its row is told then, and final.
-Absence     begins with a reading after which none came for a time. Its row is told when event time
-            has passed that, with the values of that
-            reading, and is final when the next reading comes, where it then ends.
+* A threshold begins with the first reading of those for which the condition has held long enough,
+  and takes readings until the clearing one. Its row is emitted when it is active, and final when it
+  is cleared.
+* A succession lasts from the reading that met the first condition to the one that met the last,
+  within a time. Its row is emitted then, and final.
+* An absence begins with a reading after which none came for a time. Its row is emitted when event
+  time has passed that, with the values of that reading, and is final when the next reading comes,
+  where it then ends.
 
 The rules are those of agents (protocol/patterns/threshold.py, protocol/patterns/succession.py,
-edge/processors/operators/absence.py). All go by the order of the log, which is a device's own; a condition
-that is neither true nor false changes nothing.
+edge/processors/operators/absence.py). All go by the order of the log, which is a device's own; a
+condition that is neither true nor false changes nothing.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ def _absence(
 
 
 def is_absent(state: KeyState, window: Window, passed: int | None) -> bool:
-    """Is an absence to be told that was not? `passed`: event time up to which nobody is expected to
-    send.
+    """Must an absence be emitted that was not emitted yet?
+
+    `passed`: the event time up to which no more readings are expected.
     """
     return (
         window.rule is Rule.ABSENCE
@@ -104,7 +105,7 @@ def is_absent(state: KeyState, window: Window, passed: int | None) -> bool:
 
 
 def is_told(state: KeyState) -> bool:
-    """Was the absence told that this state is of?"""
+    """Was the absence that this state describes emitted?"""
     return bool(state.rule)
 
 

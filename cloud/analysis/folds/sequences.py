@@ -1,5 +1,6 @@
-"""Windows that are folded beside Spark: which ones a key has open, and which of them a reading
-changes. Pure: no Kafka, no Spark, no clock.
+"""Windows that are folded outside Spark: which ones a key has open, and which a reading changes.
+
+Pure: no Kafka, no Spark, no clock.
 
 Session   readings of a key, each less than `gap_ms` after the one before; it ends `gap_ms` after
           its last one. A reading that comes late,
@@ -86,9 +87,9 @@ class Changed:
     windows: dict[int, Open] = field(default_factory=dict)
     """Start, or number → the window as it stands."""
     withdrawn: set[int] = field(default_factory=set)
-    """Starts of sessions that are none any more."""
+    """Starts of sessions that no longer exist."""
     over: set[int] = field(default_factory=set)
-    """Those of `windows` that take nothing any more, whatever event time does."""
+    """Those of `windows` that take no more readings, whatever event time does."""
 
 
 def add(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
@@ -169,7 +170,7 @@ def record(state: KeyState) -> tuple[bytes, int]:
 
 
 def dump(state: KeyState) -> list[Any]:
-    """As JSON."""
+    """The state as JSON values."""
     windows = [
         [
             one.start,
@@ -196,5 +197,5 @@ def load(value: Iterable[Any], written: int = 0) -> KeyState:
 def _opened(
     start: int, last: int, readings: int, number: int, kept: Iterable[Any], is_told: bool = True
 ) -> Open:
-    """A window as it was written down; before HAVING was possible every row was told."""
+    """Load a window that was written down; before HAVING existed every row was emitted."""
     return Open(start, last, [slots.load(slot) for slot in kept], readings, number, is_told)

@@ -1,5 +1,7 @@
-"""What a window that is folded beside Spark holds of one expression: figures of numbers, the first
-and the last reading in an order, or how many different values there are.
+"""The partial aggregate of one expression in a window that is folded outside Spark.
+
+A slot holds figures of numbers, the first and the last reading in an order, or a count of distinct
+values.
 
 Slots merge, so windows may join. They are JSON on `ew.windows`: small, and the same after a
 restart. Pure.
@@ -61,7 +63,7 @@ class Slot:
         self.max = max((one for one in (self.max, other.max) if one is not None), default=None)
 
     def dump(self) -> list[Any]:
-        """As JSON."""
+        """The slot as JSON values."""
         return [self.count, self.sum, self.min, self.max, self.squares]
 
 
@@ -92,14 +94,15 @@ class Ends:
         )
 
     def dump(self) -> dict[str, Any]:
-        """As JSON."""
+        """The slot as JSON values."""
         return {"least": self.least, "most": self.most}
 
 
 @dataclass(slots=True)
 class Distinct:
-    """How many different values: the smallest DISTINCT_MAX of their hashes say how dense all of
-    them lie.
+    """An estimate of the number of distinct values.
+
+    It keeps the smallest DISTINCT_MAX hashes, whose density gives the number of all of them.
     """
 
     smallest: list[int] = field(default_factory=list)
@@ -128,7 +131,7 @@ class Distinct:
         self.smallest = sorted({*self.smallest, *other.smallest})[:DISTINCT_MAX]
 
     def dump(self) -> dict[str, Any]:
-        """As JSON."""
+        """The slot as JSON values."""
         return {"smallest": self.smallest}
 
 

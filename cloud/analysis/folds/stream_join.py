@@ -1,15 +1,14 @@
-"""Readings of two streams that find one another: equal keys, and times as far apart as a JOIN
-allows. Pure: no Kafka, no Spark, no clock.
+"""Pairs readings of two streams whose keys are equal and whose times are as close as a JOIN allows.
 
-    left   the reading of FROM right its partner, of the joined stream: right.t - left.t is in
-           [earliest, latest]
+Pure: no Kafka, no Spark, no clock. `left` is the reading of FROM, `right` its partner of the joined
+stream: right.t - left.t is in [earliest, latest].
 
 Whichever of two comes second finds the first, so each pair is found once, in whatever order they
 come. A reading is kept until event time has passed the last moment at which a partner may be: those
-that come later are late. Then it is known of a left one whether it has any.
+that come later are late. Then it is known whether a left one has any.
 
-What is kept stands on `ew.windows` as one record for what a batch brought, removed when the last of
-its readings needs to be kept no more: nothing is written twice, however many readings a key has.
+What is kept is on `ew.windows` as one record for each batch, removed when the last of its readings
+is no longer needed: nothing is written twice, however many readings a key has.
 """
 
 from __future__ import annotations
@@ -133,8 +132,9 @@ class Partners:
         return closed is not None and bool(self._until) and self._until[0][0] <= closed
 
     def dump(self, revision: int, closed: int | None) -> dict[str, bytes | None]:
-        """What is to be written down since the last time: name → record; None where it is needed no
-        more.
+        """Return what must be written since the last call.
+
+        It is name → record; None removes the record.
         """
         found: dict[str, bytes | None] = {}
         for name in [
@@ -249,8 +249,9 @@ class Partners:
 
 
 def _cut(entries: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
-    """Records of at most RECORD_BYTES_MAX, unless one entry alone has more, each with the latest
-    time up to which it is needed.
+    """Cut entries into records, each with the latest time up to which it is needed.
+
+    A record has at most RECORD_BYTES_MAX, unless a single entry is larger.
     """
     until, texts, size = 0, list[bytes](), 0
     for to, text in entries:

@@ -39,8 +39,9 @@ class TableFollower:
     def __init__(
         self, config: KafkaConfig, tables: Collection[str], starts: Mapping[Place, int]
     ) -> None:
-        """`tables`: topics; `starts`: where each partition is read from, the beginning where
-        nothing is said.
+        """`tables`: topics.
+
+        `starts`: the offset each partition is read from, by default its first.
         """
         self._consumer = clients.consumer(config, "analysis-tables", **_SETTINGS)
         self._starts = starts

@@ -145,8 +145,9 @@ class Linked:
             self._referring.setdefault(now, {})[key] = None
 
     def dump(self) -> Iterator[tuple[str, bytes | None]]:
-        """Return what changed since the last call, to be written down: name → row; None where it
-        was removed.
+        """Return what changed since the last call and must be written: name → row.
+
+        The row is None where it was removed.
         """
         for side, table in ((LEFT, self.left), (RIGHT, self.right)):
             for key in sorted(table.changed):

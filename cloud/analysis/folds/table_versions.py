@@ -1,10 +1,10 @@
-"""A table that readings are joined with: the rows of each key with the times since when they hold.
+"""A table that readings are joined with: each key's rows and the times from which they hold.
 
 Pure: no Kafka, no clock.
 
 A row holds from its own event time until that of the next row of its key. So a reading finds the
 row that held when it was made, whatever came since. A row that comes later than the readings it
-would have been for changes nothing of what was told.
+would have been for changes nothing that was emitted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Versions:
         return rows[place - 1][1] if place else None
 
     def cut(self, most: int) -> None:
-        """From now on keep no more than so many rows of a key."""
+        """Keep at most `most` rows of a key from now on."""
         self.most = most
         for key, rows in self.of.items():
             self._remove(rows, 0, max(0, len(rows) - most))
@@ -112,8 +112,9 @@ class Versions:
         self.chars += sum(_chars(values) for _, values in self.of[key])
 
     def dump(self) -> dict[str, bytes | None]:
-        """Return key → its rows as JSON, of keys that changed since the last call; None:
-        forgotten.
+        """Return the rows of keys that changed since the last call.
+
+        It is key → rows as JSON; None: forgotten.
         """
         found = {
             key: orjson.dumps(self.of[key]) if key in self.of else None

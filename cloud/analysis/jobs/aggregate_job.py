@@ -142,8 +142,9 @@ class QueryJob(Job):
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:
-    """A watermark that stands still: how far event time has come the driver knows (event_progress),
-    and tells Spark after each batch.
+    """Give the frames a watermark that does not advance by itself.
+
+    The driver knows how far event time has come (event_progress), and tells Spark after each batch.
     """
     timed = frames.withColumn("event_time", F.timestamp_millis(F.lit(0))).withWatermark(
         "event_time", "0 seconds"

@@ -88,8 +88,9 @@ class States(ABC):
         return ()
 
     def follower(self, kafka: KafkaConfig) -> TableFollower | None:
-        """Read the tables that complete rows, each from where it was read to; None: the kind has no
-        tables.
+        """A reader of the tables that complete rows, starting where they were read to.
+
+        None: the kind has no tables.
         """
         return None
 
@@ -107,8 +108,9 @@ class States(ABC):
         return iter(())
 
     def keep_versions(self, most: int) -> None:
-        """Before the first `catch_up`: all rows of a table are wanted, not only those of now, and
-        `most` of them.
+        """Keep `most` versions of each table row, not only the current one.
+
+        Called before the first `catch_up`.
         """
         return
 
@@ -117,15 +119,17 @@ class States(ABC):
         return {}
 
     def whole(self, label: str, revision: int) -> dict[str, bytes]:
-        """All that is kept of one query, as if none of it was written down: what follows
-        `place|label|` in keys of `ew.windows` → value.
+        """The whole state of one query, as if nothing of it had been written yet.
+
+        Keys are what follows `place|label|` in keys of `ew.windows`.
         """
         return {}
 
 
 class Stateless(States):
-    """States of kinds whose windows Spark keeps, or that have none: records depend on the batch
-    alone.
+    """States of kinds that keep nothing here: their records depend on the batch alone.
+
+    Spark keeps their windows, or they have none.
     """
 
     def __init__(self, outputs: Callable[[pa.Table, emit.Batch, emit.Broken], Records]) -> None:
@@ -138,7 +142,7 @@ class Stateless(States):
 
 @dataclass(frozen=True, slots=True)
 class Job(ABC):
-    """All queries of one lane: those of the same streams and kind, or one that is apart."""
+    """All queries of one lane: those of the same streams and kind, or a single isolated query."""
 
     kind: LaneKind
     sources: tuple[str, ...]
@@ -151,7 +155,7 @@ class Job(ABC):
     """Does the driver make its rows, one reading after the other? Its states stand on `ew.windows`,
     and a batch has fewer readings."""
     has_spark_state: ClassVar[bool] = False
-    """Does Spark keep its windows? Its rows are partials, and Spark is told what to forget."""
+    """Does Spark keep its windows? Then its rows are partials, and Spark is told what to evict."""
     is_of_tables: ClassVar[bool] = False
     """Does it read tables alone? Its records only say that something is new."""
     waits_for_partners: ClassVar[bool] = False
@@ -174,14 +178,15 @@ class Job(ABC):
 
     @abstractmethod
     def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
-        """In: a Kafka source's records of its topics, with so many partitions.
+        """Build the plan from a Kafka source's records of the job's topics.
 
-        Out: a streaming frame, to be run in update mode; its rows are what `States.outputs` takes.
+        `partitions` is the number of their partitions. It returns a streaming frame to be run in
+        update mode; its rows are what `States.outputs` takes.
         """
 
     @abstractmethod
     def new_states(self) -> States:
-        """Nothing known yet."""
+        """A state that knows nothing yet."""
 
     def restored(
         self,
@@ -222,8 +227,9 @@ class Job(ABC):
 
 
 def lane_place(registered: Registered) -> str:
-    """What the lane of this query is called beside its kind: by the streams that it reads, and
-    where it is apart by the query, too.
+    """The name of this query's lane, beside its kind: the streams it reads.
+
+    An isolated query's lane has the query's label in its name, too.
     """
     streams = "+".join(streams_of(registered.query))
     return f"{streams}{APART}{registered.label}" if registered.is_apart else streams

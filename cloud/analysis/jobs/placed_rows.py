@@ -1,5 +1,6 @@
-"""Rows of single readings, for kinds that Spark does not aggregate: each reading becomes a row of
-every query whose WHERE it passes, with its place in the log.
+"""Rows of single readings, for kinds that Spark does not aggregate.
+
+Each reading becomes a row of every query whose WHERE it passes, with its place in the log.
 
     records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query that it passes ─→
     foreachBatch (lanes/micro_batch.py)
@@ -25,7 +26,8 @@ from edgewake.cloud.analysis.plan.decode import decode, readings
 def exploded(job: Job, records: DataFrame, partitions: int, rows: Iterable[Column]) -> DataFrame:
     """The graph of such a job (Job.graph).
 
-    `rows`: what a reading becomes, one struct for each row that it may be; null where it is none.
+    `rows`: one struct for each row that a reading may become; null where it does not become that
+    row.
     """
     fields = dict(job.fields)
     frames = late.observe(correct(decode(numbered(records, job.sources), fields)), partitions)
@@ -43,8 +45,9 @@ def place_columns() -> list[Column]:
 
 
 def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
-    """In the order of the log, without those whose results were emitted: a batch that Spark cuts
-    anew may repeat them.
+    """Return rows in the order of the log, without those whose results were emitted before.
+
+    When Spark cuts a batch differently after a restart, the batch may repeat them.
     """
     places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
     is_new = [offset >= emitted.get(partition, 0) for partition, offset in places]

@@ -13,7 +13,7 @@ from edgewake.protocol.ops import result
 def rows_told(
     registered: Registered, joined: Iterable[CompletedReading], revision: int
 ) -> Iterator[emit.Output]:
-    """The records of rows that are final as soon as they are told."""
+    """The records of rows that are final as soon as they are emitted."""
     for t, group, _, values, is_complete in joined:
         others = "".join(f',"{name}":{finish.as_json(value)}' for name, value in values.items())
         head = (

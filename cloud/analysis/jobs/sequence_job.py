@@ -1,5 +1,6 @@
-"""Queries with sessions and windows by count: Spark decodes, filters and computes their values;
-what is open is folded in the driver.
+"""Queries with sessions and windows by count.
+
+Spark decodes, filters and computes their values; the driver folds the windows that are open.
 
 The lane's plan has no state. What is open stands on `ew.windows`, written in the transaction that
 holds the batch's results and the lane's record: a batch that is computed again finds its offsets in
@@ -46,7 +47,9 @@ class SequenceJob(Job):
     is_driven = True
 
     def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
-        """See Job; out: query (id), partition, offset, number, t, key (JSON), x (values of
+        """See Job.
+
+        The rows' columns: query (id), partition, offset, number, t, key (JSON), x (values of
         numbers), extremes, and items (texts).
         """
         rows = (row for registered in self.queries for row in _rows(registered))
@@ -56,9 +59,10 @@ class SequenceJob(Job):
         return SequenceStates(self)
 
     def restored(self, rows: Mapping[str, bytes], record: LaneRecord) -> SequenceStates:
-        """See Job. A query that the lane did not have in its last batch was paused: it goes on with
-        what it had open, but for absences that it was waiting for, since it did not hear who was
-        there.
+        """See Job. A query that was not in the lane's last batch was paused and keeps its windows.
+
+        The absences that it was waiting for are dropped, since it did not see the readings in
+        between.
         """
         found = self.new_states()
         deaf = _deaf(self, record.asked_from)
@@ -111,7 +115,7 @@ class SequenceStates(States):
         return False
 
     def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
-        """Absences to be told though no reading came."""
+        """Emit absences that are due although no reading came."""
         yield from self._without_gone()
         for registered in self._job.queries:
             if registered.query.window.rule is Rule.ABSENCE:

@@ -1,5 +1,6 @@
-"""Queries that join two streams within a time: Spark reads both as one source, the driver pairs
-their readings.
+"""Queries that join two streams within a time.
+
+Spark reads both streams as one source; the driver pairs their readings.
 
     records of both ─ correct ─ observe ─ frames ─→ readings ─ stream_join.py ─ pairs ─→ WHERE,
     keys, windows
@@ -69,8 +70,9 @@ class Arrived(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """The readings of a frame, and the earliest event time (ms) of the frames of the batch that
-    follow; None after the last.
+    """The readings of a frame, and the earliest event time of the frames that follow in the batch.
+
+    That time is in ms; None after the last frame.
     """
 
     readings: Iterator[Arrived]
@@ -87,8 +89,9 @@ class PairJob(Job):
     waits_for_partners = True
 
     def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
-        """See Job; out: partition (its number), offset, oldest (event time, ms) and value of each
-        frame.
+        """See Job. One row for each frame.
+
+        The columns: partition (its number), offset, oldest (event time, ms) and value.
         """
         frames = correct(decode(numbered(records, self.sources), {}, ("value",)))
         oldest = corrected(F.array_min("t")).alias("oldest")
@@ -167,9 +170,7 @@ class PairJob(Job):
 
 
 class PairStates(States):
-    """States of all queries of a lane, by label: open windows, and the readings that wait for a
-    partner.
-    """
+    """States of a lane's queries by label: open windows and readings that wait for a partner."""
 
     def __init__(self, job: PairJob) -> None:
         self._job = job
@@ -266,7 +267,7 @@ class _Pairing:
         self._keys = [(ours, theirs, kinds[theirs]) for ours, theirs in self._join.keys]
 
     def sides(self, one: Arrived) -> list[Side]:
-        """On which sides of the JOIN it is."""
+        """The sides of the JOIN that the reading is on."""
         all_sides: tuple[Side, ...] = (LEFT, RIGHT)
         found = [
             side for side in all_sides if len(self._sources.topics) == 1 or one.number % 2 == side
@@ -282,8 +283,9 @@ class _Pairing:
     def pairs(
         self, frames: Iterator[_Frame], partners: Partners, batch: emit.Batch
     ) -> Iterator[CompletedReading]:
-        """What becomes of the readings of a batch: those with a partner, and of a LEFT JOIN those
-        that find none any more.
+        """Yield the readings of a batch that found a partner.
+
+        A LEFT JOIN also yields readings that can no longer find one.
         """
         closed, over = (
             passed(self._registered.query, top) for top in (batch.top_before, batch.top)
@@ -366,7 +368,7 @@ def _text(place: Place) -> str:
 
 @dataclass
 class _Gathered:
-    """Readings of a stream that are told as if one window had them, from the first to the last."""
+    """Late readings of a stream, reported as one window from the first to the last."""
 
     stream: str
     readings: int = 0

@@ -1,12 +1,13 @@
-"""Queries over tables: FROM is a table, as what it is joined with is, and so is the result. Its
-rows come, change and are withdrawn.
+"""Queries over tables: FROM is a table, and so are what it is joined with and the result.
+
+Rows of the result are emitted, changed and withdrawn.
 
     records of both streams ─ observe ─→ something is new
     both tables, read up to their ends ─→ table_state.py ─ rows that may be others ─→ WHERE, columns
-    ─→ told, told again, withdrawn
+                                       ─→ emitted, emitted again, withdrawn
 
 Spark only says that something is new, and how far event time has come. The tables' rows, how far
-they were read, and what was told of each stand on `ew.windows`, written in the transaction that
+they were read, and what was emitted of each are on `ew.windows`, written in the transaction that
 holds the results and the lane's record. A table is read from the beginning of its stream, whenever
 the query comes.
 """

@@ -1,5 +1,6 @@
-"""Queries whose readings the driver completes: with a table's row, and with what the device's
-readings before say of this one.
+"""Queries whose readings the driver completes.
+
+A reading gets a table's row, and values of the device's earlier readings.
 
     records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query ─→ enriched.py ─→
     WHERE, keys, windows
@@ -49,8 +50,9 @@ class JoinJob(Job):
         return f"join.{self.stream}"
 
     def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
-        """See Job; out: query (id), partition, offset, number and reading (JSON, of READING and the
-        fields).
+        """See Job. The columns: query (id), partition, offset, number and reading.
+
+        `reading` is JSON of READING and the fields.
         """
         names = [name for name, _ in self.fields]
         rows = (_row(registered, names) for registered in self.queries)

@@ -1,5 +1,7 @@
-"""Windows that the driver folds, reading after reading: results of a batch, and what is kept of
-what is open on `ew.windows`. Shared by kinds of queries whose readings pass through the driver.
+"""Windows that the driver folds one reading at a time.
+
+It makes the results of a batch and the records of open windows for `ew.windows`. All kinds of
+queries whose readings pass through the driver share it.
 """
 
 from __future__ import annotations
@@ -145,9 +147,7 @@ class Fold:
             )
 
     def _told(self, windows: Sequence[tuple[str, Open]]) -> Told:
-        """What readers have of these windows: HAVING withdraws it where it does not pass any
-        more.
-        """
+        """The emitted rows of these windows, so that HAVING can withdraw those that fail now."""
         found = Told()
         for group, one in windows if self._registered.query.having is not None else ():
             if one.is_told:

@@ -1,5 +1,6 @@
-"""The analysis' part of erasures: minutes of a stream in Parquet. It does nothing twice: a row that
-says so stands on `ew.erasures` when it is done.
+"""The analysis' part of erasures: it removes minutes of a stream from Parquet.
+
+It does nothing twice: a row on `ew.erasures` says when it is done.
 """
 
 from __future__ import annotations

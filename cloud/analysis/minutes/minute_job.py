@@ -1,11 +1,12 @@
-"""Sums all streams up, once in `summary_interval_s`: one Spark job over what came, one Kafka
-transaction, then the lake.
+"""Summarizes all streams once in `summary_interval_s`.
 
-Exactly once: summaries and the places up to which streams are summed up (summary_record) are one
-transaction. What is known of open minutes is in memory alone, and is computed again from the log at
-the start; then the lake gets them once more, and the late parts of the last transaction, because
-nobody knows whether the last process came so far. After a failure nothing in memory is trusted, and
-it begins anew.
+A turn is one Spark job over the new records, one Kafka transaction, then the lake.
+
+Exactly once: summaries and the offsets up to which streams are summarized (summary_record) are in
+one transaction. What is known of open minutes is in memory alone, and is computed again from the
+log at the start; then the lake gets them once more, and the late parts of the last transaction,
+because nobody knows whether the last process came so far. After a failure nothing in memory is
+trusted, and the job starts again from the record.
 
 A stream that Spark cannot compute is found by trying each alone. It is left out for a while and
 tried again; the others go on.
@@ -196,7 +197,7 @@ class _Batch:
 
 
 class _Turns:
-    """From a start to its first failure."""
+    """The turns from a start to the first failure."""
 
     def __init__(self, owner: Summing, aside: SetAside) -> None:
         """Read where it stands. Raises _FAULTS."""
@@ -317,8 +318,9 @@ class _Turns:
         return found
 
     def _restore(self, batch: _Batch, wanted: Wanted) -> None:
-        """What is open, from the log; and to the lake what the last process may have told Kafka
-        alone.
+        """Compute open minutes again from the log, and repeat what the lake may have missed.
+
+        The last process may have written to Kafka without reaching the lake.
         """
         for name, place in batch.places.items():
             if not place.offsets:  # nothing of it was summed up, or its topic was made anew

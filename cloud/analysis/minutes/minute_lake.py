@@ -1,5 +1,6 @@
-"""The lake of summaries: Parquet under <data>/lake/summaries/stream=…/date=…/, for pyarrow, DuckDB,
-Spark and whoever comes.
+"""The lake of summaries: Parquet under <data>/lake/summaries/stream=…/date=…/.
+
+pyarrow, DuckDB and Spark read it.
 
 Each micro-batch writes one file, named by its revision, so that a repeated batch replaces its own
 file. A row appears once for each revision that changed it; the highest one is the truth. When a day
@@ -99,8 +100,9 @@ def _from(rows: pa.Table, time_ms: int) -> pa.Table:
 
 
 def latest(rows: pa.Table) -> pa.Table:
-    """Only the highest revision of each field, set of devices, minute and part, and each once: some
-    are in two files.
+    """Return only the highest revision of each field, set of devices, minute and part, each once.
+
+    Some rows are in two files.
     """
     keys = _keys(rows)
     places = pa.array(range(rows.num_rows), pa.int64())
@@ -132,9 +134,7 @@ def _keep(rows: pa.Table, folder: Path, revision: int) -> None:
 
 
 def _merge(folder: Path) -> None:
-    """Make few files of those of single batches, and remove what a process that died left half
-    written.
-    """
+    """Merge files of single batches into few, and remove half-written files."""
     for group in _groups(_batches(folder)):
         tables = {
             path: table for path in group if (table := _readable(path, pq.read_table)) is not None
@@ -169,8 +169,9 @@ def _groups(files: Iterable[Path]) -> list[list[Path]]:
 
 
 def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
-    """What it gives; None of a damaged file, which is put aside under another name: it would end
-    the summaries at each batch.
+    """Return what `read` gives; None for a damaged file, which is renamed.
+
+    Left in place it would end the summaries at each batch.
     """
     try:
         return read(path)

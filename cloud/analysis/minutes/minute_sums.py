@@ -1,5 +1,4 @@
-"""Minute summaries: per stream, field and minute what can be merged later: exact figures and
-sketches.
+"""Minute summaries: mergeable figures and sketches for each stream, field and minute.
 
 They go to `ew.summaries.minute` (edgewake.cloud.summaries, which makes hours, days and answers of
 them) and to the lake (minute_lake.py). Text and boolean fields have no KLL and no figures but the
@@ -104,13 +103,12 @@ def summarised(
 
 
 def graph(records: DataFrame, wanted: Wanted, since: Mapping[str, int]) -> DataFrame:
-    """A row for each stream, field, set of devices and minute: these, readings, count, sum, min,
-    max, variance, sketches.
+    """A row for each stream, field, set of devices and minute, with its figures and sketches.
 
-    Besides a row for each mark and partition of a stream, whose `max` it is. In: a range of Kafka's
-    records of several streams. `since`: stream → begin of its first minute in ms; what is of
-    earlier ones is left out before it costs anything. `count_min` is null where `top` has all
-    texts.
+    The columns: the key, readings, count, sum, min, max, variance, sketches. There is also a row
+    for each mark and partition of a stream, whose `max` is the mark. `records`: a range of Kafka's
+    records of several streams. `since`: stream → start of its first minute in ms; earlier readings
+    are dropped before they cost anything. `count_min` is null where `top` has all texts.
     """
     frames = correct(decode_any(records))
     # One task reads all partitions, and Spark leaves the shuffle out.
@@ -154,8 +152,9 @@ def _since(values: DataFrame, since: Mapping[str, int]) -> DataFrame:
 
 
 def _columns(frames: DataFrame, wanted: Wanted) -> DataFrame:
-    """One row for each wanted column of a frame and for each mark: beside the frame's own `name`,
-    `texts` and `kind`, null of a mark.
+    """One row for each wanted column of a frame and for each mark.
+
+    Beside the frame's own columns a row has `name`, `texts` and `kind`, which is null for a mark.
     """
     marks = [
         F.struct(F.lit(name).alias("key"), F.array(F.col(column).cast("string")).alias("value"))
@@ -180,8 +179,10 @@ def _columns(frames: DataFrame, wanted: Wanted) -> DataFrame:
 
 
 def _values(columns: DataFrame) -> DataFrame:
-    """One row for each value: stream, partition (of marks alone), device, t (corrected), minute,
-    field, x (of numbers), text.
+    """One row for each value.
+
+    The columns: stream, partition (marks only), device, t (corrected), minute, field, x (numbers
+    only), text.
     """
     is_mark = F.col("kind").isNull()
     is_number = F.col("kind") == FieldType.NUMBER
@@ -270,9 +271,7 @@ def _record(row: Mapping[str, Any], declared: Bloom | None) -> Record:
 
 
 def _texts(data: bytes, declared: Bloom | None) -> dict[SketchKind, bytes]:
-    """Make a sketch of the usual size of Spark's theta sketch, and a Bloom filter where one is
-    needed.
-    """
+    """Shrink Spark's theta sketch to the usual size, and add a Bloom filter where one is needed."""
     theta = sketches.read_theta(data)
     is_large = theta.num_retained > 1 << sketches.THETA_LOG2_ENTRIES
     found = {SketchKind.THETA: sketches.small_theta(theta) if is_large else data}

@@ -1,8 +1,7 @@
-"""Minutes that still take readings: what is summed up of them so far, and from where it is computed
-again after a restart. Pure.
+"""Minutes that still take readings: their sums so far, and the offset to recompute them from. Pure.
 
-A batch is summed up without state and merged here with what is known of its minutes. What is here
-lives in memory alone: the log has it.
+A batch is summarized without state and merged here with what is known of its minutes. This state is
+in memory alone: the log has the readings.
 """
 
 from __future__ import annotations
@@ -80,9 +79,7 @@ class OpenMinutes:
         ]
 
     def over_bound(self) -> dict[str, int]:
-        """Return streams whose event time must advance, so that OPEN_BYTES_MAX holds: stream →
-        ms.
-        """
+        """Return stream → event time (ms) it must advance to, so that OPEN_BYTES_MAX holds."""
         left, forced = self._bytes, {}
         for stream, start in sorted(self._minutes, key=lambda minute: minute[1]):
             if left <= OPEN_BYTES_MAX:
@@ -92,8 +89,9 @@ class OpenMinutes:
         return forced
 
     def open_from(self, stream: str, offsets: Mapping[int, int]) -> dict[int, int]:
-        """From where a stream that was read to `offsets` is read again after a restart: partition →
-        offset.
+        """Return where a stream that was read to `offsets` is read again after a restart.
+
+        It is partition → offset.
         """
         starts = [start for (name, _), start in self._from.items() if name == stream]
         return {

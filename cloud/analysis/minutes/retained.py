@@ -1,11 +1,11 @@
-"""From where on a stream's minutes, hours and days are surely kept. Pure.
+"""The earliest minute, hour and day of a stream that are certainly still retained. Pure.
 
-The analysis tells it as far as it can without reading them.
+The analysis determines it as far as it can without reading the summaries.
 
-They are kept for a time after they were written (topics.SUMMARIES_KEPT_MS), whatever time they are
-about, and event time says nothing about when that was: a stream may be a recording, or silent for
-weeks. So each day of the clock it is noted how far event time had come. What is later than what was
-noted a week ago was written within the week.
+Summaries are kept for a time after they were written (topics.SUMMARIES_KEPT_MS), whatever time they
+are about, and event time says nothing about when that was: a stream may be a recording, or silent
+for weeks. So for each day of the clock it is noted how far event time had come. What is later than
+what was noted a week ago was written within the week.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ first summed up that day."""
 
 
 def noted(days: Noted, top: int | None, now_ms: int) -> dict[int, int | None]:
-    """With today, and without what is too long ago."""
+    """Add today's entry and drop those that are too old."""
     today = now_ms // DAY_MS
     # A device's clock that is ahead of ours must not make all minutes of the others old.
     reached = None if top is None else min(top, now_ms)

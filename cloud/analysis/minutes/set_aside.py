@@ -44,7 +44,7 @@ class SetAside:
         return alone[:1] or [name for name in streams if name not in self.causes]
 
     def failed(self, streams: Collection[str], cause: str, *, records: int) -> None:
-        """A batch of these, of so many records, could not be computed."""
+        """Record that a batch of `records` records of these streams could not be computed."""
         if len(streams) > 1:
             self._suspects = sorted(streams)
             return

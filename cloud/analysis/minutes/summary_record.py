@@ -1,9 +1,10 @@
-"""Where the minute summaries stand: written to `ew.lanes` in the transaction that holds a batch's
-summaries, read at the start. Pure.
+"""How far each stream is summarized, as a record on `ew.lanes`. Pure.
 
-All streams are summed up by one batch after the other, but each keeps a place of its own: how far
-it was read, how far its event time has come, and from where its open minutes are computed again
-after a restart. So a stream that is behind, silent or cannot be read holds nobody up.
+It is written in the transaction that holds a batch's summaries, and read at the start.
+
+All streams are summarized by one batch after the other, but each keeps a position of its own: how
+far it was read, how far its event time has come, and from where its open minutes are computed again
+after a restart. So a stream that is behind, silent or unreadable delays no other.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ class SummaryRecord(BaseModel):
 def kept_places(
     record: SummaryRecord, wanted: Collection[str], kept: Mapping[str, Range]
 ) -> dict[str, StreamPlace]:
-    """The places of the wanted streams that have a topic, as far as it is still what was read.
+    """The positions of the wanted streams that have a topic, where the topic is still the same.
 
-    `kept`: what Kafka has of each.
+    `kept`: the offsets that Kafka has of each.
 
-    A topic that ends before its place was deleted and made anew: nothing of it was read yet.
+    A topic that ends before the position was deleted and created again: nothing of it was read yet.
     """
     found = {}
     for stream in wanted:
@@ -78,8 +79,9 @@ def kept_places(
 
 
 def lost(place: StreamPlace, kept: Range) -> dict[int, tuple[int, int]]:
-    """Partition → what retention took before it was summed up: first offset, and the one after the
-    last.
+    """Return partition → offsets that retention removed before they were summarized.
+
+    They are the first offset, and the one after the last.
     """
     ranges = {
         partition: (place.offsets.get(partition), low) for partition, (low, _) in kept.items()
@@ -94,8 +96,9 @@ def lost(place: StreamPlace, kept: Range) -> dict[int, tuple[int, int]]:
 def next_ranges(
     places: Mapping[str, StreamPlace], kept: Mapping[str, Range], records_max: int
 ) -> dict[str, dict[int, tuple[int, int]]]:
-    """Stream → what to read next: of each partition with unread records the same number at most,
-    `records_max` in all.
+    """Return stream → offset ranges to read next, `records_max` records in all.
+
+    Partitions with unread records get the same share at most.
     """
     unread = {
         (stream, partition): (max(low, places[stream].offsets.get(partition, low)), high)
@@ -112,8 +115,9 @@ def next_ranges(
 
 
 def again(place: StreamPlace, start: Mapping[int, int], kept: Range) -> dict[int, tuple[int, int]]:
-    """What is read again from `start` on, as far as it was read: partition → first offset, and the
-    one after the last.
+    """Return what is read again from `start` on, as far as it was read before.
+
+    It is partition → first offset, and the one after the last.
     """
     ranges = {
         p: (max(low, start.get(p, place.offsets.get(p, low))), place.offsets.get(p, low))

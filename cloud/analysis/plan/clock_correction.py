@@ -3,10 +3,10 @@
 A wrong clock harms only its own device.
 
 By how much a device's clock is wrong the sequencer finds out and writes into each record
-(protocol/frames/record.py, cloud/sequencer/order/clocks.py). Here it is applied: `t + shift`, but no later than
-AHEAD_MS_MAX after the reception. When a frame was sent is by the same clock, and nothing is
-received before it is sent. What is given here as columns protocol/frames/corrected_time.py gives in plain
-Python, for readers and SQL.
+(protocol/frames/record.py, cloud/sequencer/order/clocks.py). Here it is applied: `t + shift`, but
+no later than AHEAD_MS_MAX after the reception. When a frame was sent is by the same clock, and
+nothing is received before it is sent. What is given here as columns
+protocol/frames/corrected_time.py gives in plain Python, for readers and SQL.
 """
 
 from __future__ import annotations

@@ -61,8 +61,9 @@ def _truncated(value: Column) -> Column:
 
 
 def _finite(value: Column) -> Column:
-    """Null for NaN and the infinities, as for every other value that there is not: one of them
-    would spoil a whole window's aggregates.
+    """Null for NaN and the infinities, as for every missing value.
+
+    One of them would spoil a whole window's aggregates.
     """
     # The rest of a division by infinity is the number itself, and NaN of an infinity. `value`
     # stands here once: a sum of a dozen terms in which it stood three times was a plan of a million
@@ -137,7 +138,7 @@ _TAKE_TEXT: Final[Mapping[str, Callable[[Sequence[Any]], Column]]] = {
     "date_format": lambda a: F.date_format(local(a[0], a[2]), _java_pattern(a[1])),
     "date_trunc": lambda a: ms_of(F.date_trunc(a[1], local(a[0], a[2])), a[2]),
 }
-"""Those that take a constant, which was checked, as text: Spark has no other way for them."""
+"""Functions that take a constant, already checked, as text: Spark has no other way for them."""
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
     "+": lambda a: _finite(a[0] + a[1]),
@@ -222,11 +223,11 @@ ITEM_CHARS_KEPT: Final = 48
 
 
 def as_text(value: Column, kind: Kind) -> Column:
-    """A value as sketches count it: its text; a number as other languages write it, a whole one
-    without a point.
+    """Return a value as sketches count it: its text.
 
-    A text of more than ITEM_BYTES_MAX becomes its beginning, `…` and 16 hex digits of its xxhash64,
-    so that different ones stay different.
+    A number is written as other languages write it, a whole one without a point. A text of more
+    than ITEM_BYTES_MAX becomes its beginning, `…` and 16 hex digits of its xxhash64, so that
+    different texts stay different.
     """
     if kind is FieldType.STRING:
         short = F.concat(
@@ -242,10 +243,10 @@ def as_text(value: Column, kind: Kind) -> Column:
 
 
 def _shortest(value: Column) -> Column:
-    """A double as Python's `repr` and most languages write it: the fewest digits that tell it, an
-    exponent below 1e-4 and from 1e16 on.
+    """Write a double as Python's `repr` and most languages do: with the fewest digits possible.
 
-    Java's text has an exponent below 1e-3 and from 1e7 on, and writes it in another way.
+    The exponent appears below 1e-4 and from 1e16 on. Java's text has an exponent below 1e-3 and
+    from 1e7 on, and writes it in another way.
     """
     java = value.cast("string")
     plain = F.regexp_replace(java.cast("decimal(38,21)").cast("string"), "0+$", "")

@@ -11,9 +11,9 @@ from edgewake.protocol import topics
 
 
 def numbered(records: DataFrame, streams: Sequence[str]) -> DataFrame:
-    """In: topic, partition …, of the topics of these streams.
+    """Number the partitions of these streams' records (topic, partition, …) as Sources does.
 
-    Out: the same with `partition` as Sources numbers it; of one as it is.
+    The records of a single stream are returned as they are.
     """
     if len(streams) == 1:
         return records

@@ -1,4 +1,4 @@
-"""From Kafka records to frames in columns, and from frames to readings."""
+"""Decodes Kafka records into frames in columns, and frames into readings."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def decode(
 
     Gap records are left out.
 
-    In: partition, value (protocol/frames/record.py). Out: partition, offset, device, shift, received_at
-    (by a clock that is right), sent_at (corrected), t array<bigint>, fields struct<name: array>,
-    and the columns `keep` of the records.
+    In: partition, value (protocol/frames/record.py). Out: partition, offset, device, shift,
+    received_at (by a clock that is right), sent_at (corrected), t array<bigint>, fields
+    struct<name: array>, and the columns `keep` of the records.
     """
     named = sorted(fields.items())
     columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in named)

@@ -1,6 +1,4 @@
-"""Columns that java/edgewake/Frames.java makes: what Spark's own expressions do as well, in a fifth
-of the time.
-"""
+"""Columns that java/edgewake/Frames.java makes, in a fifth of the time of Spark's expressions."""
 
 from __future__ import annotations
 

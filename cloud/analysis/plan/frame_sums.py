@@ -1,9 +1,9 @@
-"""Frames that are summed up before their readings become rows: where all of a frame is in one
-window of a query, one row stands for it.
+"""Sums up frames before their readings become rows.
 
-A reading that is a row of its own is one again for each query that it is in; the numbers of a frame
-are summed up once for all of them. A frame that reaches into a second window becomes rows as ever,
-and so does one in which a field is null here and there. Which tags take sums: Tag.shape (tags.py).
+Where a whole frame lies in one window of a query, one row stands for it. A reading that is a row of
+its own becomes a row again for each query that takes it; the numbers of a frame are summed up once
+for all queries. A frame that reaches into a second window becomes rows as usual, and so does one in
+which a field is null in some readings. Which tags take sums: Tag.shape (tags.py).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Shape(NamedTuple):
 
     window: Window
     fields: tuple[str, ...]
-    """Those that it counts, in its order."""
+    """The fields that it counts, in its order."""
     item: tuple[str, FieldType] | None = None
-    """Whose different values it counts."""
+    """The item whose distinct values it counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,10 @@ class Sums:
         return reduce(and_, map(self.is_whole, self.shapes))
 
     def is_whole(self, shape: Shape) -> Column:
-        """Do the sums of a frame stand for it: is all of it in the same windows, and no field null
-        in a part of it?
+        """Do the sums of a frame stand for all its readings?
+
+        They do where all readings are in the same windows, and no field is null in only a part of
+        them.
         """
         return F.col(self._whole(shape))
 
@@ -135,8 +137,9 @@ def _figures(field: str) -> str:
 
 
 def _is_one(window: Window, first: Column, last: Column) -> Column:
-    """All readings of a frame were received at once, and all times are in the window that is never
-    over.
+    """Are all readings of a frame in one window?
+
+    They were all received at the same time, and the window without an end holds all times.
     """
     return (
         F.lit(True)

@@ -1,11 +1,11 @@
-"""Late readings: those of windows that are closed, which Spark drops.
+"""Finds late readings: those of closed windows, which Spark drops.
 
-Counted, and told with query, window and examples.
+They are counted, and reported with query, window and examples.
 
-The plan of a micro-batch notes how old the oldest reading in it is (`observe`). Only where windows
-as old as that are closed the driver reads the batch's records once more, and sorts the readings of
-old frames out itself (`late_windows`): what is not late waits for it, and in Spark a week of one
-device took seconds. So readings of now pay for one comparison per frame, and 10,000 old ones in one
+The plan of a micro-batch notes how old its oldest reading is (`observe`). Only where windows as old
+as that are closed does the driver read the batch's records once more and sort out the readings of
+old frames itself (`late_windows`): in Spark a week of one device took seconds, for which the other
+readings waited. So current readings pay for one comparison per frame, and 10,000 old ones in one
 frame for being looked at once.
 """
 
@@ -35,13 +35,13 @@ from edgewake.protocol.frames.frame import Scalar
 
 OBSERVED: Final = "frames"
 EXAMPLES_MAX: Final = 10
-"""Readings that are told in full for each query, window and batch; all are counted, and all stand
-on their stream."""
+"""Readings that are reported in full for each query, window and batch; all are counted, and all are
+in their stream."""
 READINGS_AT_ONCE: Final = 200_000
 """Readings after which only the oldest windows are kept, some 100 bytes for each example."""
 WINDOWS_MAX: Final = 1000
-"""Windows of a batch, of all queries, that are told one by one, the oldest first; the rest is told
-as one number for each query."""
+"""Windows of a batch, over all queries, that are reported one by one, the oldest first; the rest is
+reported as one number for each query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class LateWindow:
     examples: tuple[str, ...] = ()
     """Readings as JSON: device, t (corrected), and the fields that the lane's queries use."""
     stream: str | None = None
-    """Whose readings they are, where that is not the query's stream."""
+    """The stream of these readings, where that is not the query's stream."""
 
 
 def observe(frames: DataFrame, partitions: int) -> DataFrame:
@@ -88,11 +88,11 @@ def late_windows(
     fields: Mapping[str, FieldType],
     closed: Sequence[int | None],
 ) -> list[LateWindow]:
-    """Sort out the readings of a batch for whose windows it is too late. Pure.
+    """Find the readings of a batch that are too late for their windows. Pure.
 
-    `values`: of the stream's records; `closed`: per query, the end of windows that take nothing any
-    more, None where there are none. A reading counts once for each closed window that it belongs
-    to.
+    `values`: the records of the stream; `closed`: per query, the end of windows that take no more
+    readings, None where there are none. A reading counts once for each closed window that it
+    belongs to.
     """
     names = (*READING, *sorted(fields))
     rules = _rules(queries, closed, names)
@@ -153,8 +153,9 @@ class _Late:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What of a query says which readings are late: queries that have it in common are looked at
-    once.
+    """The part of a query that decides which readings are late.
+
+    Queries that share it are checked once.
     """
 
     number: int
@@ -231,14 +232,15 @@ def _old_readings(
 
 
 def _typed(value: Scalar, kind: FieldType) -> Scalar:
-    """As Spark reads it: numbers are doubles."""
+    """Convert a value as Spark reads it: numbers are doubles."""
     found = typed(value, kind)
     return float(found) if kind is FieldType.NUMBER and isinstance(found, int | float) else found
 
 
 def _keep_oldest(found: dict[_Key, _Late], rules: Sequence[_Rule], rest: dict[int, int]) -> None:
-    """The others are never among the oldest again, whatever comes: of them only the number is
-    kept.
+    """Keep the oldest windows; of the others keep only the number.
+
+    Those are never among the oldest again, whatever comes.
     """
     if len(found) <= WINDOWS_MAX:
         return

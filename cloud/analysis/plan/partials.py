@@ -1,5 +1,6 @@
-"""The one stateful aggregation: mergeable partials of every (query, part, window, key), and what is
-read from them.
+"""The one stateful aggregation: mergeable partials of every (query, part, window, key).
+
+It also extracts figures from them.
 
 The state's schema is fixed for each kind of lane: NUMBERS_PER_TAG slots of count, sum, min, max, in
 a distinct lane two HLL (of single readings, and of whole frames), and in a sketch lane one HLL, one
@@ -131,8 +132,10 @@ def top(top_item: str) -> Column:
 
 
 def estimate(partials: DataFrame, *, ranks: Sequence[float], k: int) -> DataFrame:
-    """Replace sketches by what is asked of them: `distinct`, `quantiles` (one per rank, null of an
-    empty sketch), `top` (array).
+    """Replace sketches by the figures that queries want from them.
+
+    The columns are `distinct`, `quantiles` (one per rank, null for an empty sketch) and `top`
+    (array).
     """
     kept: list[str | Column] = [
         name

@@ -1,5 +1,6 @@
-"""Which readings a query takes that leaves some out, as Spark columns; the level can change from
-batch to batch, the plan stays.
+"""Columns that decide which readings a shedding query takes.
+
+The level can change from batch to batch; the plan stays.
 
 A reading is taken by a hash of its place (partition, offset, number in its frame), so it is taken
 again whenever it is computed again, and of those that a level takes the next higher one takes half.

@@ -1,20 +1,19 @@
-"""How many of its readings a query takes that may leave some out: decided from how far it lags.
+"""Decides how many readings a shedding query takes, from how far it lags.
 
 Pure; shedder.py acts on it.
 
 At *level* n one reading of 2^n is taken. Above the declared lag the level grows by one at a time,
-while the lag would not be gone soon anyway. When the lag was below half of that for a while, it
-goes back by one; a level that had to be raised again soon after is held twice as long the next
-time, so a stream that is always too much settles at one level, but for a try now and then.
+unless the lag would be gone soon anyway. When the lag was below half of that for a while, it goes
+back by one; a level that had to be raised again soon after is held twice as long the next time, so
+a stream that is always too much settles at one level, but for an occasional try.
 
-A level holds from a place in the stream on (*zone*), which is written down before anything there is
-computed. Whoever computes a reading again, after a crash or from a lost checkpoint, therefore takes
-or leaves it as before. Of the places before the oldest zone that is remembered all readings are
-taken.
+A level holds from an offset in the stream on (*zone*), which is written down before anything there
+is computed. Whoever computes a reading again, after a crash or from a lost checkpoint, therefore
+takes or leaves it as before. Before the oldest zone that is remembered all readings are taken.
 
-What a stream had before the query came is its *back-fill*, and no lag: nobody waits for it. Until
-the query has caught up with it for the first time, a lag that becomes less is left to go by itself,
-however long that takes.
+What a stream had before the query came is its *back-fill* and does not count as lag: nobody waits
+for it. Until the query has caught up with it for the first time, a lag that shrinks is left to go
+by itself, however long that takes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ LEVEL_MAX: Final = 6
 """One reading of 64: reading and decoding all of them costs more than computing so few, so less
 would save nothing."""
 STEP_MS: Final = 3_000
-"""At least from one step up to the next: what the one before brings is to be seen first."""
+"""The least time from one level up to the next: the effect of the one before must show first."""
 RECOVERY_MS: Final = 30_000
 """A lag that will be within what was declared so soon, at its present pace, is left to go by
 itself."""
@@ -41,8 +40,8 @@ SOON: Final = 10
 """Times the declared lag: a level that has to be raised again within that, and what it was held
 for, was lowered too early."""
 FILL_MS: Final = 30_000
-"""Who catches up with what was there before must have less lag at the end of each such stretch than
-at its beginning; else it lags."""
+"""A query that is back-filling must have less lag at the end of each such period than at its
+beginning; else it lags."""
 CALM_SHARE: Final = 0.5
 """Share of the declared lag below which the lag is small."""
 LOOKS_APART_MS_MAX: Final = 60_000
@@ -57,7 +56,7 @@ exact; beyond it the total is too low."""
 
 
 class Zone(BaseModel):
-    """From these places on a level holds."""
+    """The offsets from which on a level holds."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,7 +74,7 @@ class Shedding(BaseModel):
     changed_at: int = 0
     """ms since 1970, as all times here."""
     lag_ms: int | None = None
-    """At the last look."""
+    """The lag at the last check."""
     looked_at: int = 0
     calm_since: int | None = None
     calm_lag_ms: int = 0
@@ -117,11 +116,10 @@ class Shedding(BaseModel):
 def lag_ms(
     left: Mapping[int, int] | None, received_at: Mapping[int, int], now_ms: int
 ) -> int | None:
-    """How long ago what is read next was received, of the partition that is furthest behind; None
-    where nobody knows.
+    """How long ago the next unread record was received, in the partition that is furthest behind.
 
-    `left`: partition → unread records, None where Kafka does not say; `received_at`: of the latest
-    reading of each that was read.
+    None where it is unknown. `left`: partition → unread records, None where Kafka does not say;
+    `received_at`: when the latest reading that was read of each partition was received.
     """
     if left is None:
         return None
@@ -211,8 +209,9 @@ def _at_level(looked: Shedding, level: int, now_ms: int, offsets: Mapping[int, i
 
 
 def counted(before: Shedding, windows: Mapping[int, int]) -> Shedding:
-    """With what windows lack now: start → readings left out of it so far, fewer where a lost state
-    is being computed again.
+    """Update the number of readings left out of each window: start → readings.
+
+    Where a lost state is being computed again, `windows` may have fewer than before.
     """
     first = min(before.windows, default=0) if len(before.windows) >= WINDOWS_MAX else 0
     more = sum(

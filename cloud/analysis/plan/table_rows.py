@@ -120,8 +120,9 @@ _IS: Final[Mapping[Kind, tuple[type, ...]]] = {
 
 
 def typed(value: Scalar | None, kind: Kind) -> Scalar | None:
-    """A value of the column's type, else null: what a stream's field is of now may have been
-    another type once.
+    """Return a value of the column's type, else null.
+
+    A field of a stream may have had another type earlier.
     """
     if kind is None or value is None:
         return value

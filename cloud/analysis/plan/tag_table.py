@@ -1,5 +1,6 @@
-"""Tags that take sums of frames, as the lines of a table that each reading is joined with: what
-tells them apart is data, not code.
+"""Tags that take sums of frames, as lines of a table that readings are joined with.
+
+What distinguishes tags is data, not code.
 
 As an expression of its own each tag makes the code longer that Spark compiles for the lane; of
 fifty queries it was more than Java takes as one method, and was not compiled at all. A table of any
@@ -54,12 +55,11 @@ def joined(
     tag: str | None = None,
     forgotten: str | None,
 ) -> tuple[DataFrame, Mapping[str, Column]]:
-    """A row for each line of each reading that it takes, and its columns: expires_ms, the rest of
-    TAG_COLUMNS, readings, what SUMS says of each slot, and `nothing`, columns that lines have no
-    value for.
+    """A row for each line of each reading that it takes.
 
-    `tag`: a column of the readings that is null, or a struct of these columns, which is a row as it
-    is. `forgotten`: see tags.tagged.
+    The columns: expires_ms, the rest of TAG_COLUMNS, readings, what SUMS says of each slot, and
+    `nothing`, columns that lines have no value for. `tag`: a column of the readings that is null,
+    or a struct of these columns, which is a row as it is. `forgotten`: see tags.tagged.
     """
     windows = list(dict.fromkeys(line.shape.window for line in lines))
     keys = list(dict.fromkeys(line.key for line in lines))

@@ -1,5 +1,6 @@
-"""Shared execution: each reading is tagged with every (query, window, key) that it belongs to, so
-one aggregation serves all queries.
+"""Shared execution: one aggregation serves all queries.
+
+Each reading is tagged with every (query, window, key) that it belongs to.
 
 A tag is a row of the state: which query, which window, which key, and the values for its slots. A
 query whose aggregates need more than NUMBERS_PER_TAG expressions (or several sketches of a kind)
@@ -124,8 +125,9 @@ class Tag:
 
     @property
     def is_plain(self) -> bool:
-        """Does it take every reading, and sums of frames? Then nothing of it needs code of its own
-        (tag_table).
+        """Does it take every reading, and sums of frames?
+
+        Then nothing of it needs code of its own (tag_table).
         """
         return self.shape is not None and self.shape.item is None and self.where is None
 
@@ -200,8 +202,9 @@ def _item(
 
 
 def key_columns(tags: Sequence[Tag]) -> Mapping[Keys, str]:
-    """A column name (no field can have it) for each distinct key of the lane: queries with equal
-    keys share the work.
+    """A column name for each distinct key of the lane: queries with equal keys share the work.
+
+    No field can have such a name.
     """
     return {keys: f"$key_{i}" for i, keys in enumerate(dict.fromkeys(tag.keys for tag in tags))}
 
@@ -238,8 +241,7 @@ def tagged(
     forgotten: str | None = None,
     sums: Sums | None = None,
 ) -> DataFrame:
-    """One row for each tag of each reading; with `sums` one for each tag that takes them of a frame
-    that is whole in its window.
+    """One row for each tag of each reading; with `sums` one for each tag of a frame in its window.
 
     In: device, t, the fields and the frame's keys, with sums also sums.columns and the reading's
     number. Out: TAG_COLUMNS, x_0 … x_n (double), the `inputs` of SKETCH_INPUTS, with takings
@@ -405,8 +407,9 @@ def _made(
 
 
 def _outside(number: int) -> Column:
-    """A number that generated code does not contain: a query like one that ran before runs the code
-    that was compiled for that.
+    """A number that generated code does not contain.
+
+    So a query that resembles an earlier one runs the code that was compiled for that.
     """
     # What is taken at a place that is not fixed is no constant, and the array is handed over as an
     # object.

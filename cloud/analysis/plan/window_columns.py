@@ -40,8 +40,9 @@ def bounds(window: Window, hops: int) -> tuple[Column, Column]:
 
 
 def start(window: Window, time: Column) -> Column:
-    """When the latest window of a time (ms) began: of a fixed one in ms, of a calendar window the
-    wall clock of its zone.
+    """When the latest window of a time (ms) began.
+
+    In ms; for a calendar window the wall clock of its zone.
     """
     if window.unit is None:
         return time - F.pmod(time - window.offset_ms, F.lit(window.slide_ms).cast("bigint"))

@@ -1,13 +1,13 @@
-"""Readings that the log keeps no more, from the lake: a repair goes on there, and each reading is
-taken once.
+"""Reads from the lake what the log no longer has, so that a repair can go further back.
 
-    lake: offsets below the seam ─┐
-                                  ├─ frames (decode.py) ─→ the query's graph
-    log:  offsets from the seam ──┘
+Each reading is taken once.
 
-The seam is what the lake's manifest says that it reaches, partition by partition. It must not lie
-before what Kafka keeps, nor may the lake lack records that Kafka had deleted, nor have given up
-days that a window needs: else nothing is computed, and the reason is said.
+lake: offsets below the seam ─┐                               ├─ frames (decode.py) ─→ the query's
+graph log:  offsets from the seam ──┘
+
+The seam is how far the lake reaches according to its manifest, partition by partition. It must not
+lie before what Kafka keeps, the lake must not lack records that Kafka has deleted, and it must
+still have all days that a window needs. Otherwise nothing is computed, and the reason is given.
 """
 
 from __future__ import annotations

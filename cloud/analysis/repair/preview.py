@@ -1,5 +1,6 @@
-"""A query's results over what a stream received in the last minutes: one batch without state, which
-writes nothing and disturbs nobody.
+"""A query's results over what a stream received in the last minutes.
+
+It is one batch without state, which writes nothing and disturbs nobody.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def preview(
 
 
 def _states(kafka: KafkaConfig, job: Job) -> States:
-    """Nothing is open yet; tables are read from their beginning."""
+    """States with nothing open; tables are read from their beginning."""
     states = job.new_states()
     if (follower := states.follower(kafka)) is not None:
         with closing(follower):

@@ -1,6 +1,4 @@
-"""Previews that were asked for over the API: one at a time, in a thread beside the lanes and
-repairs.
-"""
+"""Previews requested over the API: one at a time, in a thread beside the lanes and repairs."""
 
 from __future__ import annotations
 
@@ -30,13 +28,13 @@ log = logging.getLogger("edgewake.analysis")
 POOL: Final = "previews"
 CLOSE_S: Final = 1.0
 TELL_MS: Final = 5_000
-"""So long before nobody waits for it any more one is given up, and told so; then the next one
-begins."""
+"""A preview is cancelled this long before its client stops waiting, and the client gets an answer;
+then the next one begins."""
 STUCK_MAX: Final = 3
-"""Previews that were given up and that Spark did not end yet. With so many the next ones are
-refused at once: each holds memory."""
+"""Cancelled previews that Spark has not ended yet. Beyond this number new ones are refused at once:
+each holds memory."""
 ERROR_CHARS_MAX: Final = 2000
-"""Characters of the reason that is told; Spark wraps an error in others."""
+"""Characters of the reason in the answer; Spark wraps an error in others."""
 _FAULTS: Final = (
     EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError,
     LookupError, TypeError, ValueError,
@@ -48,8 +46,9 @@ Compute: TypeAlias = Callable[[Preview, Mapping[str, Stream]], Iterator[dict[str
 
 @dataclass(eq=False)
 class _Work:
-    """A preview under way, in a thread of its own: whoever waits for an answer of a JVM that has no
-    memory left may wait for ever.
+    """A preview under way, in a thread of its own.
+
+    A JVM that is out of memory may never answer a call.
     """
 
     asked: Preview
@@ -118,8 +117,9 @@ class Previews:
         return thread.start()
 
     def _give_up(self) -> None:
-        """Leave one that takes too long: it is told so, Spark is told to end it, and the next one
-        need not wait for that.
+        """Cancel a preview that takes too long, and answer its client.
+
+        Spark is told to end it; the next preview need not wait for that.
         """
         self._stuck = [work for work in self._stuck if work.thread.is_alive()]
         with self._telling:
@@ -146,7 +146,7 @@ class Previews:
         threading.Thread(target=cancel, args=(work.group,), name="preview-end", daemon=True).start()
 
     def close(self) -> None:
-        """Leave; who waits is told nothing, and asks again."""
+        """End. A client that waits gets no answer, and asks again."""
         if self._work is not None:
             self._work.thread.join(CLOSE_S)
 

@@ -1,17 +1,15 @@
-"""A lane's state replaced while the lane stands still: the first step of `query rebuild` (the
-windows that are closed follow as a repair).
+"""Replaces a lane's state while the lane stands still: the first step of `query rebuild`.
 
-Sums and sketches  The checkpoint goes, and Spark fills a new one from the log's beginning, telling
-nothing that was told. What of the
-                   windows that are open differs from what was told last is found by a batch over
-                   the log, up to the very offsets that the
-                   lane has reached.
-Sessions, windows  The driver keeps their states on `ew.windows`. The whole log is folded anew
-(refold.py), and rows and states take the
-by count,          places of the old ones.
-patterns, JOIN with
-tables, look-backs
-JOIN of streams    The same, of the part of the logs that what is open needs.
+The closed windows follow as a repair.
+
+Sums and sketches: the checkpoint is removed, and Spark fills a new one from the log's beginning,
+emitting nothing that was emitted. A batch over the log, up to the very offsets that the lane has
+reached, finds what of the open windows differs from what was emitted last.
+
+Sessions, windows by count, patterns, JOIN with tables, look-backs: the driver keeps their states on
+`ew.windows`. The whole log is folded again (refold.py), and rows and states replace the old ones.
+
+JOIN of streams: the same, over the part of the logs that what is open needs.
 
 Everything is one Kafka transaction under the lane's own id, with the lane's record and the repairs'
 own: it happens once or not at all.
@@ -84,20 +82,19 @@ class Plan:
 
     @property
     def end(self) -> Offsets:
-        """Up to where the lane has computed the streams of FROM."""
+        """The offsets up to which the lane has computed the streams of FROM."""
         return {topic: self.record.offsets.get(topic, {}) for topic in self.topics[: self.of_from]}
 
     def complete_from(self, query: Query) -> int | None:
-        """Return the event time, ms, from which the logs hold all that windows need; None: they
-        always did.
+        """Return the event time, ms, from which the logs hold all that windows need.
+
+        None: they always did.
         """
         return None if self.kept_from is None else self.kept_from - reads_from(query, 0)
 
 
 def check(plan: Plan, repair: Repair, standing: Standing) -> None:
-    """May the state be removed? Raises Impossible where that would lose what the log has no
-    more.
-    """
+    """May the state be removed? Raises Impossible where that would lose readings the log lacks."""
     if plan.kept_from is None or repair.lossy:
         return
     query = standing.registered.query
@@ -224,9 +221,7 @@ class Rebuilder:
         return repair.model_copy(update=update), [*news.outputs, *states]
 
     def _begin(self, plan: Plan, repair: Repair, query: Query) -> int:
-        """The first closed window to compute: the first that the log has whole, or may have a
-        reading of.
-        """
+        """The first closed window to compute: the log has it whole, or may have a reading of it."""
         oldest = self._oldest(plan)
         asked = first_begin(query.window, repair.begin) if repair.begin else 0
         first = FOREVER_MS if oldest is None else max(asked, first_begin(query.window, oldest))
@@ -253,8 +248,9 @@ class Rebuilder:
         return records(self._session, self._kafka, start, ends)
 
     def _open(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
-        """What of a query's open windows differs from what was told, and the rows of it that are
-        held back until they are final.
+        """The changes of a query's open windows since they were emitted.
+
+        Also its rows that are withheld until they are final.
         """
         registered, query = standing.registered, standing.registered.query
         first = first_open(query, plan.record)
@@ -313,9 +309,7 @@ class Rebuilder:
         ]
 
     def _folded(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
-        """What of a query's rows differs that the driver makes, and the states that take the places
-        of the old ones.
-        """
+        """The changes of rows that the driver makes, and the states that replace the old ones."""
         registered, query = standing.registered, standing.registered.query
         begin = 0 if needs_all(query) else first_open(query, plan.record)
         offsets = plan.record.offsets
@@ -381,8 +375,9 @@ def _results(
 
 
 def _record_after(record: LaneRecord, done: Mapping[str, int | None]) -> emit.Output:
-    """The lane's record: these queries (label) were computed from all that the logs have, whole
-    from these times (ms) on.
+    """The lane's record after these queries (label) were computed from all that the logs have.
+
+    Their rows are complete from these times (ms) on.
     """
     complete_from = {label: at for label, at in record.complete_from.items() if label not in done}
     complete_from |= {label: at for label, at in done.items() if at is not None}

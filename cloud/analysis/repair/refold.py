@@ -1,14 +1,14 @@
-"""What a query tells of its streams' logs when the driver reads them once more: sessions, windows
-by count, patterns, joins, look-backs.
+"""Computes a query's rows by reading its streams' logs again in the driver.
 
-    logs ─ ranges of offsets ─ the lane's plan ─→ the lane's own folds ─→ rows, and states to go on
-    from
+It does so for sessions, windows by count, patterns, joins and look-backs.
 
-Nothing is late: what was, is in its rows now. Of two joined streams event time goes on with the log
-all the same, before the oldest reading that is still to come; so what waits for a partner, and
-windows that are open, are forgotten as soon as nothing in the log needs them. Where a device sent
-what is much older than what came around it, more is kept meanwhile, as much as a lane keeps
-(stream_join.py); beyond it is Impossible.
+logs ─ ranges of offsets ─ the lane's plan ─→ the lane's own folds ─→ rows, and states to go on from
+
+No reading is late: those that were, are in their rows now. With two joined streams event time
+advances with the log all the same, before the oldest reading that is still to come; so readings
+that wait for a partner, and windows that are open, are forgotten as soon as nothing in the log
+needs them. Where a device sent readings that are much older than those around them, more is kept
+meanwhile, as much as a lane keeps (stream_join.py); beyond it is Impossible.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Refolded:
     place: str
     """Begins the keys of `states`."""
     rows: dict[bytes, emit.Output]
-    """By key, as each is in the end; what was withdrawn is left out."""
+    """The rows by key, in their last form; withdrawn ones are left out."""
     states: dict[str, bytes]
     """Rows of `ew.windows`."""
 
@@ -117,7 +117,7 @@ class Refold:
         self._top = top
 
     def end(self) -> Refolded:
-        """With event time where the lane's is."""
+        """Advance event time to the lane's."""
         if self._none is not None:
             self.add(self._none, self._record.top)
         query = self._registered.query

@@ -1,10 +1,10 @@
-"""Which windows of a query are computed again next, and what of it is news.
+"""Which windows of a query are computed again next, and which of their rows changed.
 
 Pure; repairs.py acts on it.
 
-Only closed windows are computed again: they take nothing any more, so nobody else writes their
-rows. What the log gives for them is compared with what was told last, and only what differs is
-told, with a higher revision: a repair that is repeated, or done again after a crash, changes
+Only closed windows are computed again: they take no more readings, so nobody else writes their
+rows. What the log gives for them is compared with what was emitted last, and only differences are
+emitted, with a higher revision: a repair that is repeated, or done again after a crash, changes
 nothing.
 """
 
@@ -76,7 +76,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing is left to do."""
+    """The repair is done."""
 
     detail: str = ""
 
@@ -85,9 +85,10 @@ Step: TypeAlias = Wait | Refuse | Replace | Compute | Done
 
 
 def step(repair: Repair, registered_at: int | None, standing: Standing | None) -> Step:
-    """What to do about a repair.
+    """Decide the next step of a repair.
 
-    `registered_at`: of the query, None where it is none; `standing`: None where it does not run.
+    `registered_at`: when the query was registered, None where no query has its name; `standing`:
+    None where it does not run.
     """
     if registered_at != repair.registered_at:
         return Refuse(
@@ -168,8 +169,9 @@ def _refusal(kind: RepairKind, query: Query) -> str | None:
 
 
 def needs_all(query: Query) -> bool:
-    """Can its rows be computed only from the first reading on: does one depend on those before it,
-    or on a table's?
+    """Can its rows be computed only from the first reading on?
+
+    They can where one depends on earlier ones or on a table's.
     """
     return query.window.is_sequence or (query.is_completed and not query.is_paired)
 
@@ -186,8 +188,9 @@ def first_open(query: Query, record: LaneRecord) -> int:
 
 
 def reads_from(query: Query, begin_ms: int) -> int:
-    """The earliest event time of a reading that its windows need which begin then or later: a
-    partner may be earlier.
+    """The earliest event time of a reading that windows need which begin at `begin_ms` or later.
+
+    A partner may be earlier.
     """
     within = None if query.join is None else query.join.within
     return begin_ms if within is None else begin_ms + min(0, within.earliest_ms)
@@ -246,12 +249,12 @@ def changes(
     revision: int,
     is_whole: bool = False,
 ) -> Changes:
-    """What of the computed rows is news.
+    """Return the computed rows that differ from the emitted ones.
 
     `told`: key → row; `readings`: key → how many are in the row, where that is known; `revision`:
-    the least one of a row that is told, higher than all that the lane told of closed windows;
-    `is_whole`: the log has all that there ever was, so a row that was told and does not come is
-    none.
+    the least revision of a row that is emitted, higher than all that the lane emitted for closed
+    windows; `is_whole`: the log has every reading there ever was, so an emitted row that is not
+    computed again is withdrawn.
     """
     found = Changes()
     seen: set[bytes] = set()
@@ -307,7 +310,7 @@ def _withdrawn(
     *,
     is_whole: bool,
 ) -> Iterator[emit.Output]:
-    """Rows that were told and do not come any more.
+    """Withdraw rows that were emitted and are no longer computed.
 
     Without HAVING and LIMIT a window never loses a row, so they are left as they are.
     """

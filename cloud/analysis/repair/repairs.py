@@ -1,8 +1,8 @@
-"""Repairs as they are done: one at a time, in a thread beside the lanes, each step one Kafka
-transaction with the repair's own record.
+"""Runs repairs one at a time, in a thread beside the lanes.
 
-A step is a batch without state over a range of the stream's log, one Spark task that shares the
-cores fairly with the lanes. What a crash interrupts is done again, and tells nothing twice.
+Each step is one Kafka transaction, which holds the repair's own record. It is a batch without state
+over a range of the stream's log, one Spark task that shares the cores fairly with the lanes. What a
+crash interrupts is done again, and emits nothing twice.
 """
 
 from __future__ import annotations
@@ -242,9 +242,7 @@ class Repairs:
             self._on_fault(repair, error)
 
     def _on_fault(self, repair: Repair, error: Exception) -> None:
-        """Surroundings are waited for; readings that cannot be computed are tried TRIES_MAX
-        times.
-        """
+        """Wait for services that are away; try readings that cannot be computed TRIES_MAX times."""
         self._not_before_s[repair.id] = self._clock.monotonic_s() + AGAIN_S
         if self._transactions is not None:
             self._transactions.close()
@@ -326,8 +324,9 @@ class Repairs:
     def _halved(
         self, repair_id: str, what: Compute, made: Callable[[int, int], Made | None]
     ) -> tuple[list[emit.Output], Readings, int]:
-        """The rows of the windows that begin in [start, stop); `stop` comes nearer until they are
-        no more than ROWS_MAX.
+        """The rows of the windows that begin in [start, stop).
+
+        `stop` is lowered until they are at most ROWS_MAX.
         """
         stop = min(what.stop, what.start + 2 * self._spans.get(repair_id, what.stop - what.start))
         while (found := made(what.start, stop)) is None:
@@ -354,8 +353,7 @@ class Repairs:
         return computed, _readings(rows)
 
     def _folded(self, standing: Standing, start: int, stop: int) -> Made | None:
-        """Compute readings that the driver completes with partners, a table's rows or earlier
-        readings.
+        """Compute readings that the driver completes with partners, rows or earlier readings.
 
         None where they are too many.
         """
@@ -418,10 +416,10 @@ class Repairs:
     def _frames(
         self, topic: str, fields: Mapping[str, FieldType], start: int
     ) -> tuple[DataFrame, int] | None:
-        """All frames that windows which begin at `start` or later may need, and how many partitions
-        the topic has; None where it has none.
+        """All frames that windows beginning at `start` or later may need, and the partition count.
 
-        Of the log, and where it keeps too little of the lake.
+        None where the topic has no records. They are read from the log, and from the lake where the
+        log does not reach far enough back.
         """
         try:
             found = log_range(self._kafka, topic, start)

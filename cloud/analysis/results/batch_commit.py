@@ -1,8 +1,9 @@
-"""What of a micro-batch is new: decided by the offsets that it reaches, never by its number. Pure.
+"""Decides what of a micro-batch is new, by its offsets and never by its number. Pure.
 
 Spark counts batches in its checkpoint. A power cut, a restored copy or a second driver makes it
-plan a batch of the same number anew with other offsets, so the number says nothing. The lane's
-record on `ew.lanes` says up to where results were emitted; a batch is compared with that.
+plan a batch of the same number again with other offsets, so the number proves nothing. The lane's
+record on `ew.lanes` has the offsets up to which results were emitted; a batch is compared with
+that.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class Batch:
     told: dict[str, Told] = field(default_factory=dict)
     """Query (label) → what is remembered of its results, where it needs that."""
     unknown_to: Mapping[str, int] = field(default_factory=dict)
-    """Query (label) → windows that begin before it (ms) were perhaps told by a process before this
-    one."""
+    """Query (label) → windows that begin before it (ms) may have been emitted by an earlier
+    process."""
     emitted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Topic → partition → first offset whose results were not emitted before the batch."""
     lacks_before: dict[str, int] = field(default_factory=dict)
@@ -73,8 +73,9 @@ class Batch:
 
 
 class Outputs(NamedTuple):
-    """Records of one topic, without headers: as columns, because a tuple of each costs as much as
-    to produce it.
+    """Records of one topic, without headers, as columns.
+
+    A tuple for each would cost as much as producing it.
     """
 
     topic: str
@@ -92,7 +93,7 @@ def each(outputs: Iterable[Output | Outputs]) -> Iterator[Output]:
 
 
 def results_of(registered: Registered, outputs: Iterable[Output | Outputs]) -> Iterator[Output]:
-    """Those of a query, without its watermarks."""
+    """Those outputs that are results of a query, without its watermarks."""
     return (
         output
         for output in each(outputs)
@@ -111,8 +112,9 @@ def watermark(query: Query, top: int | None) -> int | None:
 
 
 def closed(query: Query, top: int | None) -> int | None:
-    """Event time in ms up to which the query's windows are closed: final, and not opened again for
-    anything that comes later.
+    """Event time in ms up to which the query's windows are closed.
+
+    They are final, and no later reading opens them again.
     """
     return (
         None

@@ -1,10 +1,10 @@
-"""What a lane remembers of results it told, for queries whose results can become untrue as rows:
-HAVING, and ORDER BY … LIMIT.
+"""The rows already emitted, so that a row that no longer qualifies can be withdrawn.
 
-A row that was told and passes no more is *withdrawn*: told once more without values, as
-`"withdrawn": true`. Memory is lost with the process. Of windows that began before, every row that
-does not pass may have been told, so it is withdrawn when it changes: once too often does no harm.
-Of LIMIT it is not known which other groups such a window has: its rows say `"complete": false`.
+A lane keeps them for queries whose rows can become untrue: HAVING, and ORDER BY … LIMIT. A row that
+was emitted and no longer passes is *withdrawn*: emitted once more without values, as `"withdrawn":
+true`. The memory is lost with the process. In windows that began before, every row that does not
+pass may have been emitted, so it is withdrawn when it changes: once too often does no harm. With
+LIMIT the other groups of such a window are unknown: its rows say `"complete": false`.
 
 Pure, but for what it remembers. A batch that is computed again leaves it as it was.
 """
@@ -37,24 +37,24 @@ class Told:
     """The emitted rows of one query."""
 
     unknown_to: int | None = None
-    """Windows that begin before it (ms) were perhaps told by a process before this one."""
+    """Windows that begin before it (ms) may have been emitted by an earlier process."""
     said: dict[tuple[int, int], dict[str, tuple[str, int]]] = field(default_factory=dict)
     """Window → group → what was said last of the row: its text, or "" where it was withdrawn, and
     the revision. A revision may be tried again, so what was said under it counts as not known."""
     windows: dict[tuple[int, int], dict[str, Ranked]] = field(default_factory=dict)
     """Rows that LIMIT chooses from: all of each window that is not closed."""
     said_rows: int = 0
-    """In all windows of `said`: counted, for a week that comes at once has ten thousand windows,
-    and each row asks."""
+    """The number of rows in all windows of `said`: a counter, because a week that comes at once has
+    ten thousand windows, and each row asks for it."""
     ranked_rows: int = 0
-    """In all of `windows`."""
+    """The number of rows in all of `windows`."""
 
     def is_unknown(self, start: int) -> bool:
-        """May rows of this window have been told that are not remembered?"""
+        """May rows of this window have been emitted that are not remembered?"""
         return self.unknown_to is not None and start < self.unknown_to
 
     def tell(self, place: Place, text: str, revision: int) -> None:
-        """The row is told now ("": withdrawn)."""
+        """Remember that the row is emitted now ("": withdrawn)."""
         start, end, group = place
         rows = self.said.setdefault((start, end), {})
         if group not in rows and self.said_rows >= ROWS_MAX:
@@ -72,7 +72,7 @@ class Told:
         return known[0] == text and known[1] < revision
 
     def has(self, place: Place) -> bool:
-        """Was the row told, and not withdrawn since?"""
+        """Was the row emitted, and not withdrawn since?"""
         start, end, group = place
         return self.said.get((start, end), {}).get(group, ("", 0))[0] != ""
 

@@ -1,5 +1,6 @@
-"""How far event time has come, from how far each partition has: what decides which windows are
-final, and what Spark may forget. Pure.
+"""How far event time has come, computed from how far each partition has. Pure.
+
+It decides which windows are final, and what Spark may evict.
 
 After a backlog partitions are read by the number of their records, not by their time, so one of
 them runs ahead. Event time therefore stands where the *furthest back* partition stands of those
@@ -27,8 +28,8 @@ BEHIND_MS: Final = 10_000
 batch and the way take less."""
 
 SPARK_STEP_MS: Final = 30_000
-"""Spark is told of event time in such steps: it compiles the condition by which it forgets windows
-anew for every other value, in every batch. State lives up to a step longer; what is final and what
+"""Spark gets event time in steps of this size: for every new value it compiles the condition for
+evicting windows again, in every batch. State lives up to a step longer; what is final and what
 is late the driver decides, by event time as it is."""
 
 
@@ -83,8 +84,8 @@ def progress_in_silence(
 ) -> int | None:
     """Event time in ms when nothing is left to read and nothing came for `silent_ms`.
 
-    `before` is None where it was never known: the last of the few readings that there are came
-    while something held it. None where there are none.
+    `before` is None where it was never known: the last of the few readings came while something
+    held it. None where there are no readings.
     """
     latest = max(tops.values(), default=before)
     if latest is None:

@@ -1,17 +1,16 @@
-"""How far event time has come, look by look: waits for what is still to be read and for what is
-still on its way. Pure.
+"""How far event time has come, from poll to poll. Pure.
 
-What is sent all at once, a recording or what an outage kept back, is read by numbers of records,
-and its devices' readings come side by side only within seconds. Each of them therefore holds event
-time, for WAIT_MS by the clock at most:
+It waits for what is still to be read and for what is still on its way. What is sent all at once, a
+recording or what an outage kept back, is read by numbers of records, and its devices' readings come
+side by side only within seconds. Two things therefore hold event time, for WAIT_MS by the clock at
+most:
 
-left over   a partition that has unread what was there at the look before. A batch that was not cut
-            off leaves nothing over, so streams
-            that are read as fast as they are written never wait. Where event time stood for a
-            partition for so long, the rule of
-            event_progress decides alone: a week that one device sends holds up nobody longer.
-long past   event time that is more than LIVE_MS behind the clock, which is no live stream's: it
-            counts when it was reached that long ago.
+* A partition that still has records unread which were there at the poll before. A batch that was
+  not cut off leaves none, so streams that are read as fast as they are written never wait. Where
+  event time stood for a partition for so long, the rule of event_progress decides alone: a week
+  that one device sends holds up nobody longer.
+* Event time that is more than LIVE_MS behind the clock, which no live stream's is: it counts when
+  it was reached that long ago.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ each."""
 LIVE_MS: Final = 60_000
 """Devices that send at once are seconds behind the clock, those that gather first rarely more."""
 STEP_MS: Final = 250
-"""Of long past event time so many ms are one step, so that there are 40 of them at most."""
+"""Event time of the past advances in steps of this many ms, so there are at most 40 of them."""
 
 
 @dataclass(slots=True)
@@ -100,8 +99,9 @@ class EventTime:
         left: Mapping[int, int] | None,
         now_ms: int,
     ) -> set[int]:
-        """Partitions that have left over what they had at the look before, and for which event time
-        has not stood for too long.
+        """Partitions that still have records unread which were there at the previous poll.
+
+        Those that have held event time for too long are left out.
         """
         over = {
             partition % self.partitions

@@ -1,9 +1,9 @@
-"""From partials to results: columns of Arrow become JSON texts, a slice at a time.
+"""Turns partials into results: columns of Arrow become JSON texts, a slice at a time.
 
 Pure: no Kafka, no Spark, no clock.
 
 A result's text is made by one template for each query, filled from lists of values, so that no
-dictionary stands for a row. What a batch needs beside its Arrow table is SLICE_ROWS rows, however
+dictionary is built for a row. What a batch needs beside its Arrow table is SLICE_ROWS rows, however
 many it has.
 """
 
@@ -129,7 +129,7 @@ def _bytes(column: pa.ChunkedArray) -> list[bytes]:
 
 
 class _Row(NamedTuple):
-    """A row before it is told."""
+    """A row before it is emitted."""
 
     start: int
     end: int
@@ -137,7 +137,7 @@ class _Row(NamedTuple):
     passes: bool
     rank: tuple[Any, ...]
     values: Sequence[Any]
-    """Of the outputs, as `%s` makes JSON of them."""
+    """The values of the outputs, which `%s` formats as JSON."""
     mark: str
     """What it says of readings that were left out of it."""
 
@@ -207,7 +207,7 @@ class _Backwards(str):
 
 
 class _Teller:
-    """Makes the records of rows, and of rows that are none any more."""
+    """Makes the records of rows, and of rows that are withdrawn."""
 
     def __init__(self, registered: Registered, batch: Batch, told: Told | None) -> None:
         query = registered.query
@@ -226,7 +226,7 @@ class _Teller:
     def all(
         self, slices: Sequence[pa.Table], columns: Sequence[Sequence[Any]], row_marks: Sequence[str]
     ) -> Outputs:
-        """The records of a slice whose rows are told as they are."""
+        """The records of a slice whose rows are emitted without change."""
         text, place = self._values, None
         starts, ends, keys = (_listed(slices[0][name]) for name in _PLACE)
         head = key_head = tail = ""
@@ -246,8 +246,9 @@ class _Teller:
         return Outputs(self._topic, made_keys, made)
 
     def row(self, row: _Row) -> Iterator[Output]:
-        """Return the record of a changed row; None where HAVING refuses it and it was not
-        emitted.
+        """Return the record of a changed row.
+
+        None where HAVING refuses it and it was not emitted.
         """
         place = row.start, row.end, row.key
         if row.passes:
@@ -365,7 +366,7 @@ def _column(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[flo
 
 
 _OF_A_PART: Final = ("distinct", "quantile", "quantiles", "top_k", "variance", "most", "least")
-"""Those of which a part has one."""
+"""The functions of which a part has one."""
 
 
 def _part_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float]) -> list[Any]:

@@ -38,10 +38,10 @@ def outputs(
     remarks: Mapping[str, str] = _NONE,
     waits: Waits = NOTHING,
 ) -> list[emit.Output]:
-    """Of queries that run.
+    """Make the progress records of queries that run.
 
-    `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for
-    people. `waits`: what event time waits for.
+    `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) →
+    text for people. `waits`: what event time waits for.
     """
     return [
         progress_output(

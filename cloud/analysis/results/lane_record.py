@@ -1,5 +1,6 @@
-"""Where a lane stands: written to `ew.lanes` in the transaction that holds its batch's results,
-read when it starts.
+"""A lane's position and revision, written in the transaction that holds its batch's results.
+
+It is on `ew.lanes`, and read when the lane starts.
 
 It decides what is new (batch_commit): what its offsets cover was emitted, whatever Spark's own
 checkpoint says. Revisions count its transactions, so they grow whatever becomes of the checkpoint,
@@ -94,8 +95,9 @@ def begin(
 
 
 def apart(record: LaneRecord, place: str, label: str, why: str) -> LaneRecord:
-    """Where the lane `place` begins, which a query of the lane of `record` gets for itself: exactly
-    where that one stands. Pure.
+    """The record of the lane `place`, which takes one isolated query out of another lane. Pure.
+
+    It starts exactly where the lane of `record` is.
     """
     own: dict[str, Mapping[str, Any]] = {
         "asked_from": record.asked_from, "complete_from": record.complete_from, "late": record.late,
@@ -118,8 +120,9 @@ def lacking(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:
 
 
 def without_other(record: LaneRecord, topic: str, ends: Mapping[int, int]) -> LaneRecord:
-    """The record without what it says of a topic that ends before it: the topic was deleted and
-    made anew, and none of it was computed.
+    """The record without the offsets of a topic that ends before them.
+
+    Such a topic was deleted and created again, and none of it was computed.
     """
     if all(
         offset <= ends.get(partition, offset)

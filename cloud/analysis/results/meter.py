@@ -1,5 +1,6 @@
-"""What each query of a lane takes in the driver: the part of a batch's time that Spark cannot be
-asked for (slow.py).
+"""Measures what each query of a lane costs in the driver.
+
+Spark can say nothing of this part of a batch's time (slow.py).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ class Meter:
     """
 
     def __init__(self, cpu_s: Callable[[], float] = lambda: 0.0) -> None:
-        """`cpu_s`: seconds of processor of the calling thread (clock.thread_cpu_s); without it
-        nothing is counted.
+        """`cpu_s`: seconds of processor time of the calling thread (clock.thread_cpu_s).
+
+        Without it nothing is counted.
         """
         self._cpu_s = cpu_s
         self._took: defaultdict[str, float] = defaultdict(float)

@@ -1,8 +1,7 @@
-"""What java/edgewake/Results.java is told, so that Spark's tasks make the keys and texts of
-results. Pure.
+"""The plan for java/edgewake/Results.java, with which Spark's tasks make keys and texts of results.
 
-Of most queries: those of which a result is a row, and its values aggregates as they are. The driver
-makes the others (finish.py).
+Pure. It covers most queries: those whose result is one row with aggregates as its values. The
+driver makes the others (finish.py).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _KINDS: Final = {"count": _WHOLE, "sum": _SUM, "min": _DOUBLE, "max": _DOUBLE}
 
 
 def plain_aggregates(query: Query) -> list[Aggregate] | None:
-    """The aggregates that the outputs are, where they are nothing more and every row is told."""
+    """The aggregates that the outputs are, where they are nothing else and all rows are emitted."""
     by_name = {aggregate.name: aggregate for aggregate in query.aggregates}
     found = [
         by_name.get(output.expression.name)
@@ -48,9 +47,7 @@ def name_of(output: str) -> str:
 
 
 def columns(queries: Sequence[Registered], names: Sequence[str]) -> tuple[str, ...]:
-    """Those of a row with texts, whose names are these without: few where all queries have
-    texts.
-    """
+    """The columns of a row with texts, out of `names`: few where all queries have texts."""
     return (
         *(names if any(_values(one.query, names) is None for one in queries) else KEPT),
         KEY,
@@ -59,8 +56,9 @@ def columns(queries: Sequence[Registered], names: Sequence[str]) -> tuple[str, .
 
 
 def plan(queries: Sequence[Registered], names: Sequence[str]) -> str | None:
-    """Tell Results.java what rows (partials.estimate) with these columns become; None: no query has
-    texts.
+    """Tell Results.java what rows (partials.estimate) with these columns become.
+
+    None: no query has texts.
     """
     made = [(one, values) for one in queries if (values := _values(one.query, names)) is not None]
     if not made:

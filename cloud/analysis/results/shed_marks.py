@@ -95,7 +95,7 @@ def _margins(aggregate: Aggregate, parts: Sequence[pa.Table]) -> list[float | No
 
 
 def count_margin(count: int, weight: int) -> float:
-    """Of a corrected count. `weight`: the largest of a reading in it."""
+    """The margin of a corrected count. `weight`: the largest of a reading in it."""
     return _margin((weight - 1) * count, weight)
 
 
@@ -112,8 +112,9 @@ def _sum_margin(
 def sum_margin(
     count: int, total: float, least: float, most: float, weight: int, standing: float
 ) -> float:
-    """Of a corrected sum of `count` (corrected) values between `least` and `most`; `standing`: how
-    many of them stand for others.
+    """The margin of a corrected sum of `count` (corrected) values between `least` and `most`.
+
+    `standing`: how many of them stand for others.
     """
     mean = total / count
     spread = max(0.0, (most - mean) * (mean - least))

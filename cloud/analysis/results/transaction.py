@@ -1,5 +1,6 @@
-"""One Kafka transaction for each micro-batch: results, progress and the lane's record stand
-together or not at all.
+"""One Kafka transaction for each micro-batch.
+
+Results, progress and the lane's record are committed together or not at all.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ POLL_EVERY: Final = 128
 the commit tells, too."""
 _open_ms: Final[dict[str, int]] = {}
 """Lane → how long its transactions may be open, where one was not done within OPEN_MS. A batch that
-is read again after a restart makes as many results as before, so without more time it would fail
-for ever: a thousand readings of one key that are joined with one another are a million rows."""
+is read again after a restart makes as many results as before, so without more time it would
+always fail: a thousand readings of one key that are joined with one another are a million rows."""
 
 
 class Overlong(KafkaException):  # type: ignore[misc]  # it has no types
@@ -190,9 +191,9 @@ LEFT_S: Final = 2.0
 
 
 class Ends:
-    """Where the topics of a lane end, so that the lag can be told.
+    """The ends of a lane's topics, from which its lag is computed.
 
-    Partitions are called as `Sources` numbers them.
+    Partitions are numbered as in `Sources`.
     """
 
     def __init__(self, config: KafkaConfig, sources: Sources) -> None:

@@ -1,10 +1,9 @@
-"""Rows of queries that tell each window once (header `emit: final`), held back until their window
-is final. Pure.
+"""Rows of queries that emit each window once (header `emit: final`), withheld until it is final.
 
-They stand on `ew.windows`, written in the transaction of the batch that made them, and leave it in
-the transaction that tells them: so a row that is held back is neither lost nor told twice, whoever
+Pure. They are on `ew.windows`, written in the transaction of the batch that made them, and removed
+in the transaction that emits them: so a withheld row is neither lost nor emitted twice, whoever
 goes on with the lane. What changes after that, because a window was opened again or repaired, is
-told again with a higher revision, as every correction is.
+emitted again with a higher revision, as every correction is.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from edgewake.protocol.ops import result
 PLACE: Final = "=final"
 """Begins their keys on `ew.windows`, where others begin with names of streams."""
 BYTES_MAX: Final = 256 << 20
-"""Bytes of keys and values that a query may have held back, in the driver's memory: half a million
-rows. With more it fails, for none of them may be told before its time, and none be left out."""
+"""Bytes of keys and values that a query may withhold in the driver's memory: half a million rows.
+With more it fails, for none of them may be emitted before its time, and none be left out."""
 _END: Final = re.compile(rb'\{"query":"[^"]*","window_start":-?\d+,"window_end":(-?\d+)')
 _OPEN: Final = re.compile(rb',"revision":\d+,"final":false')
 _FINAL: Final = re.compile(rb',"revision":\d+,"final":true')
@@ -101,7 +100,7 @@ class _Rows:
         return True
 
     def taken(self, output: Output) -> Iterator[Output]:
-        """A row that changed: told where it is final, else held back."""
+        """Take a row that changed: emit it where it is final, else withhold it."""
         value = output.value or b""
         is_final, is_withdrawn = is_final_row(value), b',"withdrawn":true' in value
         if not is_final and not is_withdrawn:
@@ -152,15 +151,16 @@ def end_of(value: bytes) -> int:
 
 
 def as_final(value: bytes, revision: int) -> bytes:
-    """The row, told as final under this revision."""
+    """The row, marked as final under this revision."""
     return _OPEN.sub(b',"revision":%d,"final":true' % revision, value, count=1)
 
 
 def parted(
     registered: Registered, computed: Iterable[Output]
 ) -> tuple[list[Output], dict[bytes, Output]]:
-    """Computed rows that may be told, and those to be held back by their keys on `ew.windows`: of a
-    query that tells each change none.
+    """Split computed rows into those that may be emitted and those to withhold.
+
+    The latter are by their keys on `ew.windows`; a query that emits each change has none.
     """
     told, held = [], {}
     for output in computed:

@@ -1,10 +1,10 @@
-"""Spark's classes, read from its jars and checked once: a file that the JVM maps at its start,
-instead of reading thousands of them anew.
+"""An archive of Spark's classes that the JVM maps at its start.
 
-Without it a start spends most of its processor time on that, and so does the first batch. The first
-analysis in a data folder writes down which classes it loads; some time later another JVM, of the
-lowest priority, makes the file of them. Its name says of which Java and jars it was made. The JVM
-compares them once more, and does without a file that is not its own.
+Without it a start spends most of its processor time on reading and checking thousands of classes,
+and so does the first batch. The first analysis in a data folder writes down which classes it loads;
+some time later another JVM, of the lowest priority, makes the archive of them. Its name identifies
+the Java and the jars it was made of. The JVM compares them once more, and ignores an archive that
+does not fit.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ MAKING_S_MAX: Final = 600.0
 """After which the making of a file is given up. It takes ten seconds of a processor that nobody
 else wants."""
 HEAP: Final = "256m"
-"""Of the JVM that makes the file."""
+"""Heap of the JVM that makes the archive."""
 OPTIONS: Final = "SPARK_SUBMIT_OPTS"
-"""Of the environment: what Spark's start script puts on the command line before ours."""
+"""Environment variable whose options Spark's start script puts on the command line before ours."""
 QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
-"""Of a file that does not fit a JVM warns on standard output."""
+"""Silences the JVM, which warns on standard output about an archive that does not fit."""
 _RECORDS: Final = "-XX:DumpLoadedClassList="
 _CHARS: Final = 16
 _FILES: Final = "spark-*"
 FOLDER: Final = "classes"
-"""In the data folder: this file, and the jar of our own classes."""
+"""Folder in the data folder with the archive and the jar of our own classes."""
 
 
 class ClassArchive:
@@ -63,10 +63,10 @@ class ClassArchive:
         return self._file.exists()
 
     def options(self) -> list[str]:
-        """Of the JVM: to use the file, or to write down what it should hold.
+        """Options for the JVM: to use the archive, or to write down what it should hold.
 
-        Empty where the folder cannot be written, or where whoever started us gives the JVM a file
-        of his own.
+        Empty where the folder cannot be written, or where whoever started us gives the JVM another
+        archive.
         """
         if "-XX:SharedArchiveFile" in os.environ.get(OPTIONS, ""):
             return []
@@ -145,9 +145,7 @@ class ClassArchive:
 
 
 def archive_of(data_dir: Path, jars_dir: Path) -> ClassArchive | None:
-    """Return the archive for an analysis with this folder and connector; None: no Java could use
-    it.
-    """
+    """Return the archive for an analysis with this folder and connector; None without a Java."""
     java, spark = java_of(), Path(pyspark.__file__).parent / "jars"
     try:
         return (
@@ -167,9 +165,9 @@ def _lowly() -> list[str]:
 
 
 def dump_command(jvm: Sequence[str], names: Path, file: Path) -> list[str]:
-    """How a JVM makes `file` of the classes in `names`, for one with the command line `jvm`.
+    """Return the command that makes `file` of the classes in `names`, for a JVM started with `jvm`.
 
-    Raises ValueError where that is none.
+    Raises ValueError where `jvm` is not such a command line.
     """
     program, *options = jvm
     modules = [
@@ -188,7 +186,7 @@ def dump_command(jvm: Sequence[str], names: Path, file: Path) -> list[str]:
 
 
 def command_line(pid: int) -> list[str]:
-    """Of a running process. Raises OSError."""
+    """Return the command line of a running process. Raises OSError."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
 
 

@@ -1,8 +1,8 @@
-"""Whether Spark compiles the plan of a lane's batch, or interprets it where the batch is small.
+"""Decides whether Spark compiles the plan of a lane's batch, or interprets it because it is small.
 
-Of what it compiles Spark writes the code anew in each batch, and in each task once more, to find by
-it what it compiled before: of a small batch that is a sixth of the time, and the garbage and the
-virtual machine's own compiler come with it. An interpreted plan takes longer for each reading.
+When Spark compiles, it writes the code again in each batch, and in each task once more, to look up
+what it compiled before: for a small batch that is a sixth of the time, and it makes garbage and
+work for the virtual machine's own compiler. An interpreted plan takes longer for each reading.
 Results and the state are the same with both, so any batch may change it.
 """
 
@@ -14,19 +14,19 @@ COMPILED: Final = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-"""As Spark has it: what cannot be compiled is interpreted."""
+"""Spark's defaults: what cannot be compiled is interpreted."""
 INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 READINGS_MAX: Final = 1_000
-"""Of a small batch. Measured: of ten frames an interpreted one takes 12 to 27 % less, of the
-processors as well; of 2,000 frames of one reading about as long, or longer. More queries make more
-code as well as more rows, so the bound is the same for them."""
+"""Readings of a small batch. Measured: with ten frames an interpreted one takes 12 to 27 % less
+time, and processor time as well; with 2,000 frames of one reading about as long, or longer. More
+queries make more code as well as more rows, so the bound is the same for them."""
 
 
 def is_interpreted(readings: int) -> bool:
-    """What suits a batch of so many readings."""
+    """Should a batch of this size be interpreted?"""
     return readings <= READINGS_MAX
 
 

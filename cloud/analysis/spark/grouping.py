@@ -1,11 +1,11 @@
-"""How Spark groups the readings of a lane with sketches: by hash where many fall into a group, by
-sorting them where few do.
+"""Chooses how Spark groups the readings of a lane with sketches: by hash or by sorting.
 
-A hash holds a place for each group, and for each column of a new one Spark 4.2 asks its settings
-anew (SpecificInternalRow over TypeOps and SQLConf): in four steps of a batch together some 20 µs a
-group, a third of all that a batch of 50,000 groups took. Sorted readings need one place, one group
-after the other, but sorting costs some 0.1 µs a reading. The state is the same with both, so any
-batch may change it. Lanes without sketches group otherwise, and this has no effect there.
+A hash suits large groups, sorting suits small ones. A hash keeps an entry for each group, and for
+each column of a new one Spark 4.2 reads its settings again (SpecificInternalRow over TypeOps and
+SQLConf): in four steps of a batch together some 20 µs a group, a third of all that a batch of
+50,000 groups took. Sorted readings need one entry, one group after the other, but sorting costs
+some 0.1 µs a reading. The state is the same with both, so any batch may change it. Lanes without
+sketches group otherwise, and this has no effect there.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ READINGS_PER_GROUP: Final = 100
 """Sorting is faster below it; measured: by 20 % at 50, by 25 % at 4, and slower by 8 % at
 thousands."""
 GROUPS_MIN: Final = 1000
-"""With fewer groups a batch takes as long in either way, and a plan that changed is compiled
-anew."""
+"""With fewer groups a batch takes as long either way, and a changed plan must be compiled again."""
 
 
 def is_sorted(groups: int, readings: int) -> bool:
-    """What suits a batch of so many groups and readings."""
+    """Should a batch with these numbers of groups and readings be sorted?"""
     return groups >= GROUPS_MIN and readings < READINGS_PER_GROUP * groups
 
 

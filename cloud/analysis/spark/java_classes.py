@@ -1,5 +1,4 @@
-"""Our classes in Java (java/edgewake): compiled by the first start, kept as a jar for all later
-ones.
+"""Our classes in Java (java/edgewake): compiled at the first start, kept as a jar for later ones.
 
 The compiler is Eclipse's. It is one jar, fetched beside Spark's connector, and needs no JDK. `make
 lint` compiles the same sources with javac, where every warning is an error.
@@ -145,9 +144,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
 
 
 def _pack(classes: Path, jar: Path) -> None:
-    """Write all classes into a jar, which is on disk afterwards: no power cut may leave a part of
-    it under its name.
-    """
+    """Write all classes into a jar and sync it: a power cut must not leave a part of it."""
     with jar.open("wb") as file:
         with zipfile.ZipFile(file, "w") as archive:
             for path in sorted(classes.rglob("*.class")):

@@ -12,9 +12,10 @@ from edgewake.cloud.analysis.spark import code_generation, grouping
 def turned(
     batch: DataFrame, groups: int, readings: int, *, before: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Set it for the batches after `batch`, which has so many; the settings.
+    """Set Spark's options for the batches after `batch`, and return them.
 
-    `before`: those that were set so far, {} for Spark's own.
+    `groups` and `readings` are those of `batch`; `before`: the options set so far, {} for Spark's
+    own.
     """
     after = grouping.settings(groups, readings) | code_generation.settings(readings)
     for name, value in after.items():

@@ -1,5 +1,6 @@
-"""Numbers in a running plan that the driver changes between two batches: neither is the plan made
-anew for it, nor its code compiled.
+"""Numbers in a running plan that the driver changes between two batches.
+
+Spark neither plans again for such a change nor compiles code again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 
 
 class PlanValues:
-    """So many whole numbers, 0 at first; a task takes them as they were when its batch began."""
+    """`size` whole numbers, 0 at first; a task reads them as they were when its batch began."""
 
     def __init__(self, session: SparkSession, size: int = 1) -> None:
         gateway: Any = session.sparkContext._gateway
@@ -34,17 +35,17 @@ class PlanValues:
         )
 
     def set(self, i: int, value: int) -> None:
-        """From the next batch on."""
+        """Set a number from the next batch on."""
         self._values.setLong(i, value)
 
     def at(self, place: Column) -> Column:
-        """The number at a place (int), null where there is none."""
+        """Return the number at an index (int), null where there is none."""
         return F.get(self._array, place)
 
     def first(self, beside: Column) -> Column:
         """The first number.
 
-        `beside`: any whole number of the row: of a fixed place Spark would make a constant, and
-        compile anew.
+        `beside`: any whole number of the row. With a fixed index Spark would make the number a
+        constant, and compile again for each value.
         """
         return self.at(F.pmod(beside, F.lit(1)).cast("int"))

@@ -25,8 +25,8 @@ from edgewake.cloud.analysis.spark.settings import (
 from edgewake.protocol.errors import ConfigError, Unavailable
 
 _HUGE_METHODS: Final = "-XX:-DontCompileHugeMethods"
-"""Spark makes one method of all queries of a lane; from 8,000 bytes of code on the JVM would
-interpret it for ever, ten times as slow."""
+"""Spark makes one method of all queries of a lane; from 8,000 bytes of code on the JVM would always
+interpret it, ten times as slow."""
 _JVM: Final = (
     "-Xms128m",
     _HUGE_METHODS,
@@ -39,8 +39,8 @@ _JVM: Final = (
     "-Dio.netty.tryReflectionSetAccessible=true",
 )
 SMALL_HEAP_MIB: Final = 1024
-"""Up to it one thread collects garbage; the threads of the parallel collector keep a heap that is
-half empty."""
+"""Up to this heap size one thread collects garbage; the threads of the parallel collector keep a
+heap that is half empty."""
 _SMALL_COLLECTOR: Final = (
     "-XX:+UseSerialGC -XX:NewSize=64m -XX:NewRatio=4 -XX:MinHeapFreeRatio=25 "
     "-XX:MaxHeapFreeRatio=35"
@@ -54,8 +54,8 @@ _LARGE_COLLECTOR: Final = "-XX:+UseParallelGC"
 """With the two ratios it would collect the whole heap each time, which took half of the processor's
 time at full load."""
 _EXECUTOR_JVM: Final = f"-XX:+UseSerialGC {_HUGE_METHODS} -Djava.io.tmpdir=."
-"""On a worker an executor has a folder of its own, where what libraries unpack is found and removed
-with it."""
+"""On a worker an executor has a folder of its own, where files that libraries unpack are found and
+removed with it."""
 GROUP_BYTES: Final = 64 * 1024
 """What the sketches of one group take in the heap at most: 40 KiB Count-Min, 16 KiB HLL, the rest
 KLL, theta and frequent items."""
@@ -67,8 +67,8 @@ them. Spark's own bound is 128 groups, whatever the heap."""
 _EXECUTOR_MEMORY: Final = "1g"
 """Spark's default."""
 _MALLOC_ARENAS: Final = "2"
-"""Of glibc for the JVM, whose hundreds of threads would have sixteen otherwise, each with memory
-that it keeps."""
+"""Malloc arenas of glibc for the JVM, whose hundreds of threads would have sixteen otherwise, each
+with memory that it keeps."""
 
 
 def start_session(
@@ -166,13 +166,13 @@ def jars_in(jars_dir: Path) -> list[str]:
 
 
 def _write_plain_files(session: SparkSession) -> None:
-    """Files of the checkpoints without a `.crc` file beside each, which doubles their number, and
-    without a process for each.
+    """Write files of the checkpoints without `.crc` files and without a process for each.
 
-    The state's files carry checksums of their own. To give a file its mode Hadoop starts `chmod`
-    where its native library is missing, as in Spark's wheel: three times in each batch, a sixth of
-    the time that a small one takes. Hadoop keeps one instance per scheme, so Spark uses the one
-    that is changed here; what it stands on has no setter.
+    The state's files carry checksums of their own; a `.crc` file beside each doubles their number.
+    To give a file its mode Hadoop starts `chmod` where its native library is missing, as in Spark's
+    wheel: three times in each batch, a sixth of the time that a small one takes. Hadoop keeps one
+    instance per scheme, so Spark uses the one that is changed here; its underlying file system has
+    no setter.
     """
     java: Any = session.sparkContext._jvm
     local = java.org.apache.hadoop.fs.FileSystem.getLocal(
@@ -205,8 +205,9 @@ def hashed_groups(memory: str) -> int:
 
 
 def _mib(memory: str) -> int:
-    """MiB of a size as Spark takes it: `512m`, `1g`, `2GB`; a number alone is MiB. Raises
-    ConfigError.
+    """Return the MiB of a size as Spark takes it: `512m`, `1g`, `2GB`; a number alone is MiB.
+
+    Raises ConfigError.
     """
     found = re.fullmatch(r"(\d+)(b|[kmgtp]b?)?", memory.strip().lower())
     if not found:

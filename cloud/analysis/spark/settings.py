@@ -31,9 +31,9 @@ UNUSED_RULES: Final = (
     "RemoveRedundantAggregates",
     "MergeSubplans",
 )
-"""Of Spark's optimizer: what they look for is not in our plans, and each batch is planned anew.
-With the constraints, which only filters and joins of tables need, they are a tenth of what a small
-batch costs: their own time, its garbage, and the compiler's."""
+"""Rules of Spark's optimizer that are turned off: our plans have nothing for them, and each batch
+is planned again. With the constraints, which only filters and joins of tables need, they are a
+tenth of what a small batch costs: their own time, its garbage, and the compiler's."""
 
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -96,7 +96,7 @@ _FROM_KEYS: Final = frozenset(
 
 
 def state_settings(store: StateStore, memory_mib: int) -> dict[str, str]:
-    """Settings of what keeps the state, with so much memory in each process."""
+    """Return the settings of the state store, with `memory_mib` in each process."""
     memory = {STATE_MEMORY: f"{memory_mib}m"}
     if store == "memory":
         return memory | {f"{STATE}.providerClass": _TABLE}
@@ -119,7 +119,7 @@ def is_local(master: str) -> bool:
 
 
 def refused_settings(names: Iterable[str]) -> list[str]:
-    """Those that are no settings of Spark, or that the analysis needs as they are."""
+    """Return the names that are not settings of Spark, or that the analysis sets itself."""
     own = SETTINGS.keys() | _FROM_KEYS
     return sorted(
         name

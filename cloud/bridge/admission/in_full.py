@@ -1,7 +1,8 @@
 """A message that says less than it means as the message that it stands for: what comes after it,
 dead letters included, knows no other kind. Pure.
 
-    ew/2 as content type               an agent's compact message (`edgewake.protocol.frames.compact`)
+    ew/2 as content type               an agent's compact message
+                                       (`edgewake.protocol.frames.compact`)
     ew/v1/<device>/up/<stream>/ack     of a device that cannot name a response topic (MQTT 3.1.1):
                                        it is answered on `ew/v1/<device>/acks` as `<stream>|<seq>`
 """

@@ -11,7 +11,7 @@ from edgewake.cloud.bridge.http_config import HttpConfig
 from edgewake.cloud.bridge.web.door import Door
 from edgewake.cloud.bridge.web.requests import Requests
 from edgewake.cloud.client_share import Bound, Clients
-from edgewake.cloud.web import http_part as web
+from edgewake.cloud.web import http_part
 from edgewake.cloud.web.connections import Connections
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.maps.device_tokens import DeviceTokens
@@ -39,9 +39,9 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
     )
     following = asyncio.create_task(_follow(maps, tokens, mapper, clock))
     try:
-        await web.serve(
+        await http_part.serve(
             door,
-            web.bind(config.host, config.port),
+            http_part.bind(config.host, config.port),
             stop=stop,
             on_ready=lambda: log.info(
                 "takes readings by HTTP at %s:%s",

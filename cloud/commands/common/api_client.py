@@ -125,8 +125,9 @@ def fail(text: str) -> NoReturn:
 
 @contextmanager
 def _as_foreign(urls: Sequence[str]) -> Iterator[None]:
-    """What another program, or another version of ours, answered at the first of these addresses is
-    no fault of the command's.
+    """Report an unexpected answer of another program, or of another version of ours, as its fault.
+
+    The first of these addresses is named.
     """
     try:
         yield
@@ -175,8 +176,9 @@ MakeApi: TypeAlias = Callable[..., OpsApi]
 
 
 def shows(command: F) -> F:
-    """For a command of a group that has `api_options`: these options may stand behind it, too, and
-    then count instead of those before it. It gets an OpsApi as its first argument.
+    """Let a command of a group that has `api_options` take these options, too.
+
+    They override those that stand before it. The command gets an OpsApi as its first argument.
     """
 
     @functools.wraps(command)
@@ -198,8 +200,9 @@ def shows(command: F) -> F:
 
 
 def api_options(command: F) -> F:
-    """The options --ops, --key, --key-file and --json/--table; the command gets an argument
-    `make_api`, which gives an OpsApi.
+    """The options --ops, --key, --key-file and --json/--table.
+
+    The command gets an argument `make_api`, which gives an OpsApi.
     """
 
     @functools.wraps(command)
@@ -227,8 +230,9 @@ def api_options(command: F) -> F:
 
 
 def _with_options(command: Any, *, from_environment: bool) -> Any:
-    """`from_environment`: what the environment says must not count more than what is said before a
-    command of a group.
+    """`from_environment`: may environment variables set the options?
+
+    They must not override options that stand before a command of a group.
     """
     for option in (
         click.option(

@@ -1,6 +1,4 @@
-"""What the shell's completion shows for names: those that the operations API knows, with the
-options that stand before.
-"""
+"""Completes names in the shell from the operations API, with the options given so far."""
 
 from __future__ import annotations
 

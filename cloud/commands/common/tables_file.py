@@ -11,8 +11,9 @@ from edgewake.cloud.commands.common.api_client import fail
 
 
 def tables_of(file: Path, thing: str, contents: str) -> dict[str, dict[str, Any]]:
-    """Name → table. Ends the command where it is no such file; `thing` and `contents` say what was
-    expected.
+    """Read a file as name → table; end the command where it is not such a file.
+
+    `thing` and `contents` describe in the error what was expected.
     """
     try:
         text = file.read_text("utf-8")

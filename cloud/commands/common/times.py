@@ -13,8 +13,9 @@ TIME: Final = (
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 UTC of an ISO 8601 time with offset or Z, of ms, or of a span before
-    `now_ms`. Raises ValueError. Pure.
+    """Parse a time as milliseconds since 1970 UTC. Raises ValueError. Pure.
+
+    It is an ISO 8601 time with offset or Z, a number of ms, or a span before `now_ms`.
     """
     from datetime import datetime
 

@@ -2,10 +2,10 @@
 
 A condition such as `device = 'car-7' AND speed_kmh > 50` can pass for no event whose device is
 another one, so readers with such conditions are found by an event's values
-(`edgewake.cloud.log.following.event_index`) in place of being tried one after the other. What is left of a
-condition is evaluated on what was found. Keys are read from `=`, IN with literals, IS TRUE, IS
-FALSE and a bare boolean field, through AND and OR, and from the devices that a reader may see.
-Pure.
+(`edgewake.cloud.log.following.event_index`) in place of being tried one after the other. What is
+left of a condition is evaluated on what was found. Keys are read from `=`, IN with literals, IS
+TRUE, IS FALSE and a bare boolean field, through AND and OR, and from the devices that a reader may
+see. Pure.
 """
 
 from __future__ import annotations

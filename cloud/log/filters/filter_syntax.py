@@ -5,9 +5,9 @@ Raises FilterError, which says what and where, and nothing else.
 A tree has three kinds of node (Field, Value, Call) and only the operators and functions that are
 named here, so whatever sqlglot may learn to parse one day, nothing new gets in. Bounds: 1024 bytes
 of text, 10 levels, 50 fields and literals, 50 columns, 256 characters of a LIKE pattern, and what
-the whole costs (`edgewake.cloud.log.filters.filter_cost`). A list of texts, `device IN ('a', 'b', …)`, has
-bounds of its own, 1000 values and 20,480 bytes, and counts as one literal. A field whose name is a
-word of SQL is written in double quotes, text in single ones: `"case" = 'open'`.
+the whole costs (`edgewake.cloud.log.filters.filter_cost`). A list of texts, `device IN ('a', 'b',
+…)`, has bounds of its own, 1000 values and 20,480 bytes, and counts as one literal. A field whose
+name is a word of SQL is written in double quotes, text in single ones: `"case" = 'open'`.
 """
 
 from __future__ import annotations

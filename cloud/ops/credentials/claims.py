@@ -1,6 +1,6 @@
-"""Claim codes: who has one may give so many devices a password of their own, until it ends.
+"""Claim codes: the holder of one may give `count` devices their passwords, until it ends. Pure.
 
-Kept is a code's SHA-256. Pure.
+Only a code's SHA-256 is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLAIMS_MAX: Final = 100
 
 
 class Unclaimed(ValueError):
-    """By this code nothing is given."""
+    """The code grants nothing (any more)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def make(random_bytes: Bytes) -> str:
 
 
 def digest(code: str) -> str:
-    """By which it is kept; case and dashes are nobody's fault."""
+    """The digest under which a code is kept; case and dashes do not matter."""
     return sha256(code.replace("-", "").replace(" ", "").upper().encode()).hexdigest()
 
 

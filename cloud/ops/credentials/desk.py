@@ -1,9 +1,10 @@
-"""Gives devices their passwords or certificates, and takes them back: the files that the MQTT
-broker reads, and the claim codes beside them.
+"""Gives devices their passwords or certificates, and revokes them.
+
+It keeps the files that the MQTT broker reads, and the claim codes beside them.
 
     PASSWORD_FILE      NAME:$7$…, a line a device; `edgewake up` has the broker read what changed
-    claims.json        beside it: codes by which devices come in by themselves
-    certificates.json  beside it: who has which certificate, and which were taken back
+    claims.json        beside it: codes by which devices enrol themselves
+    certificates.json  beside it: who has which certificate, and which were revoked
     AUTHORITY_DIR/     ca.crt and ca.key, which sign, and revoked.pem, which the broker reads
 """
 
@@ -40,7 +41,7 @@ class NoAuthority(EdgewakeError):
 
 
 class TooMany(EdgewakeError):
-    """There is no room for so many."""
+    """There is no room for that many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Credential:
     certificate: str = ""
     """PEM."""
     until_ms: int = 0
-    """Of a certificate."""
+    """When the certificate ends; 0: it is a password."""
 
 
 class CredentialDesk:
@@ -84,22 +85,26 @@ class CredentialDesk:
 
     @property
     def authority(self) -> Authority | None:
-        """Who signs certificates; None: there are none here, and the broker does not encrypt."""
+        """The authority that signs certificates.
+
+        None: there is none, and the broker does not encrypt.
+        """
         return self._authority
 
     @property
     def devices(self) -> list[str]:
-        """Who has a password, by name."""
+        """The devices that have a password, by name."""
         return sorted(self._entries)
 
     @property
     def certificates(self) -> dict[str, int]:
-        """Who has a certificate, and until when (ms)."""
+        """The devices that have a certificate, and when each ends (ms)."""
         return {device: held.until_ms for device, held in sorted(self._book.held.items())}
 
     def add(self, names: Iterable[str], *, replace: bool = False) -> list[Credential]:
-        """A password for each name, all of them or none. `replace`: also for those that have one,
-        or a certificate, which is worth nothing then. Raises BadName, Taken, TooMany.
+        """Make a password for each name, for all of them or none. Raises BadName, Taken, TooMany.
+
+        `replace`: also for those that have one, or a certificate, which is invalid then.
         """
         wanted = [passwords.checked(name) for name in names]
         self._refuse_taken(wanted, replace=replace)
@@ -109,9 +114,10 @@ class CredentialDesk:
         return made
 
     def sign(self, requests: Mapping[str, str], *, replace: bool = False) -> list[Credential]:
-        """A certificate for each device by its signing request (PEM), all of them or none.
-        `replace`: also for those that have one, or a password, which is worth nothing then.
-        Raises BadName, BadRequest, NoAuthority, Taken, TooMany.
+        """Make a certificate for each device by its signing request (PEM), for all of them or none.
+
+        `replace`: also for those that have one, or a password, which is invalid then. Raises
+        BadName, BadRequest, NoAuthority, Taken, TooMany.
         """
         authority = self._signing()
         checked = {
@@ -158,9 +164,10 @@ class CredentialDesk:
     def enrol(
         self, code: str, device: str, is_known: Callable[[str], bool], request: str = ""
     ) -> Credential:
-        """What a device gets that has a code: a certificate by its signing request, else a
-        password. `is_known`: is there a device of that name? Nobody takes another's name by a
-        code. Raises Unclaimed, BadName, BadRequest, NoAuthority, Taken, TooMany.
+        """Give a device that has a code a certificate by its signing request, else a password.
+
+        `is_known`: is there a device of that name? Nobody takes another's name by a code. Raises
+        Unclaimed, BadName, BadRequest, NoAuthority, Taken, TooMany.
         """
         left = claims.used(self._claims, code, device, now=self._clock.now_ms())
         passwords.checked(device)

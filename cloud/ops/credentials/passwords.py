@@ -14,8 +14,8 @@ from typing import Final
 from edgewake.protocol.names import is_device
 
 ROUNDS: Final = 101
-"""Of PBKDF2, as `mosquitto_passwd` takes them: a password of ours has 160 random bits, which no
-number of rounds adds to."""
+"""Rounds of PBKDF2, as many as `mosquitto_passwd` uses: our passwords have 160 random bits, which
+more rounds would not strengthen."""
 SALT_BYTES: Final = 12
 PASSWORD_BYTES: Final = 20
 DEVICES_MAX: Final = 20_000
@@ -25,7 +25,7 @@ PARTS: Final = ("bridge", "supervisor")
 one of that name would throw the part out."""
 
 Bytes = Callable[[int], bytes]
-"""Makes so many random bytes."""
+"""Makes that many random bytes."""
 
 
 class BadName(ValueError):
@@ -71,7 +71,7 @@ def is_of(password: str, said: str) -> bool:
 
 
 def parse(text: str) -> dict[str, str]:
-    """By device; lines that are none of ours are passed over, as Mosquitto does."""
+    """Hashes by device; other lines are skipped, as Mosquitto does."""
     found = {}
     for line in text.splitlines():
         name, colon, said = line.strip().partition(":")

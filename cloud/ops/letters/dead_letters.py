@@ -107,8 +107,9 @@ class DeadLetterIndex:
         return [letter for letter in found if letter is not None]
 
     def forget_from(self, offset: int) -> None:
-        """The topic ends at `offset`: what is indexed from there on belongs to an earlier topic of
-        that name.
+        """Forget letters from `offset` on, where the topic ends now.
+
+        They belong to an earlier topic of that name.
         """
         with self._lock:
             if any(indexed >= offset for indexed in self._letters):

@@ -35,8 +35,8 @@ from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops.replay_row import ReplayRow, letter_key
 
 COPIES_APART_MS: Final = 600_000
-"""How far apart copies of one message can be refused: a broker gives it again when a bridge died, a
-device asks again after a minute."""
+"""How much time may lie between copies of one message: a broker delivers it again when a bridge
+died, a device asks again after a minute."""
 REPLAYS_MAX: Final = 100_000
 """Rows remembered, about 500 bytes each. With more, nothing is given back until letters have aged
 out and their rows with them."""
@@ -59,8 +59,7 @@ class Replay:
     stream: str
     value: bytes
     same: str
-    """What copies of this message have in common; empty where they cannot be told from other
-    messages."""
+    """What copies of this message have in common; empty where they cannot be recognized."""
     is_unique: bool
     """Is `same` never used again, however late? Else within COPIES_APART_MS."""
 
@@ -141,7 +140,7 @@ class Replays:
         return None
 
     def outlived(self, first_kept: FirstKept) -> Iterable[ReplayRow]:
-        """Rows whose letters are no longer kept, nor any copy of their messages."""
+        """Rows whose letters are no longer retained, nor any copy of their messages."""
         gone = (
             row for row in self._rows.values()
             if row.letter < first_kept.offset

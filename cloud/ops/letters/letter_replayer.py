@@ -1,9 +1,10 @@
-"""Gives dead letters back to their streams: the record and its row in one Kafka transaction, so
-that neither is there without the other.
+"""Gives dead letters back to their streams: the record and its row in one Kafka transaction.
 
-All operations servers have one transactional id. Whoever begins fences the others and reads the
-rows anew, so a server that froze in the middle can write nothing when it wakes up, and one that
-died leaves nothing half done: readers of the stream wait at most TIMEOUT_MS for it.
+So neither is there without the other.
+
+All operations servers have one transactional id. A server that begins fences the others and reads
+the rows again, so a server that froze in the middle can write nothing when it wakes up, and one
+that died leaves nothing half done: readers of the stream wait at most TIMEOUT_MS for it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ KAFKA_S: Final = 10.0
 WAITING_MAX: Final = 20
 """Replays under way or waiting for their turn; one more is answered 503."""
 LETTER_HEADER: Final = "dead"
-"""Of the record: the offset of the letter on `ew.dead`."""
+"""A header of the record: the offset of the letter on `ew.dead`."""
 
 
 class Letter(NamedTuple):

@@ -28,9 +28,10 @@ log = logging.getLogger("edgewake.ops")
 
 LOGIN_PATH: Final = "/in"
 ENROL_PATH: Final = "/v1/enrol"
-"""Of devices that have a claim code and no key."""
+"""The path for devices that have a claim code and no key."""
 AUTHORITY_PATH: Final = "/v1/authority"
-"""Whom to trust: no secret, and asked before anybody can be trusted."""
+"""The path of the authority's certificate: public, and asked for before a client can trust
+anybody."""
 OPEN_PATHS: Final = frozenset(
     {"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH, ENROL_PATH, AUTHORITY_PATH}
 )
@@ -114,8 +115,9 @@ def _is_open(path: str) -> bool:
 
 
 def cookie_name(scope: Scope) -> str:
-    """With the port in it: cookies are shared by all ports of a host, and two systems may run on
-    one machine.
+    """The session cookie's name, with the port in it.
+
+    All ports of a host share cookies, and two systems may run on one machine.
     """
     server = scope.get("server")
     return f"edgewake_ops_{server[1] if server else 0}"
@@ -147,8 +149,9 @@ def _refusal(
 
 
 def _while_allowed(scope: Scope, send: Send) -> Send:
-    """The answer to a read, unless the right to it has ended meanwhile: a preview may take a
-    minute.
+    """Send the answer to a read, unless the right to it has ended meanwhile.
+
+    A preview may take a minute.
     """
     is_refused = False
 

@@ -41,7 +41,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a key."""
+    """The holder of a key."""
 
     name: str
     role: Role
@@ -86,7 +86,7 @@ class Keys:
         self._holders = self._read()
 
     def find(self, key: bytes) -> Holder | None:
-        """Who holds this key?"""
+        """Return the holder of this key; None: nobody."""
         digest, found = sha256(key).digest(), None
         for holder in self._holders:  # all of them, so that the time tells nothing
             if hmac.compare_digest(digest, holder.digest):

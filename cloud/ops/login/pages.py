@@ -1,9 +1,10 @@
-"""How people come in: a link with a ticket (`edgewake up` and `edgewake login` print one), or a
-form for the key.
+"""The login page: a link with a ticket, or a form for the key.
 
-GET /in?ticket=…     once, within ten minutes: sets the session's cookie and leads to the pages
-GET /in              the form
-POST /in             key=…
+`edgewake up` and `edgewake login` print such a link.
+
+    GET /in?ticket=…     once, within ten minutes: sets the session's cookie and leads to the pages
+    GET /in              the form
+    POST /in             key=…
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Ticket(BaseModel):
     """Opens a session once."""
 
     path: str
-    """To be opened in a browser on this server."""
+    """The path to open in a browser on this server."""
     expires_in_s: int = TICKET_LIFE_S
 
 

@@ -36,12 +36,12 @@ class Passes:
         return secret
 
     def find(self, secret: str) -> Holder | None:
-        """Whom the secret stands for."""
+        """The holder whom the secret identifies; None: nobody."""
         holder, until_s = self._holders.get(secret, (None, 0.0))
         return holder if self._clock.monotonic_s() <= until_s else None
 
     def use_up(self, secret: str) -> Holder | None:
-        """Whom it stands for, for the last time."""
+        """The holder whom the secret identifies, for the last time."""
         holder = self.find(secret)
         self._holders.pop(secret, None)
         return holder

@@ -1,11 +1,10 @@
-"""What became of a frame: an ack token exchanged for the frame's position on its stream and its
-progress through every query.
+"""What became of a frame: its position on its stream and its progress through every query.
 
-The token is the frame's position on `ew.up`. From its partition there follows the one on the
-stream's topic, where the sequencer copies it with the same timestamp and a header that names the
-token. So the search begins at the first record with that timestamp or a later one: the frame is
-there or behind it, whatever the rate and however late the sequencer was. Where it is not found, the
-sequencer's own position tells why.
+A client finds it by its ack token. The token is the frame's position on `ew.up`. Its partition
+determines the one on the stream's topic, where the sequencer copies it with the same timestamp and
+a header that names the token. So the search begins at the first record with that timestamp or a
+later one: the frame is there or behind it, whatever the rate and however late the sequencer was.
+Where it is not found, the sequencer's own position tells why.
 """
 
 from __future__ import annotations
@@ -89,13 +88,13 @@ class Search:
     """What a search on a stream's topic brought."""
 
     partition: int | None = None
-    """On which the frame is or would be; None: the stream has no topic."""
+    """The partition on which the frame is or would be; None: the stream has no topic."""
     offset: int | None = None
-    """Of the frame; None: it was not found."""
+    """The frame's offset; None: it was not found."""
     later_seen: bool = False
     """A later frame of the same device and epoch is there."""
     is_cut: bool = False
-    """Records of the frame's time are no longer kept."""
+    """Records of the frame's time are no longer retained."""
 
 
 def look_up(

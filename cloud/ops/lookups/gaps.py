@@ -27,7 +27,7 @@ class GapView(BaseModel):
     at: int
     """When it was said, ms since 1970 UTC, by Kafka's clock."""
     reason: str
-    """Of the device (quota, damage, …), or of the sequencer (open, missing, restarted, …)."""
+    """The device's reason (quota, damage, …), or the sequencer's (open, missing, restarted, …)."""
     count: int
     """Readings that are lost for good; 0: it is not known, or they may still come."""
     epoch: int | None

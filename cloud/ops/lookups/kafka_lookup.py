@@ -1,5 +1,4 @@
-"""Looking records up in Kafka for one request: several at a time, each with one deadline for all
-that it does.
+"""Looks records up in Kafka for requests: several at a time, each with one deadline.
 
 A read ends by its result or raises DeadlinePassed, which says from where to go on; it never ends
 early in silence.
@@ -85,8 +84,9 @@ class KafkaSession:
         return partition_count(self._consumer, topic)
 
     def range(self, topic: str, partition: int) -> tuple[int, int]:
-        """First offset kept and next one to be written; raises LookupError for an unknown
-        partition, Unavailable.
+        """Return the first retained offset and the next one to be written.
+
+        Raises LookupError for an unknown partition, and Unavailable.
         """
         if partition >= partition_count(self._consumer, topic):
             raise LookupError(f"{topic} has no partition {partition}")
@@ -98,8 +98,9 @@ class KafkaSession:
         )
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int | None:
-        """The first offset whose record has the timestamp `time_ms` or a later one; None where
-        there is none.
+        """The first offset whose record has the timestamp `time_ms` or a later one.
+
+        None: no such record.
         """
         timeout_s = max(0.01, min(METADATA_TIMEOUT_S, self._deadline.left_s()))
         found = self._consumer.offsets_for_times(
@@ -108,8 +109,9 @@ class KafkaSession:
         return None if found[0].offset < 0 else int(found[0].offset)
 
     def read(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:
-        """Every committed record from `first` to before `end`; raises DeadlinePassed where the time
-        does not suffice.
+        """Yield every committed record from `first` to before `end`.
+
+        Raises DeadlinePassed where the time does not suffice.
         """
         if first >= end:
             return

@@ -50,7 +50,7 @@ class RuleView(Rule):
 
 
 class AlertView(BaseModel):
-    """A rule with its alerts, and what was told of them."""
+    """A rule with its alerts and the notes that were sent."""
 
     rule: RuleView
     alerts: list[Alert]
@@ -76,7 +76,7 @@ class AlertWord(BaseModel):
 
 
 class SnoozeWord(AlertWord):
-    """For how long nothing is told; 0: it is told again from now on."""
+    """How long nothing is sent; 0: notes are sent again from now on."""
 
     seconds: Annotated[int, Field(ge=0, le=SECONDS_MAX)]
 
@@ -129,7 +129,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/alerts/{name}", responses=problems(404))
     async def alert(name: RuleName) -> AlertView:
-        """One rule, its alerts with their histories, and what was told of them."""
+        """One rule, its alerts with their histories, and the notes that were sent."""
         rule = desk.rule(name)
         notes = sorted(
             (note for note in table.notes.values() if note.rule == name),
@@ -141,8 +141,9 @@ def router(services: Services) -> APIRouter:
     async def put(
         name: RuleName, body: RuleText, request: Request, version: Version = None
     ) -> RuleView:
-        """Keep a rule under this name. `version`: the one that you changed; 409 where another has
-        come since. The same text again changes nothing.
+        """Keep a rule under this name. The same text again changes nothing.
+
+        `version`: the one that you changed; 409 where another has come since.
         """
         rule, _ = await desk.put(name, body, version=version, by=request.state.holder.name)
         return view(rule)
@@ -161,7 +162,7 @@ def _add_words(routes: APIRouter, services: Services) -> None:
 
     @routes.post("/v1/alerts/{name}/ack", status_code=204, responses=problems(404))
     async def acknowledge(name: RuleName, body: AlertWord, request: Request) -> None:
-        """Take what fires: it is not told again until it is over."""
+        """Acknowledge a firing alert: no reminders until it is over."""
         by = request.state.holder.name
         await desk.say(
             Word(
@@ -177,7 +178,7 @@ def _add_words(routes: APIRouter, services: Services) -> None:
 
     @routes.post("/v1/alerts/{name}/snooze", status_code=204, responses=problems(404))
     async def snooze(name: RuleName, body: SnoozeWord, request: Request) -> None:
-        """Tell nothing of it for a while; what fires then still is told then."""
+        """Send nothing about it for a while; what still fires then is sent then."""
         now = clock.now_ms()
         await desk.say(
             Word(

@@ -69,8 +69,9 @@ def router(services: Services) -> APIRouter:
         request: Request,
         version: Annotated[int | None, Query(ge=0, le=2**53)] = None,
     ) -> Board:
-        """Keep a board under this name. `version`: the one that you changed; 409 where another has
-        come since. The same board again changes nothing.
+        """Keep a board under this name. The same board again changes nothing.
+
+        `version`: the one that you changed; 409 where another has come since.
         """
         return await desk.put(name, body, version=version, by=request.state.holder.name)
 

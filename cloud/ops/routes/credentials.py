@@ -94,7 +94,7 @@ class Certified(BaseModel):
 
 
 class Holders(BaseModel):
-    """Who has a password, and who a certificate."""
+    """The devices that have a password, and those that have a certificate."""
 
     devices: list[str]
     certificates: list[Certified]
@@ -104,7 +104,7 @@ class ClaimWanted(BaseModel):
     """A code by which devices come in by themselves."""
 
     count: int = Field(default=1, ge=1, le=10_000)
-    """For so many devices."""
+    """Number of devices it is for."""
     life_s: float = Field(default=86_400, gt=0, le=LIFE_MAX_S)
     prefix: Text = ""
     """How their names begin."""
@@ -118,7 +118,7 @@ class ClaimGiven(BaseModel):
     until: int
     """ms"""
     fingerprint: str | None
-    """SHA-256 of this installation's authority: by it a device knows whom it talks to."""
+    """SHA-256 of this installation's authority, by which a device recognizes it."""
 
 
 class Enrolment(BaseModel):
@@ -161,7 +161,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/credentials", responses=problems(409))
     async def holders() -> Holders:
-        """Who has one."""
+        """List the devices that have a password or a certificate."""
         found = desk()
         return Holders(
             devices=found.devices,
@@ -200,7 +200,7 @@ def router(services: Services) -> APIRouter:
 
 
 def enrolment(services: Services) -> APIRouter:
-    """The routes that need no key: a code is proof enough, and whom one trusts is no secret."""
+    """The routes that need no key: a code is proof enough, and the authority is public."""
     routes = APIRouter(tags=["credentials"])
 
     @routes.post("/v1/enrol", responses=problems(403, 404, 409, 422))

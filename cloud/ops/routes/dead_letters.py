@@ -30,7 +30,7 @@ class ReplayView(BaseModel):
     stream: str
     partition: int
     offset: int
-    """Of the record on the stream's topic."""
+    """Offset of the record on the stream's topic."""
     replayed_at: int
     holder: str
     """Name of the key by which it was asked for."""
@@ -85,7 +85,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/dead-letters/{offset}/replay", responses=problems(404, 409, 422))
     async def replay(offset: Offset, request: Request) -> ReplayView:
-        """Give a letter back to its stream, once its cause is mended.
+        """Give a letter back to its stream, once its cause is fixed.
 
         Asked again it says where the readings are, and changes nothing.
         """

@@ -1,4 +1,4 @@
-"""Routes about destinations: where alerts are told."""
+"""Routes about destinations of alerts."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class DestinationView(BaseModel):
     waiting: int
     """Notes that wait for it."""
     last_error: str
-    """Of the newest attempt that failed, while notes wait."""
+    """Error of the newest failed attempt, while notes wait."""
 
 
 class MadeDestination(DestinationView):
     """A destination just kept."""
 
     secret: str | None
-    """Of a webhook, where one was made: it is not shown again."""
+    """A webhook's secret, where one was made: it is not shown again."""
 
 
 class TriedDestination(BaseModel):
@@ -71,7 +71,7 @@ def router(services: Services) -> APIRouter:
     async def destinations(
         limit: Limit = PAGE_DEFAULT, after: After = None
     ) -> Page[DestinationView]:
-        """Where alerts are told, by name; addresses are not shown."""
+        """List the destinations of alerts by name; addresses are not shown."""
         known = table.destinations
         return page_of(
             names_after(known, after),

@@ -26,8 +26,9 @@ def router(services: Services) -> APIRouter:
 
     @routes.put("/v1/devices/{device}/note", responses=problems(409))
     async def note(device: DeviceName, body: NoteText, request: Request) -> DeviceNote:
-        """Say something of a device and put it into groups, in place of what was said before; also
-        of one that has not been heard of yet.
+        """Write a note about a device and put it into groups, replacing the note before.
+
+        The device need not have been heard of yet.
         """
         if device not in notes and len(notes) >= NOTES_MAX:
             raise Problem(409, "too_many_notes", f"{NOTES_MAX} devices have one, no more")

@@ -33,8 +33,7 @@ def router(services: Services) -> APIRouter:
             bool, Query(description="Remove the queries that read it, too.")
         ] = False,
     ) -> Erasure:
-        """Erase a stream for good: its readings, results of queries over it, summaries, and files
-        of the lake.
+        """Erase a stream for good: its readings, query results, summaries, and files of the lake.
 
         Without `queries=true` it is refused while a query reads it. What its devices send later
         begins a new stream.

@@ -24,12 +24,13 @@ class Overview(BaseModel):
     """Devices by presence."""
     streams: int
     records_per_s: float
-    """Of all streams over the last 30 s; a record is a frame of one or many readings."""
+    """Records a second of all streams over the last 30 s; a record is a frame of one or many
+    readings."""
     queries: dict[str, int]
     """Queries by state."""
     leases: int
     dead_letters: dict[str, int]
-    """Of the last hour by reason, among the newest hundred."""
+    """Dead letters of the last hour by reason, among the newest hundred."""
 
 
 def router(services: Services) -> APIRouter:

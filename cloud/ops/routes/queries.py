@@ -36,7 +36,7 @@ class PreviewAsked(QueryText):
     """A query file, and over what."""
 
     minutes: Annotated[int, Field(ge=1, le=1440)] = 10
-    """Of what Kafka received."""
+    """Minutes of Kafka's records to compute over."""
     rows: Annotated[int, Field(ge=1, le=ROWS_MAX)] = 100
     """Results at most."""
 
@@ -84,8 +84,9 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries:preview", responses=problems(409, 429, 503))
     async def preview(body: PreviewAsked, request: Request) -> PreviewRows:
-        """What a query file gives over what its stream received in the last minutes; nothing is
-        registered, running queries go on.
+        """Return what a query file gives over recent readings of its stream.
+
+        Nothing is registered, running queries go on.
         """
         registry.check(body.text)
         holder = request.state.holder.name
@@ -116,8 +117,8 @@ def router(services: Services) -> APIRouter:
     async def pause(name: QueryName) -> QueryView:
         """Stop computing.
 
-        Its open windows will lack what comes until it is resumed, and say so; one that is apart
-        computes it then.
+        Its open windows will lack the readings that come until it is resumed, and say so; an
+        isolated query computes them then.
         """
         return await registry.set_paused(name, True)
 

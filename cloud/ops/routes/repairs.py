@@ -39,7 +39,7 @@ class RepairRange(BaseModel):
 
 
 class RebuildWish(BaseModel):
-    """How a state is computed anew."""
+    """How a state is computed again."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -56,7 +56,7 @@ def router(services: Services) -> APIRouter:
     async def repair(name: QueryName, body: RepairRange, request: Request) -> Repair:
         """Compute closed windows again from the log.
 
-        Rows that differ are told with a higher revision; asked again it changes nothing.
+        Rows that differ are emitted with a higher revision; asked again it changes nothing.
         """
         if body.kind is RepairKind.REBUILD:
             raise Problem(
@@ -68,9 +68,9 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries/{name}/rebuild", status_code=202, responses=problems(404, 409))
     async def rebuild(name: QueryName, body: RebuildWish, request: Request) -> Repair:
-        """Remove a query's state and compute it anew from the log, as far as it is kept.
+        """Remove a query's state and compute it again from the log, as far as it is retained.
 
-        Only rows that differ are told once more.
+        Only rows that differ are emitted again.
         """
         return await desk.ask(
             registry.get(name),
@@ -85,8 +85,9 @@ def router(services: Services) -> APIRouter:
     async def repairs(
         name: QueryName, limit: Limit = PAGE_DEFAULT, after: After = None
     ) -> Page[Repair]:
-        """Repairs of a query, also of one that was removed, the latest first: who asked, which
-        windows, what changed.
+        """List the repairs of a query, also of one that was removed, the latest first.
+
+        Each says who asked, which windows, and what changed.
         """
         ids = [one.id for one in desk.of(name)]
         behind = ids[ids.index(after) + 1 :] if after in ids else ids

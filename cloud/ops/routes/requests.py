@@ -23,7 +23,7 @@ AfterRequest = Annotated[str | None, Query(max_length=130)]
 
 
 class ReplyBody(BaseModel):
-    """What a device is told."""
+    """The reply to a device."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,7 +35,7 @@ class ReplyBody(BaseModel):
 
 
 class RequestView(BaseModel):
-    """What a device asks for, and what it was told."""
+    """A device's request, and the reply to it."""
 
     key: str
     """`DEVICE|ID`."""
@@ -81,8 +81,9 @@ def router(services: Services) -> APIRouter:
         name: Name = None,
         device: str | None = None,
     ) -> Page[RequestView]:
-        """What devices ask for, in order of device and id: all that is open, and the last hundred
-        of each device that ended.
+        """List devices' requests in order of device and id.
+
+        They are all open ones, and the last hundred of each device that ended.
         """
         rows = table.all() if device is None else table.of(device)
         wanted = {

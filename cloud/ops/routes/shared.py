@@ -1,6 +1,4 @@
-"""What the routes of the operations API share: what they stand on, pages of a list, path
-parameters.
-"""
+"""What the routes of the operations API share: services, pages of a list, path parameters."""
 
 from __future__ import annotations
 

@@ -60,8 +60,9 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/sql", responses=problems(501, 503), response_model=SqlAnswer)
     async def sql(body: Question, request: Request) -> Response:
-        """One SELECT of DuckDB's SQL over streams, queries and summaries, past and present, each
-        row once. 422 says line and column.
+        """Answer one SELECT of DuckDB's SQL over streams, queries and summaries.
+
+        Past and present, each row once. 422 says line and column.
         """
         request.state.audit = body.sql
         if not is_question(body.sql):

@@ -100,7 +100,7 @@ def _look(
 
 
 def _records(found: Iterable[Message]) -> Iterator[Record]:
-    """What else lies on the topic is none of ours, and passed over."""
+    """Decode the records of a topic, skipping foreign ones."""
     for message in found:
         try:
             decoded = record.decode(message.value() or b"{}")
@@ -137,8 +137,9 @@ def router(services: Services) -> APIRouter:
     async def gaps(
         name: QueryName, device: DeviceQuery = None, limit: Limit = PAGE_DEFAULT
     ) -> Gaps:
-        """What of it was lost or is missing, the newest first, among its newest 20,000 records of
-        each partition; of one device, or of all.
+        """List the readings that were lost or are missing, the newest first.
+
+        Among the newest 20,000 records of each partition; of one device, or of all.
         """
         if name not in tables.streams:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")

@@ -1,6 +1,4 @@
-"""Routes about summaries: what a field of a stream held, exactly where that is kept and else with
-bounds.
-"""
+"""Routes about summaries: the values of a field, exact where retained and else with bounds."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ class SummaryView(BaseModel):
     step: str
     """minute, hour, day, or all: one row of the whole time."""
     rows: list[Row]
-    """By time; steps without readings are left out."""
+    """Rows by time; steps without readings are left out."""
 
 
 class Comparison(BaseModel):
@@ -101,8 +99,9 @@ def router(services: Services) -> APIRouter:
         stream: OtherStream = None,
         after: Annotated[str, Query(max_length=200)] = "",
     ) -> list[SeriesView]:
-        """What is summed up, by stream, field and set of devices; `after`: the last one shown, as
-        STREAM|FIELD|DEVICES.
+        """List the summarized series, by stream, field and set of devices.
+
+        `after`: the last one shown, as STREAM|FIELD|DEVICES.
         """
         found = await ask(lambda view: view.known(stream=stream, after=after, limit=limit))
         return [
@@ -140,8 +139,7 @@ def router(services: Services) -> APIRouter:
         contains: Texts = None,
         sample: Annotated[int, Query(ge=0, le=64)] = 0,
     ) -> SummaryView | Response:
-        """What a field held, in whole minutes: exact figures, and where asked by sketches, with
-        bounds and confidence.
+        """Summarize a field in whole minutes: exact figures, and estimates with their bounds.
 
         `distinct`: different values; `quantile`: the value at a rank; `low` and `high`: readings
         between them; `frequent`: the most frequent values; `count_of`: how often a value occurred;

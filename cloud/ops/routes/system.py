@@ -103,8 +103,9 @@ def router(services: Services) -> APIRouter:
     async def audit(
         limit: Limit = PAGE_DEFAULT, before: Annotated[int | None, Query(ge=1, le=2**53)] = None
     ) -> AuditPage:
-        """Who changed what, and who read dead letters or asked in SQL, the newest first: of this
-        server, since it started. Its log has all.
+        """List changes, reads of dead letters and questions in SQL with their users, newest first.
+
+        They are those of this server, since it started. Its log has all.
         """
         found = services.audit.newest(before=before, limit=limit)
         is_more = bool(found) and found[-1].number > 1 and len(found) == limit
@@ -117,16 +118,18 @@ def router(services: Services) -> APIRouter:
         limit: Limit = PAGE_DEFAULT,
         before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
     ) -> HistoryPage:
-        """What happened to devices, queries, parts, repairs and erasures, the newest first: seen by
-        this server since it started, at most its newest 50,000 entries.
+        """List what happened to devices, queries, parts, repairs and erasures, the newest first.
+
+        It is what this server saw since it started, at most its newest 50,000 entries.
         """
         found = services.past.newest(kind=kind, name=name, before=before, limit=limit)
         return HistoryPage(items=found, next=found[-1].number if len(found) == limit else None)
 
     @routes.post("/v1/tickets", status_code=201, tags=["session"])
     async def ticket(request: Request) -> Ticket:
-        """A link that logs a browser in, once, within ten minutes, with the name and role of your
-        key.
+        """Make a link that logs a browser in with your key's name and role.
+
+        It works once, within ten minutes.
         """
         return Ticket(
             path=f"{LOGIN_PATH}?ticket={services.access.tickets.issue(request.state.holder)}"
@@ -144,8 +147,9 @@ def router(services: Services) -> APIRouter:
         request: Request,
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> EventSourceResponse:
-        """Changes of devices, requests, queries, parts and dead letters as they happen (Server-Sent
-        Events). Ends with your right.
+        """Stream changes of devices, requests, queries, parts and dead letters as they happen.
+
+        They are Server-Sent Events. The stream ends with your right.
         """
         state = request.state
         return services.ring.response(

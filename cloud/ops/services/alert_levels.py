@@ -1,5 +1,6 @@
-"""What rules over silence and over the system's own problems look at: the server's tables, not
-Kafka. Only the server that judges looks.
+"""Evaluates rules over silence and over the system's own problems, from the server's tables.
+
+Only the server that judges does so.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ STEPS: Final = 60
 
 
 class Episode(BaseModel):
-    """From when an alert would have fired to when it would have been over."""
+    """A time during which an alert would have fired."""
 
     key: str
     begin: int

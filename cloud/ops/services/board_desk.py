@@ -1,4 +1,4 @@
-"""Boards are kept, each change with a version, so that of two who change one the second is told."""
+"""Keeps boards, each change with a version: the second of two concurrent changes is refused."""
 
 from __future__ import annotations
 

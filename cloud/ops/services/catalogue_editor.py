@@ -1,9 +1,8 @@
-"""An operator's changes of the stream catalogue: the type and unit of a field, the description of a
-stream.
+"""Changes the stream catalogue for an operator: a field's type and unit, a stream's description.
 
 A change raises the row's or the field's `revision`, which beats whatever the bridges learnt
-(`protocol.stream.merge`). After it the other type is refused for good; devices that were told
-`later` are accepted when they send again. What is in Kafka stays as it is.
+(`protocol.stream.merge`). After it the other type is permanently refused; devices that got `later`
+are accepted when they send again. What is in Kafka stays as it is.
 """
 
 from __future__ import annotations

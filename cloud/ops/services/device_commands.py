@@ -1,5 +1,6 @@
-"""Asking devices to do something, and what became of it: durable in Kafka before anything is sent,
-ended by the device's answer.
+"""Sends commands to devices and follows them until the device's answer.
+
+A command is durable in Kafka before it is sent.
 """
 
 from __future__ import annotations
@@ -78,9 +79,7 @@ class DownDesk:
             return await self._ask(device, DownKind.SETTINGS, body, expires_s, by)
 
     def version(self, device: str) -> int:
-        """The greatest version that the device was given; 0 where it was given none that is
-        known.
-        """
+        """The greatest settings version that the device was given; 0 where none is known."""
         messages = (row.message for _, row in self._tables.down.of(device, DownKind.SETTINGS))
         return max(
             (message.version for message in messages if isinstance(message, Settings)), default=0

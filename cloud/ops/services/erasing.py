@@ -1,5 +1,6 @@
-"""What an erasure does in Kafka: find the last of it, cut topics behind that, delete topics, remove
-rows of summaries. Blocking calls, each of which changes nothing the second time.
+"""The work of an erasure in Kafka: cut or delete topics, remove rows of summaries.
+
+The calls block; each changes nothing the second time.
 
 Kafka takes single records out of no topic; it deletes a topic, or what lies before an offset. So a
 topic that holds others' records too is cut behind the last record of what is erased, and the
@@ -157,8 +158,9 @@ class KafkaEraser:
     # --- the sequencer, and the cut
 
     def unsequenced(self, cuts: Iterable[Cut], *, is_freed: bool) -> str:
-        """What the sequencer has yet to do before readings of these partitions can come back no
-        more; empty: nothing. `is_freed`: and would not even read them again.
+        """What the sequencer must do before readings of these partitions can no longer come back.
+
+        Empty: nothing. `is_freed`: and would not even read them again.
         """
         for cut in cuts:
             if cut.topic != topics.UP:
@@ -215,8 +217,9 @@ class KafkaEraser:
     # --- summaries
 
     def remove_summaries(self, erasure: Erasure) -> tuple[int, bool]:
-        """Remove the rows of it that stand on `ew.summaries.*`; how many there were, and whether
-        the analysis made any of them.
+        """Remove its rows on `ew.summaries.*`.
+
+        Return their number, and whether the analysis made any.
         """
         removed, is_of_analysis = 0, False
         for topic in topics.SUMMARIES:

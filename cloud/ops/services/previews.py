@@ -1,6 +1,4 @@
-"""Previews: what a query file gives over what its stream received lately, computed by the
-analysis.
-"""
+"""Previews: the results of a query file over recent readings, computed by the analysis."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from edgewake.protocol.ops.preview import WAIT_MS, Preview
 AT_ONCE_MAX: Final = 4
 """Previews that wait; the analysis computes one at a time."""
 HOLDER_SHARE: Final = 0.5
-"""Of AT_ONCE_MAX: what one key's holder may wait for."""
+"""One key holder's share of AT_ONCE_MAX."""
 LOOK_EVERY_S: Final = 0.05
 
 

@@ -28,7 +28,7 @@ class KnownProblem(BaseModel):
 
     kind: Literal["operations", "part", "query", "dead_letters", "lease", "alert"]
     name: str
-    """Of the part, query or lease, or the reason of the letters; what a page opens for it."""
+    """Name of the part, query or lease, or the reason of the letters; a page opens it."""
     text: str
     """One sentence."""
 
@@ -73,7 +73,10 @@ def problems_of(
 
 
 def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[KnownProblem]:
-    """Rules that fire, and destinations that could not be told. No rule looks at these."""
+    """Problems of alerting: rules that fire, destinations that failed.
+
+    Rules do not look at them.
+    """
     firing: dict[str, list[str]] = {}
     for alert in alerts:
         if alert.state is State.FIRING:

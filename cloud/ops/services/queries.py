@@ -1,6 +1,4 @@
-"""Queries: what is registered joined with how far it has come, and registering, pausing, resuming
-and removing.
-"""
+"""Queries: registering, pausing, resuming and removing, and their progress."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ class QueryView(BaseModel):
     """starting until the analysis has said something about it."""
     detail: str = ""
     stream: str | None = None
-    """Of FROM."""
+    """The stream of FROM."""
     streams: list[str] = []
     """All that it reads, but for tables that each reading is joined with; none until it runs."""
     paused: bool = False
@@ -65,7 +63,7 @@ class QueryView(BaseModel):
     updated_at: int | None = None
     topic: str
     events_path: str
-    """Of its results on an access server."""
+    """The path of its results on an access server."""
     events_urls: list[str]
     """The same with each access server that this API's configuration names."""
     text: str | None = None
@@ -77,11 +75,11 @@ class CheckedQuery(BaseModel):
 
     name: str
     stream: str
-    """Of FROM."""
+    """The stream of FROM."""
     streams: list[str]
     """All that it reads, but for joined tables."""
     columns: list[str]
-    """Of its results, beside revision and final."""
+    """Columns of its results, beside revision and final."""
     execution: str
     """shared: Spark computes it together with others; dedicated: the driver makes its rows."""
     why: str
@@ -127,8 +125,9 @@ def view(
 
 
 def _state(registration: Registration, reported: QueryState) -> QueryState:
-    """What was asked for counts at once: the analysis reports a pause only after its batch, and a
-    resumed query as paused until then.
+    """The query's state as requested.
+
+    The analysis reports a pause only after its batch, and a resumed query as paused until then.
     """
     if registration.paused and reported in (
         QueryState.RUNNING,
@@ -163,8 +162,9 @@ class Checked(Protocol):
 
 
 class NotThereYet(QueryError):
-    """Of a query file only a stream is missing: it can be registered, and runs when the stream is
-    there and fits.
+    """Only a stream is missing for a query file.
+
+    It can be registered, and runs when the stream exists and fits.
     """
 
     def __init__(self, found: Checked, error: QueryError) -> None:
@@ -224,7 +224,7 @@ class Registry:
             raise _refused(error) from error
 
     async def add(self, text: str) -> tuple[QueryView, bool]:
-        """Register a query file; (view, was it new?).
+        """Register a query file; return its view, and whether it was new.
 
         The same text again is no error. Raises Problem or Unavailable.
         """
@@ -346,8 +346,9 @@ class Registry:
             await self._writer.write(topics.STREAMS, name, None)
 
     async def clean_up(self) -> None:
-        """Delete topics of queries that were removed long ago, and release names that were claimed
-        for nothing. Raises Unavailable.
+        """Delete topics of queries removed long ago, and release unused name claims.
+
+        Raises Unavailable.
         """
         async with self._turn:
             names = await self._writer.blocking(lambda: metadata.partition_counts(self._admin))

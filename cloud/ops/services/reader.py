@@ -1,8 +1,8 @@
-"""The thread that reads the tables: one consumer over all of them, changes handed to the event loop
-in batches.
+"""The thread that reads the tables: one consumer over all of them.
 
-Tables are read from their beginning, dead letters from their end, part states from a little before
-their end. `ready` is set when every table was read to the end that it had.
+It hands changes to the event loop in batches. Tables are read from their beginning, dead letters
+from their end, part states from a little before their end. `ready` is set when every table was read
+to the end that it had.
 """
 
 from __future__ import annotations
@@ -173,9 +173,7 @@ class Reader:
         return [] if first is None else [first, *consumer.consume(BATCH_MAX - 1, 0)]
 
     def _find(self, consumer: Consumer, asker: Consumer, topic: str, behind: int) -> bool:
-        """Follow a stream once somebody has published on it, from so many records before its
-        end.
-        """
+        """Follow a stream once it has a topic, from `behind` records before its end."""
         count = metadata.partition_count(asker, topic)
         for partition in range(count):
             low, high = offsets.watermarks(asker, topic, partition)
@@ -221,8 +219,9 @@ class Reader:
         )
 
     def _apply(self, changes: list[Change]) -> None:
-        """Wait until the event loop has them: a table of 100,000 rows is read in batches, with room
-        for others between them.
+        """Wait until the event loop has the changes.
+
+        A table of 100,000 rows is read in batches, with room for others between them.
         """
         applied = threading.Event()
 
@@ -242,10 +241,9 @@ class Reader:
 
 
 def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> None:
-    """Does the consumer know every partition? One that was made a moment ago it would find only
-    minutes after it was told to read it.
+    """Does the consumer know every partition? Raises Unavailable.
 
-    Raises Unavailable.
+    It would find a partition that was just created only minutes after it was told to read it.
     """
     missing = [topic for topic, count in wanted.items() if found.get(topic, 0) < count]
     if missing:

@@ -15,8 +15,9 @@ from edgewake.protocol.ops.repair import OPEN_MAX, ROWS_MAX, Repair, RepairKind
 
 
 class RepairDesk:
-    """Writes the first row of repairs to `ew.repairs`; the analysis does them and writes the
-    others.
+    """Writes the first row of repairs to `ew.repairs`.
+
+    The analysis works on them and updates it.
     """
 
     def __init__(

@@ -1,6 +1,4 @@
-"""Answering what devices ask: writes what `RequestTable` decides, and the replies of those who
-serve.
-"""
+"""Answers devices' requests: writes what `RequestTable` decides, and replies of other servers."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class RequestDesk:
     async def reply(
         self, device: str, request_id: str, state: ReplyState, body: str, detail: str, *, by: str
     ) -> RequestRow:
-        """Answer a request, for ever; the same again changes nothing.
+        """Answer a request once and finally; the same again changes nothing.
 
         Raises Problem, Unavailable.
         """

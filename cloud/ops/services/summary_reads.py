@@ -1,5 +1,6 @@
-"""Questions to the store of summaries, in threads: a few at once, a few that wait, one more is
-answered 503.
+"""Runs questions to the store of summaries in threads.
+
+A few run at once, a few wait, one more is answered 503.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What became of a stream's fields lately: what they were called, whether their times were their
-own, and how many values were odd, with one to look at. Pure.
+"""How a stream's fields came in lately: their names, their times, and odd values. Pure.
 
 A value that is not of its field's type is null in its reading. An agent, and a map, keep its text
-beside it, in the field `<name>_odd`; of a plain device the reading is a dead letter.
+beside it, in the field `<name>_odd`; a plain device's reading becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class StreamLook(BaseModel):
     """Readings that were looked at."""
     devices: int
     own_times: int
-    """Of these, readings that said their own time."""
+    """The number of these readings that had their own time."""
     arrival_times: int
     """Readings that have the time of their arrival, for they said none."""
     refused: int

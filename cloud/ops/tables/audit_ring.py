@@ -1,4 +1,4 @@
-"""Who changed what, and who read what devices sent: the newest entries of this server's audit log.
+"""The newest entries of this server's audit log: changes, and reads of what devices sent.
 
 The log is the record; this is what a page shows of it, since the start of this process.
 """

@@ -1,5 +1,6 @@
-"""What devices are to do, by device: the rows of `ew.down`, joined with the answers that came back
-as readings. No I/O.
+"""Commands by device: the rows of `ew.down`, joined with the answers that came as readings.
+
+No I/O.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class DownTable:
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, DownRow]] = {}
-        """By device and id, in the order of asking."""
+        """Rows by device and id, in the order of asking."""
         self._answers: OrderedDict[str, tuple[Answer, int]] = OrderedDict()
-        """By key: answers of which the row does not know yet, and when they came."""
+        """Answers that are not in the row yet, by key, and when they came."""
 
     def put(self, key: str, value: bytes | None) -> None:
         """A record of `ew.down`. Raises ValueError."""
@@ -39,9 +40,9 @@ class DownTable:
             self._answers.pop(key, None)
 
     def on_answer(self, reading: Mapping[str, Any]) -> None:
-        """A reading of the stream of answers, with the device that the bridge saw.
+        """Take a reading of the stream of answers, with the device that the bridge saw.
 
-        Raises ValueError where it is none.
+        Raises ValueError where it is not an answer.
         """
         answer = Answer.checked(
             {name: reading[name] for name in ANSWER_FIELDS if reading.get(name) is not None}
@@ -84,8 +85,9 @@ class DownTable:
         )
 
     def to_forget(self, device: str, now_ms: int) -> list[str]:
-        """Keys of a device that ended, but the latest ENDED_MAX of each kind: settings are told
-        from what they replaced.
+        """Keys of a device that ended, but the latest ENDED_MAX of each kind.
+
+        Settings are compared with those that they replaced.
         """
         keys: list[str] = []
         for kind in (DownKind.COMMAND, DownKind.SETTINGS):  # replies go with their requests

@@ -71,8 +71,9 @@ class DeviceTable:
         return device in self._entries
 
     def put(self, device: str, what: str, value: bytes | None, *, now: int) -> Event | None:
-        """A row of `ew.devices`: `what` is status or seen, None removes it. The event, where it is
-        worth one. Raises ValidationError.
+        """Store a row of `ew.devices`; return an event where one is due. Raises ValidationError.
+
+        `what` is status or seen; None removes it.
         """
         entry = self._entries.get(device) or _Entry()
         before = (entry.status, entry.seen)
@@ -158,8 +159,9 @@ class DeviceTable:
         )
 
     def silent(self, before: int, stream: str | None) -> dict[str, int]:
-        """Devices of which no record came since `before`, and when their last one did; of a stream:
-        only those that send it. Those that never sent a reading are in none.
+        """Devices from which no record came since `before`, and when their last one did.
+
+        `stream`: only those that send it. Devices that never sent a reading are left out.
         """
         return {
             device: entry.heard
@@ -182,8 +184,9 @@ class DeviceTable:
         is_wanted: Callable[[str], bool],
         state: Presence | None = None,
     ) -> tuple[list[DeviceView], int]:
-        """Up to `limit` of the wanted devices behind `after`, by name, and how many there are in
-        all. Looks at every name.
+        """Up to `limit` of the wanted devices after `after`, by name, and how many there are.
+
+        It looks at every name.
         """
         names = self._names if state is None else self._names_of[state]
         wanted = [name for name in names.after(None) if is_wanted(name)]

@@ -1,6 +1,4 @@
-"""Devices as the people who run them see them: what the agent reports joined with what the cloud
-saw. No I/O.
-"""
+"""Devices as operators see them: the agent's reports joined with what the cloud saw. No I/O."""
 
 from __future__ import annotations
 
@@ -71,7 +69,7 @@ class DeviceView(BaseModel):
     """What people say of it."""
     groups: list[str] = []
     settings_version: int | None = None
-    """Of the settings that it was given from here and uses; 0: none."""
+    """Version of the settings that it received and uses; 0: none."""
 
 
 def presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> Presence:
@@ -105,8 +103,9 @@ def _plain_until(state: DeviceState, reported_at: int, seen_at: int) -> int:
 
 
 def quiet_at(status: DeviceStatus | None, seen: DeviceSeen | None) -> int:
-    """The last moment, ms since 1970 UTC, at which a device that is online now is still online if
-    nothing more is heard of it.
+    """When a device that is online now becomes offline if nothing more is heard of it.
+
+    In ms since 1970 UTC.
     """
     reported_at = (status.received_at or 0) if status else 0
     seen_at = seen.last_seen if seen else 0

@@ -1,8 +1,9 @@
-"""The live tail of operations: a bounded ring of events that clients read at their own pace;
-nothing is queued for a client.
+"""The live tail of operations: a bounded ring of events that clients read at their own pace.
 
-Event ids are `<boot>-<number>`: with another boot, or when the ring has gone over what a client
-missed, it is told by a `gap` event and reads the lists anew.
+Nothing is queued for a client.
+
+Event ids are `<boot>-<number>`: with another boot, or when the ring has overwritten what a client
+missed, it gets a `gap` event and reads the lists again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ RIGHT_S: Final = 0.5
 """How often a client's right is looked at: a key that was removed is known within a second, and its
 streams end within two."""
 HOLDER_SHARE: Final = 0.5
-"""Of CLIENTS_MAX: what one key's holder may have open."""
+"""One key holder's share of CLIENTS_MAX."""
 
 
 class _Live(EventSourceResponse):
@@ -88,8 +89,9 @@ class EventRing:
         holder: str = "",
         is_allowed: Callable[[], bool] = lambda: True,
     ) -> EventSourceResponse:
-        """Stream to one client as long as it `is_allowed`; raises Problem when there are too
-        many.
+        """Stream to one client as long as it `is_allowed`.
+
+        Raises Problem when there are too many.
         """
         refused = self._clients.take(holder)
         if refused is not None:

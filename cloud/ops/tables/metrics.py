@@ -137,7 +137,7 @@ def _computed(progress: Progress) -> int:
 
 
 def _query_state(tables: OpsTables, name: str) -> str:
-    """As `query list` says it: what is registered and not yet told of is starting."""
+    """The state as `query list` shows it: a registered query without reports is starting."""
     registration, progress = tables.queries[name], tables.progress.get(name)
     if registration.paused:
         return QueryState.PAUSED

@@ -36,7 +36,7 @@ class Happening(BaseModel):
     """ms since 1970 UTC."""
     kind: str
     name: str
-    """Of the device, query or part, or the id of the repair or erasure."""
+    """Name of the device, query or part, or the id of the repair or erasure."""
     facts: dict[str, Any]
     """What it was from then on."""
 

@@ -16,7 +16,7 @@ SAMPLES: Final = 7
 
 
 class StreamRates:
-    """Counts `add`ed, rates over the last `sample`s. A marker of a transaction is no record.
+    """Counts `add`ed records, and rates over the last `sample`s. Transaction markers do not count.
 
     Where a shard of the sequencer sees more than 4096 devices between two rounds of reports it
     counts those only: a rate is a lower bound.
@@ -47,5 +47,5 @@ class StreamRates:
         return round((last[stream] - first[stream]) / (last_s - first_s), 2)
 
     def all(self) -> dict[str, float | None]:
-        """Of every stream that was counted."""
+        """The rate of every stream that was counted."""
         return {stream: self.per_s(stream) for stream in self._records}

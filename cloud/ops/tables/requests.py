@@ -1,12 +1,13 @@
-"""What devices ask for: the rows of `ew.requests`, joined with what is read of the devices'
-requests and with their replies. No I/O.
+"""Devices' requests: the rows of `ew.requests`, joined with their readings and replies.
+
+No I/O.
 
     read ─ taken (a row) ─ replied (in the row) ─ sent (a row of ew.down) ─ delivered (in the row) ─
     forgotten
 
-`due` says what is to be written next; each step is decided from what is durable, so it is the same
-whoever was killed before. A row says where its request stands on the stream's topic: what stands
-before the last of them was taken, and is not taken again after a restart.
+`due` says what must be written next; each step is decided from what is durable, so it is the same
+whoever was killed before. A row has its request's position on the stream's topic: requests before
+the last of them were taken, and are not taken again after a restart.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class RequestTable:
     """Names that somebody answers; others are refused at once. None: every one waits for its
     answer."""
     _rows: dict[str, dict[str, RequestRow]] = field(default_factory=dict)
-    """By device and id."""
+    """Rows by device and id."""
     _live: dict[str, RequestRow] = field(default_factory=dict)
-    """By key, those of which something is still to be done."""
+    """Rows that still need work, by key."""
     _fresh: dict[str, dict[str, RequestRow]] = field(default_factory=dict)
-    """By device and id: read, and in no row yet."""
+    """Requests by device and id that were read and are in no row yet."""
     _crowded: set[str] = field(default_factory=set)
     """Devices that may have more rows than are kept."""
     _taken: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -81,8 +82,9 @@ class RequestTable:
     def on_request(
         self, reading: Mapping[str, Any], partition: int, offset: int, place: int
     ) -> None:
-        """A reading of the stream of requests, with the device that the bridge saw, and where it
-        stands. Raises ValueError, KeyError.
+        """Take a reading of the stream of requests, with the device that the bridge saw.
+
+        `partition`, `offset` and `place` are its position. Raises ValueError, KeyError.
         """
         device = reading["device"]
         if (offset, place) <= self._taken.get(partition, NOWHERE):
@@ -125,8 +127,9 @@ class RequestTable:
         )
 
     def _in_order(self) -> list[RequestRow]:
-        """Fresh ones as they stand on the topic: a row that is written says that all before it
-        were.
+        """Fresh requests in the order of the topic.
+
+        A row that is written says that all before it were taken.
         """
         fresh = [row for rows in self._fresh.values() for row in rows.values()]
         return sorted(fresh, key=lambda row: (row.partition, row.position))

@@ -1,6 +1,4 @@
-"""What removed queries leave behind, and when it goes: topics of results, and names that were
-claimed and never registered. No I/O.
-"""
+"""Decides when topics of removed queries and unused name claims are deleted. No I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ is dead."""
 class RetiredQueries:
     """Remembers since when a topic has been without a registration.
 
-    Starts anew with the process: then results stay a little longer.
+    A restart forgets it: then results stay a little longer.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""What the operations API knows, kept in memory: the compacted tables, the last word of every part,
-rates. No I/O.
+"""The in-memory tables of the operations API. No I/O.
 
-`apply` takes one Kafka record after another and returns what changed, as live events; `look` finds
-what changed by mere time. A record that cannot be read is counted and left out.
+They are the compacted tables, the last report of every part, and rates. `apply` takes one Kafka
+record after another and returns what changed, as live events; `look` finds what changed by mere
+time. A record that cannot be read is counted and left out.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ class TopicOffsets:
 
 @dataclass
 class OpsTables:
-    """The compacted tables, the last report of every part, and the offsets that rates are taken
-    of.
-    """
+    """The compacted tables, every part's last report, and the offsets that rates come from."""
 
     names: StreamTable = field(default_factory=StreamTable)
     """The catalogue, with the names that queries claim."""
@@ -108,7 +106,7 @@ class OpsTables:
     lease_ids: NameIndex = field(default_factory=NameIndex)
     parts: dict[str, PartView] = field(default_factory=dict)
     offsets: Mapping[str, TopicOffsets] = field(default_factory=dict)
-    """Of the topics that there are now."""
+    """Offsets of the topics that exist now."""
     rates: StreamRates = field(default_factory=StreamRates)
     dead: Counter[str] = field(default_factory=Counter)
     """Dead letters by reason since this process started."""
@@ -116,7 +114,8 @@ class OpsTables:
     read_to: dict[str, int] = field(default_factory=dict)
     """Offset of the last record of each table that was taken in, readable or not."""
     is_loaded: bool = True
-    """False while the tables are read from their beginning: what is old is no event and no rate."""
+    """False while the tables are read from their beginning: old rows make no events and no
+    rates."""
 
     @property
     def passed(self) -> dict[str, int]:
@@ -314,9 +313,7 @@ class OpsTables:
                 yield {"kind": "part", **part.model_dump(mode="json")}
 
     def look(self, *, now: int) -> tuple[list[Event], bool]:
-        """What became offline, silent or unknown because nothing was heard of it; and is there more
-        to look at now?
-        """
+        """Find what became offline, silent or unknown; is there more to look at now?"""
         events, is_more = self.devices.look(now=now)
         for name, part in self.parts.items():
             if now - part.seen_at > PART_STALE_MS and part.state != "unknown":

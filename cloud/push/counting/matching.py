@@ -1,10 +1,11 @@
-"""Which filters does an event pass? Asked once per event for all leases of a stream, and answered
-without trying every filter.
+"""Finds the filters that an event passes, without trying every filter.
 
-Most leases name a thing of their own (`device = 'car-7' AND speed > 50`). Such a filter can only be
-TRUE for events whose field has that very value, so it is found through an index on (field, value)
-and only then evaluated. A filter without such a condition is evaluated for every event;
-`Matcher.scanned` counts these, and the proxy bounds them. Pure.
+It is asked once per event for all leases of a stream.
+
+Most leases name a device or value of their own (`device = 'car-7' AND speed > 50`). Such a filter
+can only be TRUE for events whose field has that very value, so it is found through an index on
+(field, value) and only then evaluated. A filter without such a condition is evaluated for every
+event; `Matcher.scanned` counts these, and the proxy bounds them. Pure.
 """
 
 from __future__ import annotations
@@ -109,8 +110,9 @@ class Matcher(Generic[T]):
     def _that_may_want(
         values: Mapping[Key, list[_Entry[T]]], name: str, lost: Mapping[str, Any]
     ) -> Iterable[_Entry[T]]:
-        """The filters that demand certain values of a field and may want what is lost: all of them,
-        unless it names the field's value.
+        """The filters that demand certain values of a field and may want what is lost.
+
+        All of them, unless `lost` names the field's value.
         """
         if name in lost:
             key = key_of(lost[name])
@@ -151,8 +153,9 @@ def _entry(where: str | None, target: T) -> _Entry[T]:
 
 @lru_cache(1024)
 def _is_field(name: str) -> bool:
-    """Does the parser take this name for a field where it stands before `=`? Then a filter of that
-    form needs no parser.
+    """Does the parser take this name for a field where it stands before `=`?
+
+    Then a filter of that form needs no parser.
     """
     try:
         return parse_where(f"{name} = 'x'") == Call("=", (Field(name), Value("x")))
@@ -161,8 +164,10 @@ def _is_field(name: str) -> bool:
 
 
 def required_values(node: Node) -> tuple[str, tuple[Key, ...], bool] | None:
-    """A field and the values of which it must have one for the filter to be TRUE, and whether that
-    is all; None for a filter without such a field.
+    """The values of a field of which an event must have one for the filter to be TRUE.
+
+    The result is the field, the values, and whether the filter demands nothing else; None for a
+    filter without such a field.
     """
     match node:
         case Call("=", (Field(name), Value(value)) | (Value(value), Field(name))):

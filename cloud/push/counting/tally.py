@@ -1,5 +1,4 @@
-"""The number of events that a lease has not seen, counted once per filter for all leases that share
-it. Pure.
+"""Counts the events that leases have not seen, once per filter for all that share it. Pure.
 
 A Tally counts the events that pass one filter. A lease's Counter remembers the tally's total when
 the lease joined, so its own count is a subtraction and an event costs the same whether one lease or
@@ -7,9 +6,9 @@ fifty thousand have the filter. A counter is called (`on_change`) at its first e
 `min_events` is reached, when part of its range is lost, and when it has reached the live end; never
 for other events.
 
-One event may concern a hundred thousand leases of one filter. So those who are to hear of it do so
-one by one, as the caller goes through the iterator that it gets, and the caller may do something
-else between any two.
+One event may concern a hundred thousand leases of one filter. So they are notified one by one, as
+the caller goes through the iterator that it gets, and the caller may do something else between any
+two.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Counter:
 
     @property
     def unseen(self) -> Unseen:
-        """As the wake policy wants it."""
+        """The count as the wake policy wants it."""
         return Unseen(min(self.count, COUNT_MAX), self._oldest_at, self._gap)
 
     @property
@@ -111,8 +110,9 @@ class Counter:
         return self._tally is tally
 
     def set_swept(self, count: int, *, is_final: bool = False) -> None:
-        """Set the number of events before the live end, as far as is known; `is_final`: that is all
-        of them.
+        """Set the number of events before the live end, as far as is known.
+
+        `is_final`: that is all of them.
         """
         self._swept = count
         if is_final:
@@ -154,8 +154,9 @@ class Tally:
         """(total at which a counter has its min_events, order, counter)."""
 
     def add(self, event: Event, now: int) -> Iterator[None]:
-        """Count an event that passed; the leases it concerns come from the iterator, which is used
-        up before the next event is added.
+        """Count an event that passed, and return an iterator over the leases it concerns.
+
+        It must be used up before the next event is added.
         """
         self.total += 1
         return self._tell(event, now)
@@ -170,8 +171,9 @@ class Tally:
 
 
 def feed(hungry: set[Counter], event: Event, now: int) -> Iterator[None]:
-    """Show an event to counters that have not seen their first ones, one by one; those that have
-    enough leave the set.
+    """Show an event, one by one, to counters that have not seen their first ones.
+
+    Those that have enough leave the set.
     """
     if hungry:
         for counter in list(hungry):

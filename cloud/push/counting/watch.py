@@ -36,6 +36,7 @@ class Watch(Protocol):
         """Count no more."""
 
     def cursor(self, counter: Counter) -> str | None:
-        """Up to where it has counted; None while it is being brought to the live end, and in the
-        midst of counting.
+        """The cursor up to which it has counted.
+
+        None while it is being brought to the live end, and during counting.
         """

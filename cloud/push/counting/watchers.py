@@ -1,10 +1,9 @@
-"""Counting for all leases: one reading of each set of streams, one question to the index of filters
-per event.
+"""Counts for all leases: it reads each set of streams once, and matches each event once.
 
-A StreamWatcher follows one set of streams at the live end. Leases that stand further back are
-brought there by sweeps: those whose records are still in memory at once, the others by a reading of
-older records that may take minutes and holds up nobody else. The work is cut into turns of TURN_S,
-so that requests, calls and other streams go on beside it.
+A StreamWatcher follows one set of streams at the live end. Leases that are further back are brought
+there by sweeps: those whose records are still in memory at once, the others by a reading of older
+records that may take minutes and holds up nobody else. The work is cut into turns of TURN_S, so
+that requests, calls and other streams go on beside it.
 """
 
 from __future__ import annotations
@@ -87,9 +86,7 @@ class Watchers:
         scanned_filters_max: int,
         client_share: float = 1,
     ) -> None:
-        """`scanned_filters_max`: different filters of one set of streams at most that no index
-        finds.
-        """
+        """`scanned_filters_max`: filters of one set of streams that no index finds, at most."""
         self._scanned = Bound(
             "filters that demand no value of a field", scanned_filters_max, client_share
         )
@@ -213,7 +210,7 @@ class StreamWatcher:
         """Filters to be evaluated for every event that no lease at the live end has yet, and when
         they were admitted."""
         self._askers: dict[str, str] = {}
-        """Who asked first for each such filter, since this process runs."""
+        """The first client to ask for each such filter, since this process runs."""
         self._new: list[Counter] = []
         self._far: list[tuple[Counter, Positions]] = []
         self._has_new = asyncio.Event()
@@ -238,8 +235,9 @@ class StreamWatcher:
         return len(self._cursors)
 
     def refusal(self, where: str | None, bound: Bound, client: str) -> str | None:
-        """Why a lease may not have this filter: one more than `bound` allows of those that are
-        evaluated for every event.
+        """Why a lease may not have this filter; None: it may.
+
+        The filters that are evaluated for every event are bounded by `bound`.
         """
         if (
             where is None
@@ -287,8 +285,9 @@ class StreamWatcher:
             self._matcher.remove(where)
 
     def cursor(self) -> str | None:
-        """The cursor of what is counted at the live end; None in the midst of counting, when the
-        counts are already further than a cursor can say.
+        """The cursor at the live end up to which events are counted.
+
+        None during counting, when the counts are already further than a cursor can say.
         """
         return None if self._counting.locked() else self._end_cursor()
 
@@ -340,9 +339,7 @@ class StreamWatcher:
             self._plan = None
 
     def _start_over(self) -> None:
-        """The streams cannot be followed as they were: every lease begins again from where it has
-        counted.
-        """
+        """Start over: every lease begins again from its count, because the streams have changed."""
         cursor = self._cursor
         for tally in list(self._matcher.targets()):
             for counter in list(tally.counters):
@@ -450,9 +447,7 @@ class StreamWatcher:
             await self._sweep(far)
 
     async def _locate(self, counter: Counter) -> tuple[Counter, Positions] | None:
-        """Where a lease stands, if its records are in memory; the others wait for a sweep of older
-        records.
-        """
+        """The position of a lease, if its records are in memory; the others wait for a sweep."""
         await self._turns.breathe()
         assert self._plan is not None
         cursor = self._cursors.get(counter)
@@ -551,8 +546,9 @@ class StreamWatcher:
         return True
 
     async def _report(self, sweep: Sweep) -> None:
-        """Tell leases that are far behind how much there is so far; those that have enough need no
-        more reading.
+        """Report the counts so far to leases that are far behind.
+
+        Those that have enough leave the sweep.
         """
         for counter in sweep.progress():
             if counter.count >= COUNT_MAX:

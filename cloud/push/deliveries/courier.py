@@ -1,10 +1,8 @@
-"""Delivers one delivery: reads a batch, stores that it is in hand, calls the endpoint until it has
-it, goes on.
+"""Carries out one delivery: reads a batch, stores it as pending, calls the endpoint, goes on.
 
-1. the batch (number, up to where) is stored in Kafka, in a transaction that only the owner of the
-   partition can commit;
-2. the endpoint is called, again and again if need be, with the same id and the same events;
-3. the cursor behind it is stored, with the next batch where there is one already.
+1. The batch (number, up to where) is stored in Kafka, in a transaction that only the owner of the
+partition can commit; 2. the endpoint is called, again and again if need be, with the same id and
+the same events; 3. the cursor behind it is stored, with the next batch where there is one already.
 
 A server that dies between any two is followed by one that reads the row, makes the batch once more
 and repeats step 2: so a batch may come twice, with the same webhook-id, and none is lost or out of
@@ -50,10 +48,10 @@ KEEP_S: Final = 10.0
 RIGHT_S: Final = 1.0
 """How often it is looked whether the owner's right holds, while it waits to try again."""
 LETTERS_MAX: Final = 100
-"""Letters of one delivery, 128 KB each at most. With so many it waits until some are replayed or
-removed: an endpoint that refuses everything is not right, and its events are not at fault."""
+"""Letters of one delivery, 128 KB each at most. With more it waits until some are replayed or
+removed: an endpoint that refuses everything is broken, and its events are not at fault."""
 WRONG: Final = (CursorError, FilterError, RequestError, sealing.Damaged)
-"""What no further attempt mends."""
+"""Errors that no retry cures."""
 
 
 class Writer(Protocol):
@@ -92,7 +90,7 @@ class Courier:
         self._writer, self._services = writer, services
         self._clock = services.clock
         self._plan: Plan
-        """Of what is read."""
+        """The plan of the streams that it reads."""
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._is_calling = False
@@ -138,7 +136,7 @@ class Courier:
                 await self._end(str(error))
 
     async def _deliver(self) -> None:
-        """Until it stops or ends, or reading has to begin anew."""
+        """Deliver until it stops or ends, or reading must start again."""
         await self._check_right()
         if self.delivery.state is not DeliveryState.ACTIVE:
             return
@@ -403,7 +401,7 @@ class Courier:
         return self._services.hub.codec.encode(self._plan.cursor(positions))
 
     def _positions(self, cursor: str) -> Positions | None:
-        """Its positions of the streams as they are now; None where one was made anew."""
+        """A cursor's positions in the streams as they are now; None where one was recreated."""
         try:
             entries = self._services.hub.codec.decode(cursor).streams
         except CursorError:

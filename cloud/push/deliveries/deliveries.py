@@ -71,7 +71,7 @@ class TooManyDeliveries(EdgewakeError):
 class _Partition:
     writer: Writer
     couriers: dict[str, Courier] = field(default_factory=dict)
-    """By id."""
+    """Couriers by delivery id."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def lock(self, owner: str) -> asyncio.Lock:

@@ -1,5 +1,6 @@
-"""Tasks for rows that may go to another proxy: what one of them dies of ends the process, unless it
-is the loss of its rows.
+"""Tasks for rows that may move to another proxy.
+
+An error of such a task ends the process, unless it is the loss of its rows.
 """
 
 from __future__ import annotations

@@ -72,8 +72,9 @@ class Reading:
         self._hub.close(self._plan)
 
     async def next(self, most: int, wait_s: float) -> Batch:
-        """Up to `most` events, the first of which waits `wait_s` for others; without one after
-        LOOK_S. Raises ViewEnded and Unavailable.
+        """Up to `most` events, the first of which waits `wait_s` for others; none after LOOK_S.
+
+        Raises ViewEnded and Unavailable.
         """
         events = self._gaps
         self._gaps = []

@@ -1,8 +1,7 @@
-"""The groups of this process: made, looked at, ended by their owner, and shared by all who have its
-key or token.
+"""The groups of this process, managed by their owners and shared by holders of a key or token.
 
-They are rows of the partitions of `ew.leases` that this proxy has, as deliveries are; for others'
-`Elsewhere` is raised, and the request is passed on.
+They are rows of the partitions of `ew.leases` that this proxy has, as deliveries are; for other
+rows `Elsewhere` is raised, and the request is passed on.
 
     GROUPS_MAX    of one proxy, of one owner a share of it: each holds up to 2 MB of events
     WAITING_MAX   clients that wait for events of one group
@@ -60,7 +59,7 @@ class TooManyGroups(EdgewakeError):
 class _Partition:
     writer: Writer
     groups: dict[str, Sharing] = field(default_factory=dict)
-    """By id."""
+    """Groups by id."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -111,7 +110,7 @@ class Groups:
     async def put(
         self, name: str, asked: GroupRequest, reader: Principal, client: str
     ) -> tuple[Sharing, bool]:
-        """Make a group, where there is none like it; is it new?
+        """Make a group, unless the same one exists; is it new?
 
         Raises Standby, Elsewhere, TooManyGroups, GroupDiffers, UnknownStream, CursorError,
         FilterError, RequestError or Unavailable.
@@ -220,7 +219,7 @@ class Groups:
             partition.groups.pop(sharing.group.id, None)
 
     def _check_right(self, sharing: Sharing, reader: Principal) -> None:
-        """Who shares a group sees what it shows, no more and no less. Raises GroupDiffers."""
+        """Raises GroupDiffers for a reader who does not see exactly what the group shows."""
         group = sharing.group
         if not lease_rights.sees_the_same(group.right, reader, group.streams, Action.READ):
             raise GroupDiffers(f"{group.name} was made with another right than yours")

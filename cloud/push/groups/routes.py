@@ -45,7 +45,7 @@ class TakenEvent(BaseModel):
     """An event that is yours until its time is over."""
 
     token: str
-    """To acknowledge it with."""
+    """The token to acknowledge it with."""
     count: int
     """How often it was given, this time included."""
     event: Any
@@ -56,14 +56,14 @@ class TakenView(BaseModel):
 
     events: list[TakenEvent]
     gaps: list[Any]
-    """What of the streams is lost, told once."""
+    """Lost ranges of the streams, reported once."""
 
 
 class AckView(BaseModel):
     """The answer to an acknowledgement."""
 
     done: int
-    """Of those that were named, how many were not done before."""
+    """How many of the named ones were not done before."""
     released: int
 
 

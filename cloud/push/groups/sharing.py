@@ -1,5 +1,7 @@
-"""One group at work: reads its streams into a window while somebody takes, and stores each take and
-each acknowledgement before it is answered.
+"""One group at work.
+
+It reads its streams into a window while somebody takes, and stores each take and each
+acknowledgement before it is answered.
 
 A server that dies is followed by one that reads the row: what was done stays done, what was held
 stays held until its time is over, with its count; the rest is read from Kafka again.
@@ -68,7 +70,7 @@ class Taken:
 
     events: Sequence[Given]
     gaps: Sequence[bytes]
-    """What of the streams is lost, told once, to whoever takes next."""
+    """Lost ranges of the streams, reported once, to whoever takes next."""
 
 
 class Sharing:

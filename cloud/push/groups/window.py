@@ -129,8 +129,9 @@ class Window:
         return min((entry.until for entry in self._entries.values() if entry.is_held), default=None)
 
     def finish(self, tokens: Iterable[str]) -> int:
-        """These are done; how many were not before. A token of an earlier turn counts, too: the
-        work was done.
+        """Mark these as done; return how many were not before.
+
+        A token of an earlier turn counts, too: the work was done.
         """
         count = 0
         for token in tokens:

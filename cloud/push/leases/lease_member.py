@@ -1,5 +1,4 @@
-"""Which leases are ours: membership in the consumer group that shares the partitions of `ew.leases`
-between the proxies.
+"""Membership in the consumer group that shares the partitions of `ew.leases` between proxies.
 
 The proxy that is assigned a partition fences its earlier owner, reads the partition from its
 beginning, and hands its leases over; other partitions go on meanwhile. A proxy that dies is
@@ -93,10 +92,9 @@ class Membership:
         rng: random.Random,
         session_timeout_s: float,
     ) -> None:
-        """`url`: where other proxies reach this one; it is part of the client id, by which they
-        find it.
+        """`url`: where other proxies reach this one; they find it in the client id.
 
-        `session_timeout_s`: a proxy that was silent so long has lost its leases.
+        `session_timeout_s`: a proxy that is silent for so long loses its leases.
         """
         self._config = config
         self._name = name

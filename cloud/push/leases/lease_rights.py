@@ -148,7 +148,7 @@ def _cut(event: Mapping[str, Any], scopes: Mapping[str, Scope | None]) -> Mappin
 
 
 def reader_of(text: str, streams: Sequence[str], action: Action) -> Principal:
-    """Who sees what a right shows, and no more."""
+    """A reader who sees what a right shows, and no more."""
     scopes = orjson.loads(text)["scopes"] if text else dict.fromkeys(streams)
     grants = []
     for name, told in scopes.items():
@@ -168,7 +168,7 @@ def sees_the_same(text: str, principal: Principal, streams: Sequence[str], actio
 def _scopes(
     principal: Principal, streams: Sequence[str], action: Action = Action.WAKE
 ) -> dict[str, Any]:
-    """Of each stream, as JSON; None: all of it."""
+    """The scope of each stream, as JSON; None: all of it."""
     found: dict[str, Any] = {}
     for name in streams:
         scope = principal.scope(action, name)

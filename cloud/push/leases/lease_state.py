@@ -129,8 +129,9 @@ def tried_again(lease: Lease) -> Lease:
 
 
 def accepted(lease: Lease, *, now: int, rng: random.Random) -> Lease:
-    """The endpoint took the wake-up: the client is notified, and woken again later if it does not
-    resume.
+    """The endpoint took the wake-up: the client is notified.
+
+    It is woken again if it does not resume.
     """
     assert lease.pending is not None
     unanswered = lease.unanswered + 1
@@ -185,8 +186,9 @@ def lost(lease: Lease, *, why: str) -> Lease:
 
 
 def reads(lease: Lease, *, cursor: str | None, now: int) -> Lease:
-    """The client reads, and resumed at `cursor` (None: it is known already): no wake-ups while it
-    does.
+    """The client reads, so it gets no wake-ups.
+
+    It resumed at `cursor` (None: it is known already).
     """
     state = after(lease.state, E.READS)
     if state is DISABLED:

@@ -1,5 +1,4 @@
-"""Writes one partition of `ew.leases`: changes in transactions that only the partition's owner can
-commit.
+"""Writes one partition of `ew.leases` in transactions that only the partition's owner can commit.
 
 Each partition has one fixed transactional id; a new owner's `init_transactions` fences the old
 owner's producer, so that a proxy that was frozen and woke up cannot undo what its successor wrote.
@@ -104,7 +103,10 @@ class LeaseWriter:
             ) from None
 
     async def run(self) -> None:
-        """Commit what waits, for ever. Raises NotOwner when another proxy has taken over."""
+        """Commit waiting changes until cancelled.
+
+        Raises NotOwner when another proxy has taken over.
+        """
         try:
             while True:
                 await self._wake.wait()

@@ -1,6 +1,4 @@
-"""Runs a loop that blocks on Kafka in a thread of its own, and waits for its end however the caller
-ends.
-"""
+"""Runs a loop that blocks on Kafka in its own thread, and waits for its end in any case."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""When to wake, when to wake again, and when to try a failing endpoint again: decisions from counts
-and times alone.
+"""When to wake, when to wake again, and when to retry a failing endpoint.
 
-All times are wall clock, ms since 1970 UTC, because they outlive the process.
+The decisions depend on counts and times alone. All times are wall clock, ms since 1970 UTC, because
+they outlive the process.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ def wake_due_at(
 def rewake_at(
     policy: WakePolicy, *, unanswered: int, last_wake_at: int, now: int, rng: random.Random
 ) -> int:
-    """When to wake a client again that was woken `unanswered` times (1 or more) and did not
-    resume.
-    """
+    """When to wake a client again that did not resume after `unanswered` wake-ups (1 or more)."""
     delays = REWAKE_DELAYS_S[policy.urgency]
     delay_s = delays[min(unanswered, len(delays)) - 1] * (1 + JITTER * rng.random())
     since = min(last_wake_at, now)  # a wall clock that was set back must not silence a lease
@@ -85,11 +83,10 @@ def rewake_at(
 def retry_delay_s(
     failures: int, *, failing_since: int, now: int, retry_after_s: float | None, rng: random.Random
 ) -> float | None:
-    """Seconds until the next try after `failures` failed ones in a row, the first of them at
-    `failing_since`; None: give up.
+    """Seconds until the next try after `failures` failed ones in a row; None: give up.
 
-    The longer of our own wait and the endpoint's Retry-After, which is bounded and never undercuts
-    our own.
+    The first failed at `failing_since`. It is the longer of our own wait and the endpoint's
+    Retry-After, which is bounded and never undercuts our own.
     """
     if failures >= GIVE_UP_TRIES_MIN and now - failing_since >= GIVE_UP_AFTER_S * 1000:
         return None

@@ -1,6 +1,4 @@
-"""When each lease needs attention next: one heap for all of them, instead of a task or a timer
-each. Pure.
-"""
+"""When each lease needs attention next: one heap for all, instead of a timer for each. Pure."""
 
 from __future__ import annotations
 

@@ -26,8 +26,9 @@ class _Host:
 
 
 class CallSlots:
-    """`async with slots.of(host)` around a call, and around nothing else: what is stored before and
-    after needs no slot.
+    """`async with slots.of(host)` around a call, and around nothing else.
+
+    Storing before and after it needs no slot.
     """
 
     def __init__(

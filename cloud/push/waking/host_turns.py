@@ -1,5 +1,4 @@
-"""Leases that wait to be looked at, each once: hosts in turn, first come first served within a
-host. Pure.
+"""Leases that wait for a check, each once: hosts in turn, in order of arrival within a host. Pure.
 
 So one event that concerns a hundred thousand leases of one host delays no other host's by more than
 one of them.

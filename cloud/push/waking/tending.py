@@ -1,5 +1,4 @@
-"""The leases of this process and what is decided about them: the shell around `lease_state`,
-`agenda` and `tally`.
+"""The leases of this process: the shell around `lease_state`, `agenda` and `tally`.
 
 A lease is checked when its counter calls, when its time on the agenda has come, and after each
 change; what follows is decided by pure functions and carried out here. Memory is the truth for what
@@ -97,8 +96,9 @@ class Tending:
         let_wake: Callable[[Tended], None],
         start_wakes: Callable[[], bool],
     ) -> None:
-        """`let_wake` is given leases whose wake-up is due; `start_wakes` starts some of them: True
-        where more can be started.
+        """`let_wake` gets leases whose wake-up is due; `start_wakes` starts some of them.
+
+        It returns True where more can be started.
         """
         self.partitions: dict[int, Partition] = {}
         self.leases: dict[str, Tended] = {}
@@ -199,9 +199,7 @@ class Tending:
         )
 
     async def _seal_anew(self, number: int) -> None:
-        """Seal with the first key what another one has sealed, so that the other key can be taken
-        out of use.
-        """
+        """Seal again with the first key, so that the key that sealed it before can be retired."""
         stale = [
             t
             for t in self.leases.values()
@@ -236,9 +234,7 @@ class Tending:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run something beside; what it dies of ends the process, unless it is the loss of a
-        partition.
-        """
+        """Run a task; its error ends the process, unless it is the loss of a partition."""
         task = asyncio.create_task(self._guarded(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -321,7 +317,7 @@ class Tending:
             self._stir.set()
 
     async def run(self) -> None:
-        """Decide and call, for ever. Ends only by raising what killed a task."""
+        """Decide and call until cancelled. Ends only by raising what killed a task."""
         while not self._failed.done():
             self._stir.clear()
             if any((self._look_at_some(), self._act_on_some(), self._start_wakes())):

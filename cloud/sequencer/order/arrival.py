@@ -60,8 +60,9 @@ class StatementKind(StrEnum):
 
 
 class Statement(NamedTuple):
-    """Frames `first` to `last`, which begin with reading `seq`; `lost` readings are lost (0 unless
-    MISSING).
+    """A statement about frames `first` to `last`, which begin with reading `seq`.
+
+    `lost`: number of lost readings (0 unless MISSING).
     """
 
     kind: StatementKind

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 WINDOW: Final = 1024
-"""Numbers below the highest of a NUMBERED line in which a repeat is told from a late one, and
-frames before an unknown beginning that may still come. Two bridges, one of them stopped for
+"""Numbers below the highest of a NUMBERED line in which a repeat is distinguished from a late one,
+and frames before an unknown beginning that may still come. Two bridges, one of them stopped for
 seconds, put this many messages of one device out of order."""
 EPOCHS_MAX: Final = 4
 """Epochs remembered per line. At the bound the one that was quiet longest is forgotten, never the

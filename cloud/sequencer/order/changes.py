@@ -46,8 +46,9 @@ class Changes:
             self._newest = offset
 
     def decided(self, block: int, offset: int) -> None:
-        """A state changed in a way that its records alone would not repeat: its row goes into this
-        very transaction.
+        """Write the state's row in this transaction.
+
+        Its records alone would not repeat the change.
         """
         self.note(block, offset)
         self._at_once.add(block)
@@ -66,8 +67,9 @@ class Changes:
         return sorted(found)
 
     def has_due(self) -> bool:
-        """Has a change waited for its row as long as one may? Where nothing comes any more it would
-        wait for ever, and with it what of `ew.up` may go.
+        """Has a change waited for its row as long as one may?
+
+        Without new records it would wait without end, and with it the deletion of `ew.up`.
         """
         first = next(iter(self._since.values()), None)
         return first is not None and self.now_s - first[1] >= ROW_S

@@ -1,4 +1,4 @@
-"""By how much each device's clock is wrong: records in, a shift in ms out. No I/O.
+"""Estimates how wrong each device's clock is: records in, a shift in ms out. No I/O.
 
 `received_at - sent_at` of a record is the difference of the clocks and the way; a queue on the way
 (a bridge that is away, a slow Kafka) only adds to it. So the *lowest* difference of the last

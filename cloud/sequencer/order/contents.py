@@ -1,5 +1,6 @@
-"""What came under the last 64 numbers of a NUMBERED line, as checksums: other bytes under the same
-number are not a repeat. No I/O.
+"""Checksums of the last 64 numbers of a NUMBERED line. No I/O.
+
+Other bytes under the same number are not a repeat.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ RING_BYTES: Final = KEPT * _ONE.size
 
 
 class Contents:
-    """The contents of one line: a ring of checksums, where 0 is unknown, and the ring of the run
-    before its counter started again.
+    """The contents of one line: a ring of checksums (0: unknown), and the ring of the run before.
+
+    A run ends when the device's counter starts again.
     """
 
     __slots__ = ("before", "ring")
@@ -35,8 +37,9 @@ class Contents:
         _ONE.pack_into(self.ring, number % KEPT * _ONE.size, content)
 
     def is_other(self, number: int, content: int) -> bool:
-        """Came something else under a number of the last KEPT, and is this no repeat of the run
-        before either?
+        """Is this other content under one of the last KEPT numbers?
+
+        A repeat of the run before does not count.
         """
         known = self._at(self.ring, number)
         return known not in (0, content) and (

@@ -56,8 +56,9 @@ class FrameOrder:
     # In
 
     def replay_before(self, offset: int) -> None:
-        """Records below this offset were passed on before: they come again to repeat their changes
-        of state.
+        """Replay records below this offset, which were emitted before.
+
+        They repeat their changes of state.
         """
         self.emitted_before = offset
         self._ordered.is_replaying = offset > 0
@@ -134,8 +135,9 @@ class FrameOrder:
         return self._ordered.holes_count
 
     def read_from(self, position: int) -> int:
-        """The offset to read the partition from after a restart, when all before `position` was
-        accepted and no row is due.
+        """The offset to read the partition from after a restart.
+
+        All records before `position` were accepted and no row is due.
         """
         return min(self._ordered.holding.first_offset(position), self.changes.read_from(position))
 

@@ -18,9 +18,7 @@ would count as a repeat."""
 
 
 class Hole(NamedTuple):
-    """Frames `first` to `last` have not come; they hold the readings from `seq` up to, but not
-    including, `end_seq`.
-    """
+    """Frames `first` to `last` have not come; they hold readings from `seq` to before `end_seq`."""
 
     first: int
     last: int
@@ -52,8 +50,9 @@ class Holes:
         return self._shrink()
 
     def fill(self, number: int, *, seq: int, readings: int) -> tuple[bool, list[Hole]]:
-        """A frame has come: was it in a hole? And the holes that are forgotten because the frame
-        has split one.
+        """A frame has come: was it in a hole?
+
+        Also the holes that are forgotten because the frame has split one.
         """
         i = self._index(number)
         if i < 0 or self._holes[i].last < number:
@@ -69,8 +68,9 @@ class Holes:
         return True, self._shrink()
 
     def count(self, first: int, last: int) -> bool:
-        """The device's gap frame states these frames as lost: is that news? They may still come
-        late.
+        """Note that the device's gap frame states these frames as lost: is that new?
+
+        They may still come late.
         """
         news = False
         for i in range(max(0, self._index(first)), len(self._holes)):

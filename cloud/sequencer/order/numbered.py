@@ -43,7 +43,7 @@ class NumberedRecords:
         """What came under the last numbers, by key."""
 
     def forget(self, key: bytes) -> None:
-        """Nothing is known of this state any more."""
+        """Forget this state."""
         self.wide.pop(key, None)
         self.contents.pop(key, None)
 
@@ -147,8 +147,9 @@ class NumberedRecords:
         ]
 
     def _begin(self, key: bytes, slot: int, arrival: Arrival) -> None:
-        """Numbers just below the first one may come late; what is further below would be a
-        restart.
+        """Begin a line at its first number.
+
+        Numbers just below it may come late; what is further below would be a restart.
         """
         received_s = seconds(arrival.received_at)
         self.wide.pop(key, None)

@@ -42,7 +42,7 @@ class Partition:
         self.number = number
         self.order = FrameOrder(bounds)
         self.position = Position()
-        """As it was last restored or stepped."""
+        """The position as it was last restored or stepped."""
         self._ticked_s = float("-inf")
         self._swept_s: float | None = None
 

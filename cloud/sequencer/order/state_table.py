@@ -1,5 +1,6 @@
-"""The states of one partition in one block of memory: a hash table with open addressing, 45 bytes a
-slot, no Python object per state.
+"""The states of one partition in one block of memory, without a Python object per state.
+
+It is a hash table with open addressing, 45 bytes a slot.
 
 A *line* is a device's stream under one discipline; its states, one per epoch, have the same digest
 and so lie side by side. A slot:
@@ -51,9 +52,7 @@ class State(NamedTuple):
 
 
 def seconds(ms: int) -> int:
-    """Milliseconds since 1970 as a slot keeps them; times out of its range (2020 to 2156) are
-    clamped.
-    """
+    """Convert milliseconds since 1970 to a slot's seconds, clamped to its range (2020 to 2156)."""
     return min(max(ms // 1000 - EPOCH_S, 0), 0xFFFF_FFFF)
 
 

@@ -4,8 +4,8 @@ them on.
 Values, no I/O.
 
 A reading on its own costs a tuple, a dictionary and a turn in every loop on its way to the disk; in
-a bundle it costs its values. What is in a bundle was checked (`edgewake.edge.intake.columnwise`) and has
-one type per column, so that a batch is made of it with one call.
+a bundle it costs its values. What is in a bundle was checked (`edgewake.edge.intake.columnwise`)
+and has one type per column, so that a batch is made of it with one call.
 """
 
 from __future__ import annotations

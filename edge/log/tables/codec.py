@@ -178,7 +178,9 @@ class FrameColumns:
         return compress(self.payload(epoch=epoch, frame=frame, seq=seq))
 
     def payload(self, *, epoch: int, frame: int, seq: int) -> bytes:
-        """The bytes of the frame as JSON, the same as `edgewake.protocol.frames.frame.encode` makes."""
+        """The bytes of the frame as JSON, the same as `edgewake.protocol.frames.frame.encode`
+        makes.
+        """
         if len(self._bodies) == 1:
             return b'{"epoch":%d,"frame":%d,"seq":%d,' % (epoch, frame, seq) + self._bodies[0][1:]
         return encode(self._frame(epoch, frame, seq))

@@ -5,9 +5,9 @@ Each condition needs a reading of its own; readings between them do not matter. 
 for each match, with `rule`, `active` true, `since_ms` (the first condition's time) and the fields
 of the reading that completed it; then it starts again, so no reading is in two matches of one rule.
 
-What is remembered of beginnings is said in protocol/patterns/succession.py. A condition that is neither true
-nor false is not met, with a remark. Where the time goes backwards, beginnings that are in the
-future are given up, with a remark.
+What is remembered of beginnings is said in protocol/patterns/succession.py. A condition that is
+neither true nor false is not met, with a remark. Where the time goes backwards, beginnings that
+are in the future are given up, with a remark.
 """
 
 from __future__ import annotations

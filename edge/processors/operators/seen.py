@@ -1,8 +1,8 @@
 """Seen: lets a value's first reading go on and holds back those that repeat it, or marks each.
 
-The memory is that of protocol/sketches/seen.py, which queries have too: the values that were seen latest,
-within the capacity and the time. A reading without the field is not counted as a value, with a
-remark: it is held back, or goes on without a mark.
+The memory is that of protocol/sketches/seen.py, which queries have too: the values that were seen
+latest, within the capacity and the time. A reading without the field is not counted as a value,
+with a remark: it is held back, or goes on without a mark.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import mqtt5
-import orjson
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
@@ -34,7 +33,10 @@ from edgewake.protocol.sparkplug.host import (
     Presence,
     Reading,
     Rebirth,
+    is_death,
+    state,
 )
+from edgewake.protocol.sparkplug.names import checked_id
 from edgewake.protocol.sparkplug.payload import rebirth
 
 LOOK_S: Final = 0.25
@@ -43,19 +45,13 @@ BIRTH_PACKET: Final = 2
 """Packet id of what it says of itself; 1 is that of SUBSCRIBE."""
 
 
-def _id(text: str) -> str:
-    if not text or set(text) & set("/+#"):
-        raise ValueError("expected a name without / + #")
-    return text
-
-
 class SparkplugConfig(SourceConfig):
     """Edge nodes and devices of Sparkplug B 3.0 on a local broker."""
 
     type: Literal["sparkplug"]
-    host_id: Annotated[str, Check(_id)] = "edgewake"
+    host_id: Annotated[str, Check(checked_id)] = "edgewake"
     """What it calls itself: nodes whose primary host has this name wait while it is away."""
-    group: Annotated[str, Check(_id)] | None = None
+    group: Annotated[str, Check(checked_id)] | None = None
     """Group that is heard; none: all."""
     reorder_s: float = key(default=2.0, ge=0, le=60)
     """Seconds that a message waits for one before it; then the node is asked for its births."""
@@ -186,17 +182,3 @@ def body_of(one: Reading | Presence) -> dict[str, Any]:
     if isinstance(one, Presence):
         return common | {"online": one.is_online}
     return one.values | common | ({"historical": True} if one.is_historical else {})
-
-
-def state(is_online: bool, t: int) -> bytes:
-    """What is said of the host (section 6.4.27). Pure."""
-    return orjson.dumps({"online": is_online, "timestamp": t})
-
-
-def is_death(payload: bytes) -> bool:
-    """Does it say that the host is away? Pure."""
-    try:
-        said = orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        return True
-    return not (isinstance(said, dict) and said.get("online") is True)

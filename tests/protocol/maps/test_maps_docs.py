@@ -51,6 +51,13 @@ def test_a_bridge_that_takes_http() -> None:
     assert compile_presets(config.http.map_presets, needs_names=True).filters
 
 
+def test_hosts_of_sparkplug() -> None:
+    values = tomllib.loads(example("devices.md", "a host of Sparkplug at the bridges", "toml"))
+    assert parse(BridgeConfig, values, "bridge").sparkplug.host_id == "edgewake"
+    values = tomllib.loads(example("devices.md", "a host of Sparkplug", "toml"))
+    parse(AgentConfig, values, "agent")
+
+
 @pytest.mark.parametrize(
     ("topic", "device"),
     [
