@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,8 +35,11 @@ class Standby:
     stop: threading.Event
     beat: Callable[[], None]
     """Called whenever the loop turns: a sign of life."""
+    monotonic: Callable[[], float] = time.monotonic
     said: set[str] = field(default_factory=set)
     """Why it stands by, all that it was."""
+    is_ready: bool = False
+    """Was it said that this analysis is ready to take over?"""
 
     def wait(self) -> Leadership | None:
         """The lead, for as long as this process lives; None where it was stopped before.
@@ -52,17 +56,26 @@ class Standby:
             group=topics.ANALYSIS_GROUP,
             session_s=self.config.session_s,
         )
+        stands_by_since: float | None = None
         while not self.stop.is_set():
             self.beat()
             leadership.poll(LOOK_EVERY_S)
             if leadership.leads() and self._has_kept():
                 log.info("this analysis leads", extra={"event": "analysis.leads"})
                 return leadership
-            if leadership.role is Role.STANDBY:
-                self._say(
-                    "another analysis leads; one that is not heard of for "
-                    f"{self.config.session_s:g} s is replaced"
-                )
+            if leadership.role is not Role.STANDBY:
+                stands_by_since = None
+                continue
+            if stands_by_since is None:
+                stands_by_since = self.monotonic()
+            # Kafka gives the lead of a process that was killed away after a session only. Until
+            # then nobody may compute at all, and who waits is no second one that stands ready.
+            is_alive = self.monotonic() - stands_by_since > self.config.session_s
+            self._say(
+                "another analysis leads; one that is not heard of for "
+                f"{self.config.session_s:g} s is replaced",
+                is_ready=is_alive,
+            )
         leadership.close()
         return None
 
@@ -100,11 +113,11 @@ class Standby:
                 self.stop.wait(backoff.next_s())
         return False
 
-    def _say(self, why: str) -> None:
-        """Once: it is ready to take over."""
+    def _say(self, why: str, *, is_ready: bool = True) -> None:
+        """Each reason once, and once that this analysis is ready to take over."""
         if why not in self.said:
-            ready = {} if self.said else {"event": "part.ready"}
             self.said.add(why)
-            log.info(
-                "stands by: %s", why, extra={"standby": True, "event": "analysis.standby"} | ready
-            )
+            log.info("stands by: %s", why, extra={"standby": True, "event": "analysis.standby"})
+        if is_ready and not self.is_ready:
+            self.is_ready = True
+            log.info("ready to take over: %s", why, extra={"standby": True, "event": "part.ready"})

@@ -193,3 +193,53 @@ def test_one_that_hung_in_a_shared_folder_is_waited_for_and_ends_before_another_
     (leadership,) = found
     assert leadership is not None
     leadership.close()
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_who_waits_for_a_killed_leader_is_not_said_to_be_ready(
+    kafka_config: KafkaConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_alive: bool
+) -> None:
+    """Kafka keeps the lead of a process that was killed for a session, in which nobody computes:
+    no part that says it is ready stands behind it. With a leader that lives it is said.
+    """
+    caplog.set_level("INFO", "edgewake.analysis")
+    topic_admin.ensure_topics(kafka_config, [topics.LANES])
+    first, second = (
+        AnalysisConfig(data_dir=tmp_path / name, session_s=SESSION_S, kafka=kafka_config)
+        for name in "ab"
+    )
+
+    def events() -> list[str]:
+        return [getattr(record, "event", "") for record in caplog.records]
+
+    with subprocess.Popen(
+        [sys.executable, "-c", LEADER, first.model_dump_json()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        stop, found = threading.Event(), []
+        waiting = Standby(second if is_alive else first, random.Random(2), stop, lambda: None)
+        thread = threading.Thread(target=lambda: found.append(waiting.wait()))
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "leads\n"
+            if not is_alive:
+                process.kill()
+                process.wait()
+            thread.start()
+            if is_alive:
+                wait_until(lambda: "analysis.standby" in events(), "it stands by")
+                assert "part.ready" not in events()
+                wait_until(lambda: "part.ready" in events(), "it is ready to take over")
+                assert not found
+            else:
+                wait_until(lambda: found, "it leads")
+                assert "part.ready" not in events()
+        finally:
+            process.kill()
+            stop.set()
+            thread.join()
+    (leadership,) = found
+    if leadership is not None:
+        leadership.close()
