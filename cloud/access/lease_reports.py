@@ -1,9 +1,9 @@
 """Tells the push proxies which clients with a lease read here
 (`edgewake.protocol.leases.lease_read`), so that nobody wakes them meanwhile.
 
-It sends one record (`edgewake.protocol.leases.lease_read`) when such a stream is opened, then one every
-REPEAT_S while it is open. Kafka's absence delays no stream: the record is sent when it is back. A
-server that no such client comes to makes no producer.
+It sends one record when such a stream is opened, then one every REPEAT_S while it is open. Kafka's
+absence delays no stream: the record is sent when it is back. A server that no such client comes to
+makes no producer.
 """
 
 from __future__ import annotations
