@@ -33,7 +33,8 @@ class Collector:
         self._oracle, self._objects = oracle, objects
         self._halves: dict[tuple[int, int], dict[str, Any]] = {}
         """Of OPC UA: number and value of a moment that came apart."""
-        self.streams = [PLAIN, *THING, "plc", "bus", *(f"meter_{n + 1}" for n in range(units))]
+        self.streams = [[PLAIN, *THING, "plc", "bus"], [f"meter_{n + 1}" for n in range(units)]]
+        """Of each client; one may follow 16."""
         self.newest: dict[str, int] = {}
         """Family → the latest time that came."""
         self.gaps: list[dict[str, Any]] = []

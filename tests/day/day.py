@@ -132,11 +132,13 @@ class Day:
         letters.start()
         self._stack.callback(letters.stop)
         self.letters = letters
-        self._follower = Follower(
-            "reader", [("127.0.0.1", access)], self.collector.streams, self.collector.on_event
-        )
-        self._follower.wake()
-        self._stack.push_async_callback(self._follower.sleep)
+        self._followers = [
+            Follower(f"reader-{n}", [("127.0.0.1", access)], streams, self.collector.on_event)
+            for n, streams in enumerate(self.collector.streams)
+        ]
+        for follower in self._followers:
+            follower.wake()
+            self._stack.push_async_callback(follower.sleep)
 
     def _stop_parts(self) -> None:
         for process in reversed(self._parts.values()):
@@ -233,15 +235,15 @@ class Day:
         def are_all_seen() -> bool:
             if speaking.done():
                 speaking.result()
+            for follower in self._followers:
+                assert follower.awake, follower.name
             return self.collector.newest.keys() >= self.families.keys()
 
         self._tell("first words")
         try:
             await until(are_all_seen, "something of each family is seen")
         except AssertionError as error:
-            error.add_note(
-                f"seen: {sorted(self.collector.newest)}; refused: {self._follower.refusals[-1:]}"
-            )
+            error.add_note(f"seen: {sorted(self.collector.newest)}")
             raise
         self.oracle.away(
             {name for names in UNPROMISED.values() for name in names}, begin - HOUR_MS, now_ms()
@@ -332,6 +334,9 @@ class Day:
 
     async def settle(self, patience_s: float = PATIENCE_S) -> Verdict:
         """What the oracle says once nothing waits any more, or after the time."""
+        for one in self.families["modbus"]:
+            assert isinstance(one, Modbus)
+            await one.fall_silent()  # all others are silent already
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             waiting = {name: self._waiting(name) for name in self.families}

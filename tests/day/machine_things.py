@@ -54,9 +54,16 @@ class Modbus:
         # What was read before it ended may not have been sent.
         self._oracle.away(["modbus"], begin - 1000, now_ms())
 
+    async def fall_silent(self) -> None:
+        """It is asked no more. What was read before may not have been sent."""
+        begin = now_ms()
+        await self.stop()
+        self._oracle.away(["modbus"], begin - 1000, now_ms())
+
     async def stop(self) -> None:
-        assert self._server is not None
-        await self._server.shutdown()
+        if self._server is not None:
+            await self._server.shutdown()
+            self._server = None
 
     @property
     def waiting(self) -> int:

@@ -63,6 +63,9 @@ class Verdict:
     """Came, and nobody said it."""
     excused: tuple[Key, ...] = ()
     """Missing, and said to nobody."""
+    kept_again: tuple[Key, ...] = ()
+    """Kept aside more than once, and shown never: whoever does not hear that it was refused says it
+    again, and nothing of it is counted."""
     odd_kept: int = 0
     good: int = 0
 
@@ -71,7 +74,7 @@ class Verdict:
         return not any(
             getattr(self, name)
             for name in (one.name for one in fields(self))
-            if name not in ("excused", "odd_kept", "good")
+            if name not in ("excused", "kept_again", "odd_kept", "good")
         )
 
     def __str__(self) -> str:
@@ -136,7 +139,10 @@ class Oracle:
         return Verdict(
             lost=tuple(lost),
             excused=tuple(excused),
-            twice=tuple(key for key, count in (shown + self.besides).items() if count > 1),
+            twice=tuple(key for key, count in shown.items() if count + (key in self.besides) > 1),
+            kept_again=tuple(
+                key for key, count in self.besides.items() if count > 1 and key not in shown
+            ),
             wrong_time=tuple(wrong_time),
             wrong_value=tuple(wrong_value),
             odd_lost=tuple(odd_lost),

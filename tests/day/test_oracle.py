@@ -63,6 +63,18 @@ def test_a_doubled_reading_is_noticed_also_where_one_of_them_was_kept_aside() ->
     assert set(oracle.judge().twice) == {("a", 3), ("bus", 5)}
 
 
+def test_what_was_refused_and_said_again_is_kept_again_and_counted_never() -> None:
+    oracle = a_day()
+    oracle.put(Put("f", "a", 50, T, "E-9"))
+    for _ in range(2):
+        oracle.beside("a", 50, "E-9")
+    verdict = oracle.judge()
+    assert verdict.is_clean
+    assert (verdict.kept_again, verdict.twice) == ((("a", 50),), ())
+    oracle.came(Came("a", 50, T, None, "E-9"))
+    assert oracle.judge().twice == (("a", 50),)
+
+
 @pytest.mark.parametrize(("device", "by_ms"), [("a", 1), ("a", -1), ("bus", 1), ("bus", -501)])
 def test_a_wrongly_timed_reading_is_noticed(device: str, by_ms: int) -> None:
     oracle = a_day()
