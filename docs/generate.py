@@ -68,7 +68,7 @@ def _load(path: str) -> Any:
 # --------------------------------------------------------------------------------------------------
 
 
-SHARED = {"KafkaConfig": "kafka", "RightsConfig": "rights"}
+SHARED = {"KafkaConfig": "kafka", "RightsConfig": "rights", "LoginConfig": "login"}
 """Tables that several parts of the cloud have in common → the heading where they are shown once."""
 
 

@@ -26,7 +26,7 @@ from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
 from edgewake.edge.intake.field_book import FieldBook
-from edgewake.edge.intake.intake import Intake, LogSink, OneWaySink
+from edgewake.edge.intake.intake import Intake, LogSink, OneWaySink, Sink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.event_log import EventLog, LogStatus
 from edgewake.edge.log.keeping.lanes import Lane
@@ -192,12 +192,16 @@ class Agent:
         self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig
     ) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
-        stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
-        sink = LogSink(stream) if config.mode is Mode.ACK else self._one_way(config.stream)
-        intake = Intake(name, sink, Policy.BLOCK, self._clock, time=config.time.rule(),
+        intake = Intake(
+            name,
+            self._sink(config),
+            Policy.BLOCK,
+            self._clock,
+            time=config.time.rule(),
             book=self._book(config.stream),
-            book_name=BOOK + config.stream, also=_check_of(config.stream),
-        )  # fmt: skip
+            book_name=BOOK + config.stream,
+            also=_check_of(config.stream),
+        )
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(
             self._config.device, self._clock, self._events.position, self._feeds
@@ -207,6 +211,21 @@ class Agent:
         )
         self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
+
+    def _sink(self, config: SourceConfig) -> Sink:
+        stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
+        if config.mode is not Mode.ACK:
+            return self._one_way(config.stream)
+        if config.things == "field":
+            return LogSink(stream)
+        from edgewake.edge.things.sink import ThingSink
+
+        return ThingSink(
+            self._events,
+            config.stream,
+            device=self._config.device,
+            things_max=config.things_max,
+        )
 
     def _book(self, stream: str) -> FieldBook:
         """What is known of a stream's fields, one for all its sources."""

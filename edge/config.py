@@ -73,6 +73,7 @@ class AgentConfig(ConfigTable):
     def __post_init__(self) -> None:
         self._check_streams()
         self._check_owned()
+        self._check_things()
         self._check_sent()
         self._check_chains()
 
@@ -112,6 +113,18 @@ class AgentConfig(ConfigTable):
             if owned.count(what) > 1:
                 raise ValueError(f"source: two of them read {what}")
 
+    def _check_things(self) -> None:
+        kept = {(source.stream, source.things, source.things_max) for source in self.source}
+        if len(kept) > len({source.stream for source in self.source}):
+            raise ValueError("source: one stream has two values of things or things_max")
+        for source in self.source:
+            if source.things == "devices" and not (source.mode is Mode.ACK and source.send):
+                raise ValueError(
+                    f"source {source.stream!r}: things that are devices are sent and kept until "
+                    'the cloud has them: expected `things = "field"`, or no `send = false` and no '
+                    '`mode = "one_way"`'
+                )
+
     def _check_sent(self) -> None:
         if any(source.mode is Mode.ONE_WAY and not source.send for source in self.source):
             raise ValueError("source: a stream that is one_way and not sent goes nowhere")
@@ -132,20 +145,22 @@ class AgentConfig(ConfigTable):
     def _check_chains(self) -> None:
         """A chain's input is there before it, so chains go round in no circle."""
         sources = {source.stream for source in self.source}
+        of_things = {source.stream for source in self.source if source.things == "devices"}
         logged = {source.stream for source in self.source if source.mode is Mode.ACK} | (
             {REPLIES} if self.downlink.requests else set()
         )
+        logged -= of_things
         for chain in self.chain:
             if chain.into in sources | logged:
                 raise ValueError(
                     f"chain: the stream {chain.into!r} that it makes is made by somebody else too"
                 )
             if chain.stream not in logged:
-                hint = (
-                    "its source is one_way, which logs nothing"
-                    if chain.stream in sources
-                    else "no source or earlier chain makes it"
-                )
+                hint = "no source or earlier chain makes it"
+                if chain.stream in of_things:
+                    hint = 'each thing has a stream of its own: expected `things = "field"`'
+                elif chain.stream in sources:
+                    hint = "its source is one_way, which logs nothing"
                 raise ValueError(f"chain: it cannot read {chain.stream!r}: {hint}")
             logged.add(chain.into)
         self._check_watched(sources, logged)
@@ -156,7 +171,7 @@ class AgentConfig(ConfigTable):
             if rule.stream not in logged:
                 raise ValueError(
                     f"absence {rule.name!r}: {rule.stream!r} is not a stream of a logged source "
-                    "or a chain"
+                    "or a chain, or each thing has one of its own (`things`)"
                 )
             if rule.into in sources | logged or alerts.setdefault(
                 rule.into, (rule.lane, rule.send)
@@ -169,7 +184,8 @@ class AgentConfig(ConfigTable):
             if action.stream not in logged | alerts.keys():
                 raise ValueError(
                     f"action {action.name!r}: {action.stream!r} is not a stream of a logged "
-                    "source, a chain or an absence rule"
+                    "source, a chain or an absence rule, or each thing has one of its own "
+                    "(`things`)"
                 )
         for sketch in self.sketch:
             if (

@@ -29,13 +29,19 @@ STREAMS_PER_SUBSCRIPTION_MAX = 16
 
 RESERVED_FIELDS = frozenset(
     {
-        "stream", "device", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at",
+        "stream", "device", "via", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at",
         "received_at", "fields", "gap",
         "query", "revision", "final", "window_start", "window_end", "event_time", "clock_flag",
     }
 )  # fmt: skip
 """Names of the envelope. A reading is shown flat, its fields beside these, so no field may have
 such a name."""
+
+
+THING = "thing"
+"""Field with the name of the thing behind an agent that a reading is of."""
+THING_SEQ = "thing_seq"
+"""Field with the number that the thing itself gave the reading."""
 
 
 def is_device(name: str) -> bool:

@@ -5,6 +5,8 @@ MQTT (`<device>` is the client id):
     ew/v1/<device>/up/<stream>   frames and plain readings, device to cloud
     ew/v1/<device>/up/<stream>/ack   the same as up/<stream>, of a device without MQTT 5's response
                                  topics that wants an answer: on acks, as "<stream>|<seq>"
+    ew/v1/<gateway>/up/<stream>/of/<thing>   frames and readings of a thing behind a gateway: from
+                                 the bridge on it is a device of its own (docs/gateways.md)
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
     ew/v1/<device>/acks          the same, several in a message: what agents ask for
     ew/v1/<device>/down/<kind>   commands, settings and replies, cloud to device
@@ -30,8 +32,8 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
                        partition per shard
     ew.bridges *       sessions that bridges keep on their MQTT brokers, key = site|bridge
     ew.streams *       stream catalogue and the names of queries, key = name
-    ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud
-                       saw)
+    ew.devices *       key = device|status (what the agent says), device|seen (what the cloud
+                       saw), and of a thing thing|seen|gateway, one for each way that it came
     ew.notes *         what people say of devices, key = device
     ew.down *          what devices are to do and to be, and how it ended; key = device|id and
                        device|settings
@@ -79,6 +81,7 @@ ASKING_SUFFIX: Final = "/ack"
 """`ew/v1/<device>/up/<stream>/ack`: a device that cannot name a response topic asks for an answer,
 which comes on its `…/acks`."""
 _FEED_END: Final = "/req/feed"
+_OF: Final = "/of/"
 BRIDGE_PREFIX: Final = "ew/bridges/"
 
 UP: Final = "ew.up"
@@ -190,6 +193,19 @@ def up(device: str, stream: str) -> str:
     return f"{ROOT}/{device}/up/{stream}"
 
 
+def of_thing(stream: str, thing: str) -> str:
+    """What stands for the stream in topics, and names it in an agent's log, where its readings are
+    of a thing behind the agent.
+    """
+    return f"{stream}{_OF}{thing}"
+
+
+def stream_and_thing(name: str) -> tuple[str, str]:
+    """The reverse of `of_thing`; no thing where it is a stream of the agent itself."""
+    stream, _, thing = name.partition(_OF)
+    return stream, thing
+
+
 def ack(device: str) -> str:
     """MQTT topic of a device's end-to-end acknowledgements."""
     return f"{ROOT}/{device}/ack"
@@ -236,10 +252,18 @@ def parse_feed(topic: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class UpTopic:
-    """A parsed `ew/v1/<device>/up/<stream>`."""
+    """A parsed `ew/v1/<device>/up/<stream>`, or `ew/v1/<via>/up/<stream>/of/<device>`."""
 
     device: str
+    """Whose readings they are."""
     stream: str
+    via: str = ""
+    """The gateway that sends them; empty: the device itself does."""
+
+    @property
+    def sender(self) -> str:
+        """Who is answered."""
+        return self.via or self.device
 
 
 def parse_up(topic: str) -> UpTopic:
@@ -247,14 +271,21 @@ def parse_up(topic: str) -> UpTopic:
     right topic.
     """
     parts = topic.split("/")
-    if len(parts) != 5 or parts[0] != "ew" or parts[1] != "v1" or parts[3] != "up":
+    is_of_thing = len(parts) == 7 and parts[5] == "of"
+    if not (len(parts) == 5 or is_of_thing) or parts[:2] != ["ew", "v1"] or parts[3] != "up":
         raise _wrong(topic, f"topic {topic[:200]!r}: expected {ROOT}/<device>/up/<stream>")
-    device, stream = parts[2], parts[4]
-    if not is_device(device):
-        raise _wrong(topic, f"device {device[:100]!r}: expected 1-64 of A-Z a-z 0-9 . _ -")
+    names = [parts[2], parts[6]] if is_of_thing else [parts[2]]
+    for name in names:
+        if not is_device(name):
+            raise _wrong(topic, f"device {name[:100]!r}: expected 1-64 of A-Z a-z 0-9 . _ -")
+    stream = parts[4]
     if not is_stream(stream):
         raise _wrong(topic, f"stream {stream[:100]!r}: expected 1-64 of a-z 0-9 _, a letter first")
-    return UpTopic(device, stream)
+    if len(set(names)) < len(names):
+        raise _wrong(
+            topic, f"device {names[0]!r} is its own gateway: expected {up(names[0], stream)}"
+        )
+    return UpTopic(names[-1], stream, names[0] if is_of_thing else "")
 
 
 def _wrong(topic: str, detail: str) -> Rejected:
@@ -271,6 +302,17 @@ def device_in(topic: str) -> str:
         if len(levels) > 2 and levels[0] == "ew" and levels[1] == "v1" and is_device(levels[2])
         else ""
     )
+
+
+def thing_in(topic: str) -> UpTopic | None:
+    """What a topic of a thing behind a gateway says; None where it is none, or a wrong one."""
+    if _OF not in topic:  # nearly none is, and all are looked at
+        return None
+    try:
+        found = parse_up(topic)
+    except Rejected:
+        return None
+    return found if found.via else None
 
 
 def nearest(topic: str) -> str:

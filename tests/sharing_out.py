@@ -34,6 +34,7 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/kafka/test_mortal.py",
         "tests/lake/",
         "tests/log/",
+        "tests/login/",
         *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "sockets")),
     ),
     "tests/ops/": (

@@ -7,6 +7,7 @@
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to
                                              go on from
     GET /v1/sync/{name}                      the same as a copy to keep: all rows, then what changed
+    GET /login, /login/…                     people log in, at an identity provider
     POST /v1/tickets, /v1/session            how a browser brings its right along
     GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
@@ -38,6 +39,9 @@ from edgewake.cloud.access.sockets.routes import SocketRoutes
 from edgewake.cloud.access.stream_response import Later
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.login import routes as login_routes
+from edgewake.cloud.login.door import Door
+from edgewake.cloud.login.reader import People
 from edgewake.cloud.rights import routes as rights_routes
 from edgewake.cloud.rights.guard import Guard, ReaderAsks
 from edgewake.cloud.rights.rights import Rights
@@ -86,9 +90,12 @@ def build(
     leases: LeaseReports,
     metrics: Metrics,
     rights: Rights,
+    people: People | None = None,
     clock: Clock,
 ) -> FastAPI:
-    """The application; `hub`, `streams`, `latest`, `leases` and `rights` are run by the caller."""
+    """The application; `hub`, `streams`, `latest`, `leases`, `rights` and the desk of
+    `people` are run by the caller.
+    """
     app = application(
         "Edgewake access",
         description="Streams and results of continuous queries, exactly once, with a cursor.",
@@ -98,10 +105,14 @@ def build(
         Guard,
         rights=rights,
         tickets=tickets,
-        open_paths=OPEN_PATHS,
+        open_paths=OPEN_PATHS | login_routes.OPEN_PATHS,
         open_folders=OPEN_FOLDERS,
         later=lambda: Later(LATER * streams.retry_ms()),
+        reader=None if people is None else people.reader,
     )
+    login_routes.add(app, None if people is None else people.desk)
+    if people is not None:
+        app.add_middleware(Door, desk=people.desk)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,

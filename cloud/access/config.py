@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
+from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.protocol.config import Config
 
@@ -51,6 +52,8 @@ class AccessConfig(Config):
     kafka: KafkaConfig = KafkaConfig()
     rights: RightsConfig | None = None
     """Who may read what; without it anybody on this machine may read everything."""
+    login: LoginConfig | None = None
+    """Where people log in; their groups have roles of `rights`. Without it they have keys alone."""
     ops_url: str | None = None
     """Where the operations API is, for the page's links."""
     allow_origins: tuple[str, ...] = ()

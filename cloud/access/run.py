@@ -29,6 +29,7 @@ from edgewake.cloud.access.sockets.protocol import SocketProtocol
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.login.reader import people_of
 from edgewake.cloud.rights.config import checked
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web import http_part, tls
@@ -103,9 +104,11 @@ async def run(settings: AccessConfig) -> None:
             hosts=(settings.host, *settings.also_hosts),
             public_names=settings.public_names,
             trusted_proxies=settings.trusted_proxies,
+            has_login=settings.login is not None,
         ),
         clock,
     )
+    people = people_of(settings.login, rights, clock)
     streams = OpenStreams(settings, metrics, hub, rights=rights, clock=clock, rng=random.Random())
     latest = LatestStores(hub, clock, address_share=settings.address_share)
     leases = LeaseReports(settings.kafka, settings.name, clock)
@@ -117,6 +120,7 @@ async def run(settings: AccessConfig) -> None:
         leases=leases,
         metrics=metrics,
         rights=rights,
+        people=people,
         clock=clock,
     )
     async with asyncio.TaskGroup() as tasks:
@@ -126,6 +130,7 @@ async def run(settings: AccessConfig) -> None:
             "latest": latest.run(),
             "leases": leases.run(),
             "rights": rights.run(),
+            **({} if people is None else {"login": people.desk.run()}),
             "cursor-keys": keys.run(clock),
             "ready": _report_ready(hub, is_listening, listeners[0]),
         }

@@ -45,6 +45,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.in_full import in_full
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part, is_mapped
+from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     aside_letter,
@@ -145,6 +146,7 @@ class Bridge:
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._statuses = StatusRows()
         self._allowance = Allowance(config.device)
+        self._payers = Payers(self._allowance, config.gateway, config.knows_devices)
         self._mapped_letters = self._allowance.of_all_mapped(clock.monotonic_s())
         self._told_s = clock.monotonic_s()
         """When was said last how many dead letters were counted only."""
@@ -339,7 +341,7 @@ class Bridge:
     ) -> None:
         """Several readings of a plain device, each as if it had come alone; one answer for all."""
         received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
-        account = self._allowance.account(device_in(packet.topic), now_s)
+        account = self._payers.of(packet.topic, now_s)
         began_s = time.thread_time()
         found = None if account.wait_s(now_s) > 0 else batches.parts(packet, received_at)
         if found is None:
@@ -409,16 +411,14 @@ class Bridge:
     def _admitted(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> bool:
-        """Give the message to Kafka, or its device an answer.
-
-        False: something in it is new, and the catalogue must decide first.
-        """
-        account = self._allowance.account(device_in(packet.topic), delivery.since_s)
+        """Give it to Kafka, or its device an answer; False: the catalogue must decide first."""
+        account = self._payers.of(packet.topic, delivery.since_s)
         record: KafkaRecord | None
         try:
             record = paid_record(
                 packet,
                 account,
+                self._payers,
                 self._catalogue,
                 self._compiled,
                 received_at,
@@ -486,7 +486,7 @@ class Bridge:
     def _admit_parked(self) -> None:
         """The catalogue changed: look at what waits for it."""
         for topic, parked in self._parked.heads():
-            if self._catalogue.is_waiting(topic.rpartition("/")[2]):
+            if self._catalogue.is_waiting(topic.split("/")[4]):
                 continue
             size = parked.delivery.bytes
             if self._admitted(parked.message, parked.delivery, parked.received_at):
@@ -634,7 +634,7 @@ class Bridge:
         for key, row in self._outbox.due(now_ms):
             expires_s = -(-(row.expires_at - now_ms) // 1000)
             if not self.source.publish(
-                topics.down(row.device, row.kind), row.payload.encode(), expires_s=expires_s
+                topics.down(row.sent_to, row.kind), row.payload.encode(), expires_s=expires_s
             ):
                 return
             self._outbox.on_sent(key)

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.cloud.bridge.admission.allowance import DeviceConfig
+from edgewake.cloud.bridge.admission.gateways import RULES_MAX, GatewayRule, Pattern
 from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.bridge.http_config import HttpConfig
 from edgewake.cloud.bridge.sparkplug_config import SparkplugConfig
@@ -64,6 +65,9 @@ class MapsConfig(Config):
     write in the name of no other device."""
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     """Zone of times that do not say theirs, e.g. `Europe/Berlin`."""
+    devices: Annotated[tuple[Pattern, ...], Field(max_length=100)] = ()
+    """Names that devices may have which come by a map, the prefix included, `*` for any characters:
+    what is of another is refused. None: any."""
 
     @property
     def are_wanted(self) -> bool:
@@ -88,6 +92,9 @@ class BridgeConfig(Config):
     """[device]"""
     maps: MapsConfig = MapsConfig()
     """[maps]"""
+    gateway: Annotated[tuple[GatewayRule, ...], Field(max_length=RULES_MAX)] = ()
+    """[[gateway]]: which devices may send for which things behind them. Without one nobody may
+    where the broker knows devices by certificate or password, and everybody where it does not."""
     http: HttpConfig = HttpConfig()
     """[http]"""
     sparkplug: SparkplugConfig = SparkplugConfig()
@@ -103,26 +110,30 @@ class BridgeConfig(Config):
     inflight_bytes_max: int = Field(default=64 << 20, ge=2 * FRAME_BYTES_MAX)
     """Bytes taken and not yet in Kafka; at the bound the bridge stops reading its connection."""
 
+    @property
+    def knows_devices(self) -> bool:
+        """Does the broker know devices by certificate or password?"""
+        return self.mqtt.ca_file is not None or self.mqtt.username is not None
+
     @model_validator(mode="after")
     def _check_maps(self) -> Self:
         if self.maps.file is not None and self.maps.presets:
             raise ValueError(
                 "maps: expected `file` or `presets`; a file names its own: presets = [...]"
             )
-        knows_devices = self.mqtt.ca_file is not None or self.mqtt.username is not None
-        if self.maps.are_wanted and knows_devices and not self.maps.prefix:
+        if self.maps.are_wanted and self.knows_devices and not self.maps.prefix:
             raise ValueError(
                 "maps.prefix is missing: where the broker knows devices by certificate or "
                 "password, names of mapped devices begin with a prefix that no other device has, "
                 'e.g. "zb-"'
             )
-        if self.sparkplug.host_id is not None and knows_devices and not self.sparkplug.prefix:
+        if self.sparkplug.host_id is not None and self.knows_devices and not self.sparkplug.prefix:
             raise ValueError(
                 "sparkplug.prefix is missing: where the broker knows devices by certificate or "
                 "password, names of Sparkplug's begin with a prefix that no other device has, "
                 'e.g. "sp-"'
             )
-        if self.http.port is not None and knows_devices and not self.http.prefix:
+        if self.http.port is not None and self.knows_devices and not self.http.prefix:
             raise ValueError(
                 "http.prefix is missing: where the broker knows devices by certificate or "
                 "password, names that HTTP payloads give begin with a prefix that no other device "

@@ -9,6 +9,7 @@ import mqtt5
 from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, REFUSED_S, Account
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, too_much
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
+from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import KafkaRecord, record_of
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.mqtt import Unreadable
@@ -17,6 +18,7 @@ from edgewake.protocol.mqtt import Unreadable
 def paid_record(
     packet: mqtt5.PublishPacket | Unreadable,
     account: Account,
+    payers: Payers,
     catalogue: Catalogue,
     compiled: CompiledStreams,
     received_at: int,
@@ -30,6 +32,7 @@ def paid_record(
     if not is_let_in and (wait_s := account.wait_s(now_s)) > 0:
         raise too_much(account.device, wait_s)
     size = size_of(packet)
+    payers.check(packet.topic, account, size)
     began_s = time.thread_time() if size >= MEASURED_BYTES else None
     try:
         record = record_of(packet, catalogue, received_at=received_at, compiled=compiled)

@@ -1,5 +1,7 @@
 """What waits for devices, and when a bridge sends it. No I/O.
 
+What is for a thing behind a gateway waits for the gateway.
+
 Each bridge follows `ew.down` whole and sends at once what is new. A device that was away gets what
 waits at the first status of its connection, and again every REPEAT_S at its statuses until the
 answer has come back by way of the operations API. So nothing is sent to who is not there, a lost
@@ -37,6 +39,8 @@ class Outbox:
     def __init__(self) -> None:
         self._devices: dict[str, _Device] = {}
         self._due: dict[str, DownRow] = {}
+        self._held_by: dict[str, str] = {}
+        """By key of a row that waits: who it is sent to, the gateway where it is a thing's."""
         self.is_loaded = False
         """Before, what is read is not new."""
         self.sent = 0
@@ -47,15 +51,17 @@ class Outbox:
         row = None if value is None else DownRow.model_validate_json(value)
         if row is None or row.answer is not None:
             self._due.pop(key, None)
-            known = self._devices.get(name)
+            holder = self._held_by.pop(key, name)
+            known = self._devices.get(holder)
             if known is not None:
                 known.rows.pop(key, None)
                 if not known.rows:
-                    del self._devices[name]
+                    del self._devices[holder]
             return
         if row.device != name:
             raise ValueError(f"key {key!r}: its row is of device {row.device!r}")
-        self._devices.setdefault(name, _Device()).rows[key] = row
+        holder = self._held_by[key] = row.sent_to
+        self._devices.setdefault(holder, _Device()).rows[key] = row
         if self.is_loaded:
             self._due[key] = row
 

@@ -88,7 +88,9 @@ async def run(
         outbox=outbox,
         clock=clock,
         rng=rng,
-        mapper=None if map_file is None else Mapper(map_file.maps, config.maps.prefix),
+        mapper=None
+        if map_file is None
+        else Mapper(map_file.maps, config.maps.prefix, config.maps.devices),
     )
     metrics_port.serve(
         config.metrics_port,

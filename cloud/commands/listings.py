@@ -20,6 +20,7 @@ from edgewake.cloud.commands.common.output import print_item, print_items
 DEVICE_COLUMNS: Final = (
     "device",
     "state",
+    "via",
     "last_seen",
     "backlog_readings",
     "lost_readings",

@@ -152,6 +152,7 @@ def _device_gap(record: records.Record) -> Event:
         "lost": gap.count,
         "stream": record.stream,
         "device": record.device,
+        **({"via": record.via} if record.via else {}),
         "epoch": record.frame.epoch,
         "seq": record.frame.seq,
         "received_at": record.received_at,
@@ -178,7 +179,7 @@ def _bounded(event: Event) -> Event:
         return event
     origin = {
         name: event.fields.get(name)
-        for name in ("stream", "query", "device", "epoch", "seq")
+        for name in ("stream", "query", "device", "via", "epoch", "seq")
         if name in event.fields
     }
     fields = {"scope": "event", "reason": "oversize", "lost": 1, "bytes": len(event.data), **origin}

@@ -9,6 +9,8 @@ from fastapi import FastAPI, Response, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from edgewake.cloud.login import routes as login_routes
+from edgewake.cloud.login.door import Door
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.routes import (
@@ -51,7 +53,11 @@ def make_app(services: Services) -> FastAPI:
     ]
     app = application("Edgewake operations", description=__doc__ or "")
     app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)
+    people = services.access.people
     app.add_middleware(Guard, access=services.access)
+    login_routes.add(app, None if people is None else people.desk)
+    if people is not None:
+        app.add_middleware(Door, desk=people.desk)
     _add_health(app, services)
     pages.add(app, services.access)
     for routes in (

@@ -23,12 +23,15 @@ from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake import manifest
 from edgewake.cloud.lake.asking import Asking
+from edgewake.cloud.login.config import LoginConfig
+from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.login.keys import Keys
+from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.routes.shared import Services
@@ -91,6 +94,8 @@ class OpsConfig(config.Config):
     access_urls: tuple[str, ...] = ()
     """Addresses of access servers as clients reach them; used to tell clients where a query's
     results can be read."""
+    login: LoginConfig | None = None
+    """Where people log in, whose groups have the role `read` or `operate`."""
     requests: tuple[str, ...] | None = None
     """Names of requests of devices that somebody here answers; all others are refused at once.
     None: every request waits for its answer."""
@@ -213,8 +218,12 @@ async def run(settings: OpsConfig) -> None:
     )
     system = SystemLook(tables, registry, letters, lookup, clock, reader.ready)
     judging = Judging(settings.kafka, tables, sender, clock, _alert_id, reader.ready)
+    desk = desk_of(settings.login, clock)
     access = Access(
-        keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S)
+        keys,
+        Passes(clock, _secret, TICKET_LIFE_S),
+        Passes(clock, _secret, SESSION_LIFE_S),
+        None if desk is None else People(desk),
     )
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables))
@@ -272,6 +281,8 @@ async def run(settings: OpsConfig) -> None:
                 ),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
+            if desk is not None:
+                background.append(tasks.create_task(desk.run(), name="login"))
             await http_part.serve(
                 HostCheck(make_app(services), settings.public_names),
                 listeners,

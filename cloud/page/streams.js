@@ -1,5 +1,7 @@
 /* Looks every two seconds which streams and queries there are, and says why it cannot. */
 
+import { askToLogIn, isIn } from "./login.js";
+
 export const LIST_EVERY_MS = 2_000;
 export const STREAMS_MAX = 16; /* of one subscription, as the server allows */
 
@@ -19,7 +21,12 @@ export class StreamList {
   async #ask() {
     try {
       const answer = await fetch("/v1/streams");
+      if (answer.status === 401 || answer.status === 403) {
+        askToLogIn(answer.status, (await answer.json().catch(() => ({}))).detail ?? "");
+        return "log in";
+      }
       if (!answer.ok) return `the server answers ${answer.status}`;
+      isIn();
       this.onList((await answer.json()).streams);
       return "";
     } catch {

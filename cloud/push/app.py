@@ -16,6 +16,8 @@ from pydantic import BaseModel
 
 from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.client_share import Clients
+from edgewake.cloud.login.door import Door
+from edgewake.cloud.login.reader import People
 from edgewake.cloud.push.counting.watchers import TooManyFilters
 from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
 from edgewake.cloud.push.proxy import (
@@ -127,6 +129,7 @@ def make_app(
     *,
     progress: Callable[[], str],
     rights: Rights,
+    people: People | None = None,
     clock: Clock,
     clients: Clients | None = None,
     allow_origins: Sequence[str] = (),
@@ -138,7 +141,7 @@ def make_app(
     clients = clients or Clients()
     app = application("Edgewake push proxy", description=__doc__ or "")
     app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)
-    _guard(app, rights, clock)
+    _guard(app, rights, people, clock)
     _let_others_ask(app, allow_origins)
     _answer_refusals(app)
     _pass_on(app, peers, clients)
@@ -216,14 +219,17 @@ def make_app(
     return app
 
 
-def _guard(app: FastAPI, rights: Rights, clock: Clock) -> None:
+def _guard(app: FastAPI, rights: Rights, people: People | None, clock: Clock) -> None:
     app.add_middleware(
         Guard,
         rights=rights,
         tickets=Tickets(clock, lambda: ""),
         open_paths=OPEN_PATHS,
         open_folders=OPEN_FOLDERS,
+        reader=None if people is None else people.reader,
     )
+    if people is not None:
+        app.add_middleware(Door, desk=people.desk)
     if rights.anonymous is not None:
         let_anonymous_in(app)
 

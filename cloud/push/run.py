@@ -20,6 +20,8 @@ from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
+from edgewake.cloud.login.config import LoginConfig
+from edgewake.cloud.login.reader import people_of
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.counting.watchers import Watchers
 from edgewake.cloud.push.deliveries import routes as delivery_routes
@@ -101,6 +103,8 @@ class PushConfig(config.Config):
     rights: RightsConfig | None = None
     """Who may be woken for what, as for the access servers. Without it anybody on this machine may
     have everything."""
+    login: LoginConfig | None = None
+    """Where people log in: the same as of the access servers."""
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
@@ -149,9 +153,11 @@ async def run(settings: PushConfig) -> None:
             hosts=(settings.host, *settings.also_hosts),
             public_names=settings.public_names,
             trusted_proxies=settings.trusted_proxies,
+            has_login=settings.login is not None,
         ),
         clock,
     )
+    people = people_of(settings.login, rights, clock)
     services = Services(
         watch, caller, sealer, clock, rng, metrics, rights, settings.session_timeout_s
     )
@@ -199,6 +205,7 @@ async def run(settings: PushConfig) -> None:
         allow_origins=settings.allow_origins,
         progress=lambda: _progress(member, proxy),
         rights=rights,
+        people=people,
         clock=clock,
     )
     delivery_routes.add_to(app, deliveries, clients)
@@ -212,6 +219,7 @@ async def run(settings: PushConfig) -> None:
         "deliveries": deliveries.run(),
         "groups": groups.run(),
         "rights": rights.run(),
+        **({} if people is None else {"login": people.desk.run()}),
     }
     try:
         async with asyncio.TaskGroup() as tasks:

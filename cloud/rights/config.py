@@ -20,7 +20,8 @@ CLAIM: Final = "$"
 """In a grant's devices: what stands behind it is a claim of the token, e.g. "$device"."""
 
 
-def _checked_url(text: str) -> str:
+def checked_url(text: str) -> str:
+    """An address whose answers can be trusted. Raises ValueError."""
     parts = urlsplit(text)
     is_near = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if parts.scheme == "https" or (parts.scheme == "http" and is_near):
@@ -72,7 +73,7 @@ class IssuerConfig(Config):
     """What the claim `aud` must name."""
     jwks_file: Path | None = None
     """Its public keys, a JSON Web Key Set; read again when it changes."""
-    jwks_url: Annotated[str, AfterValidator(_checked_url)] | None = None
+    jwks_url: Annotated[str, AfterValidator(checked_url)] | None = None
     """The same from its server, which must answer itself: a redirect is not followed."""
     refresh_s: float = Field(default=60, ge=1)
     """Seconds between two looks at `jwks_url`: a key that is withdrawn is believed for so long."""
@@ -159,10 +160,13 @@ def checked(
     hosts: tuple[str, ...],
     public_names: tuple[str, ...],
     trusted_proxies: tuple[str, ...],
+    has_login: bool = False,
 ) -> RightsConfig:
     """The configuration that holds; raises ConfigError where others reach the server and nobody
-    said who may read.
+    said who may read. Where people log in, nobody reads without.
     """
+    if found is None and has_login:
+        return RightsConfig()
     if found is not None:
         if found.local is not None and trusted_proxies:
             raise ConfigError(

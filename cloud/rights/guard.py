@@ -5,6 +5,8 @@
                                             address, so that nothing behind here can log it
     the cookie `edgewake_reader`            browsers, whose EventSource sends no header; what
                                             changes something only from a page of this server
+    the cookie of a login                   people, who logged in at an identity provider; what it
+                                            proves was looked at before (edgewake.cloud.login)
     nothing                                 the anonymous principal, where the configuration has one
 
 What is wrong is refused with 401 and never taken for nothing. A route finds its principal by
@@ -26,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from edgewake.cloud.rights.config import is_loopback
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import End, Rights
+from edgewake.cloud.rights.roles import NoRights
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.rights.tokens import Refused
 from edgewake.cloud.web.http_part import Problem
@@ -37,6 +40,8 @@ TICKET: Final = "ticket"
 """The parameter."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", None})
 """None: of a WebSocket."""
+LOGIN: Final = "login"
+"""Where what a login's cookie proves lies in `scope["state"]`: a session, or a Problem."""
 STATE: Final = "principal"
 """Where a principal lies in `scope["state"]`."""
 EXPECTED: Final = "expected Authorization: Bearer with a key or token"
@@ -57,9 +62,12 @@ class Guard:
         open_paths: Iterable[str],
         open_folders: tuple[str, ...] = (),
         later: Callable[[], Response] | None = None,
+        reader: Callable[[Any], Principal] | None = None,
     ) -> None:
-        """`later`: what a browser's EventSource is answered that would stop for ever at 503."""
-        self._later = later
+        """`later`: what a browser's EventSource is answered that would stop for ever at 503.
+        `reader`: gives a session its principal; raises NoRights.
+        """
+        self._later, self._reader = later, reader
         self._app, self._rights, self._tickets = app, rights, tickets
         self._open_paths, self._open_folders = frozenset(open_paths), open_folders
 
@@ -95,11 +103,11 @@ class Guard:
             return self._by_ticket(ticket, given)
         if given is None:
             given = cookie_of(scope)
+            if given is None and (scope.get("state") or {}).get(LOGIN) is not None:
+                return self._by_login(scope)
             is_change = scope.get("method") not in SAFE_METHODS
-            if given is not None and is_change and not is_from_own_page(dict(scope["headers"])):
-                raise Problem(
-                    403, "foreign_page", "a cookie changes things only from pages of this server"
-                )
+            if given is not None and is_change:
+                _check_page(scope)
         if given is None:
             if self._rights.anonymous is None or (self._rights.is_local and not _is_local(scope)):
                 raise unknown("key_missing", EXPECTED)
@@ -111,6 +119,23 @@ class Guard:
         except Unavailable as error:
             raise Problem(503, "unavailable", str(error), headers={"Retry-After": "2"}) from error
 
+    def _by_login(self, scope: Scope) -> Principal:
+        found = scope["state"][LOGIN]
+        if isinstance(found, Problem):
+            raise found
+        if scope.get("method") not in SAFE_METHODS:
+            _check_page(scope)
+        if self._reader is None:
+            raise unknown("key_missing", EXPECTED)
+        try:
+            principal = self._reader(found)
+        except NoRights as error:
+            raise Problem(403, "no_right", str(error)) from error
+        why = self._rights.end_of(principal)
+        if why is not None:
+            raise unknown(f"login_{why}", f"your login is {why}: log in again")
+        return principal
+
     def _by_ticket(self, ticket: str | None, given: bytes | None) -> Principal:
         found = self._tickets.use_up(ticket or "")
         if found is None or given is not None:
@@ -119,6 +144,12 @@ class Guard:
         if why is not None:
             raise ended(why)
         return found
+
+
+def _check_page(scope: Scope) -> None:
+    """Raises Problem where not a page of ours makes a browser ask."""
+    if not is_from_own_page(dict(scope["headers"])):
+        raise Problem(403, "foreign_page", "a cookie changes things only from pages of this server")
 
 
 def _is_local(scope: Scope) -> bool:

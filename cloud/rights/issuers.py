@@ -110,8 +110,9 @@ class KeySet:
             )
             self._take(())
 
-    async def renewed(self) -> bool:
-        """Ask its server because a key is not known. Are there news?
+    async def renewed(self, again_s: float = AGAIN_S) -> bool:
+        """Ask its server because a key is not known, if the last question is `again_s` old. Are
+        there news?
 
         Raises Unavailable where it never answered.
         """
@@ -119,7 +120,7 @@ class KeySet:
         if self._file is not None:
             self.look()
             return before != self.issuer.keys
-        if self._clock.monotonic_s() - self._asked_s >= AGAIN_S or self._asking is not None:
+        if self._clock.monotonic_s() - self._asked_s >= again_s or self._asking is not None:
             await asyncio.shield(self._begin())
         if not self.issuer.keys:
             raise Unavailable(f"the keys of the token's issuer are not known: {self._why}")

@@ -35,6 +35,8 @@ class Kind(StrEnum):
     ANONYMOUS = "anonymous"
     KEY = "key"
     TOKEN = "token"  # noqa: S105  (the word)
+    LOGIN = "login"
+    """A person, at an identity provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,14 @@ class Proof:
 
     kind: Kind
     digest: bytes = b""
-    """SHA-256 of the key or token; empty for anonymous."""
+    """SHA-256 of the key, the token, or one look at a session; empty for anonymous."""
     issuer: str = ""
     key: str = ""
     """Thumbprint of the issuer's key that signed the token."""
     subject: str = ""
-    """The token's `sub`."""
+    """The token's or person's `sub`."""
     token_id: str = ""
-    """The token's `jti`, where it has one."""
+    """The token's `jti`, where it has one; a session's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Principal:
     """See the module."""
 
     name: str
-    """For logs; of a token `issuer#subject`."""
+    """For logs; of a token and of a person `issuer#subject`."""
     grants: tuple[Grant, ...]
     proof: Proof
     limits: Limits = Limits()

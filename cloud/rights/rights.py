@@ -39,6 +39,10 @@ KNOWN_MAX: Final = 5_000
 one names as many devices as fit into it."""
 
 
+LOGGED_OUT_MAX: Final = 20_000
+"""Sessions of people that are remembered as ended; the oldest go first."""
+
+
 class End(StrEnum):
     """Why a right holds no longer."""
 
@@ -64,6 +68,7 @@ class Rights:
     def __init__(self, config: RightsConfig, clock: Clock, ask: Fetch = fetch) -> None:
         """`ask`: gets what lies at an issuer's address."""
         self._clock = clock
+        self.config = config
         self._roles = roles = Roles(config)
         role = config.anonymous or config.local
         self.anonymous = (
@@ -100,6 +105,7 @@ class Rights:
         self._queued: set[Proof] = set()
         """Those in `_expiring`, each once."""
         self._numbers = itertools.count()
+        self._logged_out: OrderedDict[str, None] = OrderedDict()
 
     async def principal(self, credential: bytes) -> Principal:
         """Who a key or token belongs to. Raises Refused, and Unavailable where that cannot be told
@@ -145,6 +151,8 @@ class Rights:
             case Kind.KEY:
                 held = self._by_key(proof.digest)
                 return None if held == principal else End.REVOKED
+            case Kind.LOGIN:
+                return End.REVOKED if proof.token_id in self._logged_out else None
             case Kind.TOKEN:
                 issuer = self._issuers.get(proof.issuer)
                 is_held = issuer is not None and proof.key in issuer.thumbprints
@@ -157,9 +165,12 @@ class Rights:
         return self.anonymous if proof.kind is Kind.ANONYMOUS else self._by_key(proof.digest)
 
     def believes(self, proof: Proof, *, is_expired: bool) -> bool:
-        """Would this token be believed now, its expiry aside? Of an expired one the key may be
-        gone: issuers change theirs.
+        """Would this token or login be believed now, its expiry aside? Of an expired token the key
+        may be gone: issuers change theirs.
         """
+        if proof.kind is Kind.LOGIN:
+            is_revoked = self._revoked is not None and self._revoked.value.has(proof)
+            return not is_revoked and proof.token_id not in self._logged_out
         issuer = self._issuers.get(proof.issuer)
         if issuer is None or (self._revoked is not None and self._revoked.value.has(proof)):
             return False
@@ -186,6 +197,13 @@ class Rights:
             found.pop(watch, None)
             if not found:
                 del self._open[watch.principal.proof]
+
+    def log_out(self, session: str) -> None:
+        """A person's session is ended: so is what is open by it."""
+        self._logged_out[session] = None
+        while len(self._logged_out) > LOGGED_OUT_MAX:
+            self._logged_out.popitem(last=False)
+        self._check_all()
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -83,6 +83,17 @@ def read(text: bytes) -> Token:
 
 def check(token: Token, issuer: Issuer, roles: Roles, *, now_s: float) -> Principal:
     """Who a token of this issuer belongs to. Raises Refused, and UnknownKey."""
+    key, expires_s = verify(token, issuer, now_s=now_s)
+    try:
+        return _principal(token, key, issuer.config, roles, expires_s)
+    except NoRights as error:
+        raise Refused(f"token: {error}") from error
+
+
+def verify(token: Token, issuer: Issuer, *, now_s: float) -> tuple[Key, float]:
+    """The key that signed a token of this issuer for this audience, and when it expires, in s since
+    1970 UTC. Raises Refused, and UnknownKey.
+    """
     config, claims = issuer.config, token.claims
     key, algorithm = _key(token.header, issuer)
     if not jwt.get_algorithm_by_name(algorithm).verify(token.signed, key.public, token.signature):
@@ -92,11 +103,7 @@ def check(token: Token, issuer: Issuer, roles: Roles, *, now_s: float) -> Princi
         raise Refused("token: iss: it is another issuer's")
     if config.audience not in (audience if isinstance(audience, list) else [audience]):
         raise Refused(f"token: aud: expected {config.audience!r}")
-    expires_s = _checked_times(claims, config, now_s)
-    try:
-        return _principal(token, key, config, roles, expires_s)
-    except NoRights as error:
-        raise Refused(f"token: {error}") from error
+    return key, _checked_times(claims, config, now_s)
 
 
 def _key(header: Mapping[str, Any], issuer: Issuer) -> tuple[Key, str]:

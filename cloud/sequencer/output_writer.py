@@ -115,7 +115,8 @@ class OutputWriter:
         headers = [(ORIGIN_HEADER, record.origin(up_partition, arrival.offset))]
         if arrival.late:
             headers.append((LATE_HEADER, b"1"))
-        value = record.with_clocks(arrival.payload.value(), shift=arrival.shift, kept_at=kept_at)
+        value = arrival.payload.value() if arrival.value is None else arrival.value
+        value = record.with_clocks(value, shift=arrival.shift, kept_at=kept_at)
         self.produce(topic, value, arrival.device, partition, arrival.received_at, headers)
 
     def _state(self, up_partition: int, one: Statement, now_ms: int) -> None:
@@ -129,6 +130,7 @@ class OutputWriter:
             sent_at=None,
             received_at=now_ms,
             frame_bytes=frames.encode(frame),
+            via=one.via,
         )
         self.produce(
             topics.stream_topic(one.stream),
@@ -144,7 +146,8 @@ class OutputWriter:
 
     def write_seen(self, seen: DeviceSeen, now_ms: int) -> None:
         """When a device was last seen."""
-        self.produce(topics.DEVICES, seen.to_json(), f"{seen.device}|seen", 0, now_ms)
+        key = f"{seen.device}|seen|{seen.via}" if seen.via else f"{seen.device}|seen"
+        self.produce(topics.DEVICES, seen.to_json(), key, 0, now_ms)
 
     def bury(self, message: Message, now_ms: int) -> None:
         """Somebody else wrote to `ew.up`."""

@@ -25,6 +25,7 @@ from edgewake.cloud.sequencer.transactions import Transactions, claim_key, claim
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frames import record
+from edgewake.protocol.frames.corrected_time import corrected_ms
 from edgewake.protocol.frames.record import PLACEMENT_HEADER, Placement
 from edgewake.protocol.frames.sequence import (
     POSITION_KEY,
@@ -181,12 +182,21 @@ class Shard:
     def _note_seen(self, step: Step) -> None:
         for output in step.outputs:
             if isinstance(output, Arrival):
+                placement = output.placement
                 self._seen.note(
                     output.device,
-                    output.placement.stream,
+                    placement.stream,
                     received_at=output.received_at,
                     sent_at=output.sent_at,
+                    via=placement.via,
+                    newest=_newest(output),
                 )
+
+
+def _newest(arrival: Arrival) -> int:
+    """Its latest event time, where it says one; a clock that is ahead counts as the cloud's."""
+    newest = arrival.placement.newest
+    return newest and corrected_ms(newest, shift=arrival.shift, received_at=arrival.received_at)
 
 
 class _Rows:

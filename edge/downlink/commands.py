@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 
 from edgewake.edge import program
-from edgewake.edge.downlink.config import CommandConfig
+from edgewake.edge.downlink.config import THING, CommandConfig
 from edgewake.edge.program import Program
 from edgewake.protocol.downlink.down_message import Command
 from edgewake.protocol.downlink.downlink import Answer, AnswerState, DownKind
@@ -27,6 +27,15 @@ def refusal(
             command,
             AnswerState.REFUSED,
             f"no command {command.name!r} is allowed on this device; allowed: {known}",
+        )
+    if config.is_for_things != bool(command.thing):
+        return _answer(
+            command,
+            AnswerState.REFUSED,
+            f"{command.name!r} is for things behind this device: expected the name of one"
+            if config.is_for_things
+            else f"{command.name!r} is for this device, not for a thing behind it: expected "
+            f"{THING} in its argv",
         )
     if len(command.args) > config.args_max:
         return _answer(
@@ -47,7 +56,7 @@ def refusal(
 
 async def run(command: Command, config: CommandConfig) -> Answer:
     """Run an allowed command to its end, or kill it."""
-    argv = [*config.argv, *command.args]
+    argv = [*(arg.replace(THING, command.thing) for arg in config.argv), *command.args]
     log.info(
         "command %s begins: %s",
         command.id,

@@ -11,6 +11,7 @@ from edgewake.protocol.downlink.downlink import ARGS_MAX, OUTPUT_CHARS_MAX
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, Length, key
 
+THING: Final = "{thing}"
 COMMANDS_MAX: Final = 100
 """Commands of a device. More are refused."""
 
@@ -33,7 +34,9 @@ class CommandConfig(ConfigTable):
     """One command that the cloud may call by its name, `[downlink.command.NAME]`."""
 
     argv: Annotated[tuple[str, ...], Length(1, 64), Check(_program)]
-    """The program, by its whole path, and its arguments. There is no shell between."""
+    """The program, by its whole path, and its arguments. There is no shell between. `{thing}` in an
+    argument makes it a command for things behind this device, and stands for the name of the
+    one."""
     args_max: int = key(default=0, ge=0, le=ARGS_MAX)
     """Arguments that the cloud may add behind them; none of them begins with a hyphen, so none is
     an option."""
@@ -44,6 +47,11 @@ class CommandConfig(ConfigTable):
     repeatable: bool = False
     """May it be run again where the agent ended while it ran? Else that is answered as
     interrupted."""
+
+    @property
+    def is_for_things(self) -> bool:
+        """Is it called for a thing behind this device, and not for the device?"""
+        return any(THING in arg for arg in self.argv)
 
 
 class DownlinkConfig(ConfigTable):

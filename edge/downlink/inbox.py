@@ -32,6 +32,7 @@ from edgewake.edge.log.tables.consumers import Missed
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.downlink import ANSWERS, Answer
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.topics import of_thing
 
 log = logging.getLogger("edgewake.downlink")
 
@@ -224,7 +225,8 @@ class Inbox:
             return
         answer = done.answer
         self._ledger.end(kept.id)
-        answers = {ANSWERS: [(self.now().wall_ms, dict(answer.fields()))]}
+        stream = of_thing(ANSWERS, kept.thing) if kept.thing else ANSWERS
+        answers = {stream: [(self.now().wall_ms, dict(answer.fields()))]}
         await consumer.commit({}, state=self._ledger.encode(), derived={**done.derived, **answers})
         self._waiting.pop(kept.id, None)
         self.counts[answer.state.value] += 1

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
+
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import CLOCK_FLOOR_MS
 from edgewake.protocol.downlink.downlink import DownKind
@@ -39,6 +41,11 @@ class Kept:
     """Seconds that it had left when it came."""
     at: Now
     """When it came."""
+
+    @property
+    def thing(self) -> str:
+        """The thing behind this device that it is for; empty: the device itself."""
+        return str(orjson.loads(self.body).get("thing", ""))
 
     def reading(self) -> Reading:
         """For the log."""

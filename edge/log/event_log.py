@@ -61,6 +61,7 @@ from edgewake.edge.log.tables.schema import LOG_NAME, open_for_reading
 from edgewake.edge.log.writing.writer import LogWriter
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, RejectReason
+from edgewake.protocol.topics import stream_and_thing
 
 log = logging.getLogger("edgewake.log")
 
@@ -325,8 +326,21 @@ class EventLog:
         self._writer.start()
 
     def lane(self, stream: str) -> Lane:
-        """A stream's lane."""
-        return self._lanes.get(stream, Lane.NORMAL)
+        """A stream's lane; of a thing's it is that of all things'."""
+        return self._lanes.get(stream_and_thing(stream)[0], Lane.NORMAL)
+
+    def streams(self) -> frozenset[str]:
+        """Names of all that the log has or had readings of. Never blocks."""
+        return self._writer.store.stream_names
+
+    async def room(self, *streams: str, promised: bool = False) -> None:
+        """Wait until the queues of these streams have room, for what is `promised` in their lanes,
+        too. Raises LogClosedError.
+        """
+        if promised:
+            await self.until(lambda: all(map(self._writer.may_promise, streams)))
+        else:
+            await self.until(lambda: self._writer.has_room_for(*streams))
 
     def stream(self, name: str, *, bytes_max: int | None = None) -> StreamLog:
         """A stream's way into the log; at most `bytes_max` bytes of its readings wait, where that

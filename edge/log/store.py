@@ -77,6 +77,7 @@ from edgewake.edge.log.tables.tables import (
 from edgewake.edge.log.wal import WriteAheadLog
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.names import is_own
+from edgewake.protocol.topics import stream_and_thing
 
 log = logging.getLogger("edgewake.log")
 
@@ -382,6 +383,11 @@ class LogStore:
         """Lanes that are full and lose what comes next."""
         return self._retention.dropping_lanes(self._state)
 
+    @property
+    def stream_names(self) -> frozenset[str]:
+        """All that it knows."""
+        return frozenset(self._state.streams)
+
     def unframed(self, stream: str) -> int:
         """Readings of a stream that wait for their frame."""
         found = self._state.streams.get(stream)
@@ -620,7 +626,7 @@ class LogStore:
         """Is it not sent? What waited when it was declared so still goes, and what comes meanwhile
         with it: both have their numbers.
         """
-        is_local = is_own(stream.name) or stream.name in self._limits.local
+        is_local = is_own(stream.name) or stream_and_thing(stream.name)[0] in self._limits.local
         return is_local and stream.framed == stream.last
 
     # housekeeping

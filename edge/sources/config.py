@@ -147,6 +147,14 @@ class SourceConfig(ConfigTable):
     as ON and OFF, or as true. A field that is not declared has the type of its first value. A value
     that is none of its field's type is null, and stands beside it as text in `<field>_odd`."""
     time: TimeConfig = TimeConfig()
+    things: Literal["field", "devices"] = "field"
+    """What the field `thing` means, which maps and some kinds of sources give: a thing behind this
+    device. field: it stays a field, and all readings are this device's. devices: each thing is a
+    device of its own in the cloud (docs/gateways.md), with its own numbers, gaps, rate and
+    presence, as far as `[[gateway]]` of the bridges allows this device to send for it."""
+    things_max: int = key(default=1000, ge=1, le=10_000)
+    """Things that have streams of their own here; readings of others are lost, and a gap says how
+    many. Each costs some KB of memory."""
 
     def source(self, context: SourceContext) -> Source:
         """Make the source. Whatever it raises is said, and it is asked again later."""

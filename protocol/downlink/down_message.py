@@ -20,7 +20,7 @@ from edgewake.protocol.downlink.downlink import (
 )
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.frame import COUNTER_MAX, Scalar
-from edgewake.protocol.names import FIELD_PATTERN
+from edgewake.protocol.names import DEVICE_PATTERN, FIELD_PATTERN
 from edgewake.protocol.plain import Check, Length, Plain, key
 from edgewake.protocol.plain_json import Misshapen, read
 
@@ -49,6 +49,8 @@ class Command(Message):
     name: str = key(pattern=f"^{FIELD_PATTERN.pattern}$")
     args: Args = ()
     """Added to those that the device's configuration gives, as far as it allows any."""
+    thing: str = key(default="", pattern=f"^({DEVICE_PATTERN.pattern})?$")
+    """The thing behind the device that it is for; empty: the device itself."""
 
 
 class Settings(Message):

@@ -34,11 +34,19 @@ class DownRow(BaseModel):
     """Cloud's clock, ms since 1970 UTC."""
     expires_at: int
     """It is sent until then."""
+    via: str = ""
+    """The gateway that it is sent to, of a thing behind one: the one that spoke for it last when it
+    was asked. It stays with that one, for nobody knows how far it came there."""
     asked_by: str
     """Name of the key that it was asked with."""
     answer: Answer | None = None
     answered_at: int | None = None
     """When the bridge had the answer, ms since 1970 UTC."""
+
+    @property
+    def sent_to(self) -> str:
+        """Who gets it from the broker."""
+        return self.via or self.device
 
     @property
     def message(self) -> AnyMessage:

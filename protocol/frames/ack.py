@@ -184,11 +184,11 @@ def joined(answers: Iterable[tuple[bytes, Ack | Later]]) -> Iterator[bytes]:
         yield b"[%b]" % b",".join(parts)
 
 
-_JOINABLE: Final = re.compile(rb"[ !#-\[\]-~]{1,128}")
+_JOINABLE: Final = re.compile(rb"[ !#-\[\]-~]{1,192}")
 
 
 def is_joinable(correlation: bytes | None) -> bool:
-    """May this correlation data stand in a message of joined answers? 1 to 128 printable ASCII
+    """May this correlation data stand in a message of joined answers? 1 to 192 printable ASCII
     characters without quote and backslash.
     """
     return correlation is not None and _JOINABLE.fullmatch(correlation) is not None

@@ -214,7 +214,7 @@ def check_columns(
 
 
 _FRAME_KEYS: Final = frozenset({"epoch", "frame", "seq", "t", "fields", "gap", "first_frame"})
-_ENVELOPE_KEYS: Final = frozenset({"stream", "mode", "sent_at", "received_at"})
+_ENVELOPE_KEYS: Final = frozenset({"stream", "mode", "sent_at", "received_at", "via"})
 """The bridge writes these before the frame's own bytes, where a second one would win."""
 
 

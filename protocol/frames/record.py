@@ -5,6 +5,10 @@ Value (JSON, UTF-8; the frame's own bytes follow the first six keys unchanged):
     {"device":"car-07","stream":"vehicle_position","mode":"ack","sent_at":1790000000100,"received_at":1790000000130,
      "epoch":3,"frame":12,"seq":1101,"t":[…],"fields":{…}}
 
+Where a gateway sent it for a thing behind it (docs/gateways.md), the thing is the device, and
+`"via":"gateway"` stands before the frame's own bytes: epoch, frame and seq are then the gateway's,
+of this thing and stream, and the clock is the gateway's.
+
 Key: the device. `sent_at` is the device's clock at this attempt (null where unknown), `received_at`
 the bridge's. The sequencer puts before them what it found out about these clocks, where there is
 something to say:
@@ -71,7 +75,7 @@ class Placement(NamedTuple):
     """What the sequencer needs of a frame.
 
     Header bytes: `discipline|stream|epoch|first|last|seq|readings`, ASCII, and `|content` where
-    there is one.
+    there is one; of a thing behind a gateway `|content|via|newest`.
     """
 
     discipline: Discipline
@@ -88,17 +92,24 @@ class Placement(NamedTuple):
     content: int = 0
     """A checksum of what a plain device sent with a number, which tells other readings under the
     same number from repeats; 0: none."""
+    via: str = ""
+    """The gateway that sent it and numbers it; empty: the device itself did."""
+    newest: int = 0
+    """Of what came by a gateway: its latest event time as it says it, ms; 0: it has none."""
 
     def encode(self) -> bytes:
         """The header's value."""
+        if self.via:
+            return "|".join(map(str, self)).encode()
         form = "%s|%s|%d|%d|%d|%d|%d|%d" if self.content else "%s|%s|%d|%d|%d|%d|%d%.0s"
-        return (form % self).encode()
+        return (form % self[:8]).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Placement:
         """Read our own header; a ValueError here is our bug or somebody writing to our topic."""
         discipline, stream, *numbers = value.decode().split("|")
         epoch, first, last, seq, readings, content = map(int, (*numbers, "0")[:6])
+        via, newest = numbers[6:] if len(numbers) > 6 else ("", "0")
         return cls(
             _DISCIPLINES.get(discipline) or Discipline(discipline),
             stream,
@@ -108,6 +119,8 @@ class Placement(NamedTuple):
             seq,
             readings,
             content,
+            via,
+            int(newest),
         )
 
 
@@ -124,6 +137,7 @@ def encode(
     sent_at: int | None,
     received_at: int,
     frame_bytes: bytes,
+    via: str = "",
 ) -> bytes:
     """Put origin and times before a checked frame's own bytes (they begin with `{`; names are safe
     in JSON).
@@ -133,6 +147,8 @@ def encode(
         f'{{"device":"{device}","stream":"{stream}","mode":"{mode}","sent_at":{sent},'
         f'"received_at":{received_at},'
     )
+    if via:
+        head += f'"via":"{via}",'
     return head.encode() + frame_bytes[frame_bytes.index(b"{") + 1 :]
 
 
@@ -175,6 +191,8 @@ class Record:
     """ms to add to every `t` of the frame."""
     kept_at: int | None = None
     """Kafka's clock, where the bridge's is not to be trusted."""
+    via: str = ""
+    """The gateway that sent it; empty: the device itself did."""
 
 
 def decode(value: bytes) -> Record:
@@ -201,6 +219,7 @@ def decode(value: bytes) -> Record:
         ),
         shift=body.get("shift", 0),
         kept_at=body.get("kept_at"),
+        via=body.get("via", ""),
     )
 
 
@@ -208,16 +227,19 @@ def readings(record: Record) -> Iterator[dict[str, Scalar]]:
     """The readings of a record as clients see them: flat, in order.
 
     {"stream":…, "device":…, "epoch":…, "seq":…, "t":…, "received_at":…, <field>:…}; a null field is
-    left out. `t` is put right where the device's clock was wrong, as queries have it.
+    left out, and `via`, the gateway, stands behind the device of what came by one. `t` is put right
+    where the device's clock was wrong, as queries have it.
     """
     frame = record.frame
     names = list(frame.fields)
     columns = list(frame.fields.values())
     received_at = record.received_at if record.kept_at is None else record.kept_at
+    origin: dict[str, Scalar] = {"stream": record.stream, "device": record.device}
+    if record.via:
+        origin["via"] = record.via
     for i, t in enumerate(frame.t):
         reading: dict[str, Scalar] = {
-            "stream": record.stream,
-            "device": record.device,
+            **origin,
             "epoch": frame.epoch,
             "seq": None if frame.seq is None else frame.seq + i,
             "t": corrected_ms(t, shift=record.shift, received_at=received_at),

@@ -83,7 +83,8 @@ def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:
 
 class DeviceSeen(Plain):
     """Kept by the sequencer on `ew.devices`, key `<device>|seen`, at most every 5 s for each device
-    that sends.
+    that sends. Of a thing behind a gateway there is one for each gateway that sent for it, key
+    `<thing>|seen|<gateway>`: what one of them had kept and brings late does not hide the other.
     """
 
     device: str
@@ -96,3 +97,8 @@ class DeviceSeen(Plain):
     """Stream → its records since the last report."""
     records: Whole = 0
     """Records of all streams since the last report."""
+    via: str = ""
+    """The gateway that sent for it; empty: it sent by itself."""
+    newest: Whole | None = None
+    """The latest event time that came by this gateway, ms, put right where its clock is wrong: the
+    thing is where its newest reading came from."""

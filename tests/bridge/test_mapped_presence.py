@@ -44,3 +44,16 @@ def test_other_messages_say_nothing_of_it() -> None:
     for topic, payload in (("homie/h/$state", b"init"), ("tele/plug/STATE", b'{"POWER":"ON"}')):
         (part,) = mapper.parts(mqtt5.PublishPacket(topic, payload), NOW)
         assert "/up/" in part.packet.topic
+
+
+def test_a_map_gives_no_device_that_the_configuration_does_not_name() -> None:
+    """Neither its readings nor its presence; without names the control gives both."""
+    maps = compile_presets(["zigbee2mqtt"], needs_names=True)
+    message = mqtt5.PublishPacket("zigbee2mqtt/pump/availability", b"online")
+    (part,) = Mapper(maps, "zb-", ["zb-lamp-*"]).parts(message, NOW)
+    assert part.refusal is not None
+    assert part.refusal.reason == "foreign_device"
+    assert "'zb-pump'" in part.refusal.detail
+    assert "zb-lamp-*" in part.refusal.detail
+    for mapper in (Mapper(maps, "zb-", ["zb-pum?"]), Mapper(maps, "zb-")):
+        assert [one.refusal for one in mapper.parts(message, NOW)] == [None, None]

@@ -13,12 +13,17 @@ NOW = 1_790_000_000_000
 
 
 def row(
-    device: str = "car", message: str = "a", *, lasts_ms: int = 10_000, answer: Answer | None = None
+    device: str = "car",
+    message: str = "a",
+    *,
+    lasts_ms: int = 10_000,
+    answer: Answer | None = None,
+    via: str = "",
 ) -> tuple[str, bytes]:
     payload = orjson.dumps({"id": message, "name": "x"}).decode()
     found = DownRow(
         device=device, kind=DownKind.COMMAND, payload=payload, asked_at=NOW,
-        expires_at=NOW + lasts_ms, asked_by="me", answer=answer
+        expires_at=NOW + lasts_ms, asked_by="me", answer=answer, via=via
     )  # fmt: skip
     return key_of(device, message), found.model_dump_json().encode()
 
@@ -93,3 +98,16 @@ def test_a_row_that_is_none_is_told_and_changes_nothing(key: str, value: bytes) 
     with pytest.raises(ValueError, match=r"."):
         box.follow(key, value)
     assert sent(box) == []
+
+
+def test_what_is_for_a_thing_waits_for_its_gateway() -> None:
+    box = outbox(row("meter", via="gateway"))
+    box.on_status("meter", status(), 0.0)
+    assert sent(box) == []
+    box.on_status("gateway", status(), 0.0)
+    ((key, found),) = box.due(NOW)
+    assert (key, found.sent_to) == ("meter|a", "gateway")
+    box.on_sent(key)
+    box.follow("meter|a", None)
+    box.on_status("gateway", status(2), 1.0)
+    assert sent(box) == [], "gone with its row"

@@ -42,6 +42,7 @@ OPEN, NAMED, LISTS, OWN = "open", "named", "lists", "own"
 RULES = {
     "/": OPEN, "/town": OPEN, "/docs": OPEN, "/openapi.json": OPEN, "/healthz": OPEN,
     "/readyz": OPEN, "/metrics": OPEN, "/v1/server": OPEN, "/page": OPEN, "/docs/{file}": OPEN,
+    "/login/me": OPEN,
     "/v1/streams": LISTS,
     "/v1/streams/{name}/events": NAMED, "/v1/events": NAMED, "/v1/latest/{name}": NAMED,
     "/v1/sync/{name}": NAMED,

@@ -77,14 +77,15 @@ def admit(
     received_at: int,
     compiled: CompiledStreams | None = None,
 ) -> Admitted:
-    """Check a message on `ew/v1/<device>/up/<stream>`; raises Rejected, NotNow or
-    AwaitsCatalogueError.
+    """Check a message on `ew/v1/<device>/up/<stream>`, or of a thing behind a gateway; raises
+    Rejected, NotNow or AwaitsCatalogueError. Whether the gateway may speak for it, the caller has
+    checked.
 
     `compiled`: the decoders of known streams, tried first.
     """
     topic = parse_up(message.topic)
-    device, stream = topic.device, topic.stream
-    check_answer(message, device)
+    device, stream, via = topic.device, topic.stream, topic.via
+    check_answer(message, topic.sender)
     mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
     content_type = message.content_type
     aside: Sequence[Aside] = ()
@@ -105,8 +106,10 @@ def admit(
         else:
             payload = _json_of(message.payload, content_type)
             payload, placement, aside = _admit_frame(
-                payload, device, stream, catalogue, discipline, compiled
+                payload, device, stream, catalogue, discipline, None if via else compiled
             )
+    if via:
+        placement = placement._replace(via=via, newest=_newest(payload))
     return Admitted(
         device=device,
         value=record.encode(
@@ -116,10 +119,16 @@ def admit(
             sent_at=_sent_at(message),
             received_at=received_at,
             frame_bytes=payload,
+            via=via,
         ),
         placement=placement.encode(),
         aside=aside,
     )
+
+
+def _newest(frame_bytes: bytes) -> int:
+    """The latest event time of a checked frame; 0 of a gap."""
+    return max(orjson.loads(frame_bytes).get("t", ()), default=0)
 
 
 def _admit_plain(
@@ -307,7 +316,7 @@ def check_answer(message: Envelope, device: str) -> None:
         raise Rejected(
             RejectReason.RESPONSE_TOPIC,
             f"response topic {topic[:200]!r}: expected {topics.ack(device)}, "
-            f"or {topics.acks(device)} and correlation data of 1 to 128 printable characters "
+            f"or {topics.acks(device)} and correlation data of 1 to 192 printable characters "
             "without quote and backslash",
         )
     if correlation is not None and len(correlation) > CORRELATION_BYTES_MAX:

@@ -48,6 +48,9 @@ STATUSES_PER_S: Final = 1.0
 """Statuses of a device in a second, over a minute; what is over is left out. An agent sends one a
 minute, and one more when it connects."""
 DAY_S: Final = 86_400.0
+THINGS_TIMES: Final = 10
+"""How many times as much as one device all things behind one gateway may cost together: it may
+name as many as its rule allows."""
 MAPPED_TIMES: Final = 10
 """How many times as many dead letters all mapped devices together may have as one: a name of a
 device costs nothing where topic and payload give it."""
@@ -103,6 +106,8 @@ class Account:
         "busy_s",
         "bytes",
         "device",
+        "gateway",
+        "key",
         "left_out",
         "left_out_bytes",
         "letter_bytes",
@@ -112,9 +117,13 @@ class Account:
         "statuses",
     )
 
-    def __init__(self, device: str, limits: Limits, now_s: float) -> None:
+    def __init__(
+        self, device: str, limits: Limits, now_s: float, *, gateway: Account | None = None
+    ) -> None:
+        """`gateway`: what all things have together that come by it."""
         self._limits = limits
-        self.device = device
+        self.device = self.key = device
+        self.gateway = gateway
         self.at_s = now_s
         self.messages, self.bytes, self.busy_s = limits.messages, limits.bytes, limits.busy_s
         self.statuses, self.letters, self.letter_bytes = (
@@ -123,11 +132,15 @@ class Account:
             limits.letter_bytes,
         )
         self.left_out = self.left_out_bytes = 0
-        self.shared: Account | None = None
+        self.shared: Account | None = gateway
         """What its dead letters count against, too."""
 
     def wait_s(self, now_s: float) -> float:
         """Seconds until its next message may pass; 0: now."""
+        own_s = self._wait_s(now_s)
+        return own_s if self.gateway is None else max(own_s, self.gateway.wait_s(now_s))
+
+    def _wait_s(self, now_s: float) -> float:
         if self.messages > 0 and self.bytes > 0 and self.busy_s > 0:
             return 0.0
         self._fill(now_s)
@@ -148,12 +161,16 @@ class Account:
             dear_s = busy_s - USUAL_S - USUAL_S_PER_BYTE * size
             if dear_s > 0:
                 self.busy_s -= dear_s
+        if self.gateway is not None:
+            self.gateway.pay(size, busy_s)
 
     def pay_refused(self, size: int, busy_s: float) -> None:
         """A message of `size` bytes was refused, which took `busy_s` of processor time."""
         self.messages -= 1
         self.bytes -= size
         self.busy_s -= busy_s
+        if self.gateway is not None:
+            self.gateway.pay_refused(size, busy_s)
 
     def may_say_status(self, now_s: float) -> bool:
         """May another status be written? It counts."""
@@ -218,6 +235,7 @@ class Allowance:
 
     def __init__(self, config: DeviceConfig) -> None:
         self._limits = Limits(config)
+        self._of_things = Limits(_times(config, THINGS_TIMES))
         self._accounts: dict[str, Account] = {}
         self._untold: set[str] = set()
 
@@ -225,38 +243,60 @@ class Allowance:
         """The device's; a new one has everything."""
         account = self._accounts.get(device)
         if account is None:
-            if len(self._accounts) >= DEVICES_MAX:
-                del self._accounts[next(iter(self._accounts))]
-            account = self._accounts[device] = Account(device, self._limits, now_s)
+            account = self._keep(device, Account(device, self._limits, now_s))
+        return account
+
+    def of_thing(self, thing: str, gateway: str, now_s: float) -> Account:
+        """A thing's, as far as this gateway sends for it: what another one sends costs it nothing
+        here.
+        """
+        key = f"{thing}|{gateway}"
+        account = self._accounts.get(key)
+        if account is None:
+            of_all = f"|{gateway}"
+            together = self._accounts.get(of_all)
+            if together is None:
+                together = self._keep(of_all, Account(gateway, self._of_things, now_s))
+            made = Account(thing, self._limits, now_s, gateway=together)
+            account = self._keep(key, made)
+        return account
+
+    def _keep(self, key: str, account: Account) -> Account:
+        if len(self._accounts) >= DEVICES_MAX:
+            del self._accounts[next(iter(self._accounts))]
+        account.key = key
+        self._accounts[key] = account
         return account
 
     def of_all_mapped(self, now_s: float) -> Account:
         """What all devices that come by maps may have together, in dead letters."""
-        config = self._limits.config
-        return Account(
-            "",
-            Limits(
-                config.model_copy(
-                    update={
-                        "letters_per_s": config.letters_per_s * MAPPED_TIMES,
-                        "letters_burst": config.letters_burst * MAPPED_TIMES,
-                        "letter_bytes_per_day": config.letter_bytes_per_day * MAPPED_TIMES,
-                    }
-                )
-            ),
-            now_s,
-        )
+        return Account("", Limits(_times(self._limits.config, MAPPED_TIMES)), now_s)
 
     def note_left_out(self, account: Account, size: int) -> None:
         """A dead letter of the device was counted only; `left_out` tells it."""
         account.leave_out(size)
-        self._untold.add(account.device)
+        self._untold.add(account.key)
 
     def left_out(self) -> Iterator[LeftOut]:
         """What was counted only since the last call, by device."""
-        for device in self._untold:
-            account = self._accounts.get(device)
+        for key in self._untold:
+            account = self._accounts.get(key)
             if account is not None:
-                yield LeftOut(device, account.left_out, account.left_out_bytes)
+                yield LeftOut(account.device, account.left_out, account.left_out_bytes)
                 account.left_out = account.left_out_bytes = 0
         self._untold.clear()
+
+
+def _times(config: DeviceConfig, times: int) -> DeviceConfig:
+    """As much as so many devices may cost."""
+    more = {
+        name: times * getattr(config, name)
+        for name in (
+            "messages_per_s",
+            "bytes_per_s",
+            "letters_per_s",
+            "letters_burst",
+            "letter_bytes_per_day",
+        )
+    }
+    return config.model_copy(update={**more, "busy_share": min(1.0, times * config.busy_share)})

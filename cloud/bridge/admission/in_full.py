@@ -46,8 +46,8 @@ def in_full(packet: mqtt5.PublishPacket | Unreadable) -> mqtt5.PublishPacket | U
         packet_id=packet.packet_id,
         duplicate=packet.duplicate,
         content_type=said.content_type,
-        response_topic=topics.acks(topic.device),
-        correlation_data=compact.correlation(topic.stream, said.epoch, said.frame),
+        response_topic=topics.acks(topic.sender),
+        correlation_data=compact.correlation(_name_of(topic), said.epoch, said.frame),
         user_properties=[("sent_at", str(said.sent_at))],
     )
 
@@ -65,10 +65,15 @@ def _asking(packet: mqtt5.PublishPacket) -> mqtt5.PublishPacket:
         packet_id=packet.packet_id,
         duplicate=packet.duplicate,
         content_type=packet.content_type,
-        response_topic=topics.acks(named.device),
-        correlation_data=f"{named.stream}|{_seq_of(packet.payload)}".encode(),
+        response_topic=topics.acks(named.sender),
+        correlation_data=f"{_name_of(named)}|{_seq_of(packet.payload)}".encode(),
         user_properties=packet.user_properties,
     )
+
+
+def _name_of(topic: topics.UpTopic) -> str:
+    """What its sender calls the stream."""
+    return topics.of_thing(topic.stream, topic.device) if topic.via else topic.stream
 
 
 def _seq_of(payload: bytes) -> str:

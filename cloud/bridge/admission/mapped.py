@@ -7,6 +7,8 @@ with its own dead letter where it is refused. What no map can read is refused wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 import mqtt5
@@ -40,8 +42,12 @@ def is_mapped(topic: str) -> bool:
 class Mapper:
     """By the maps that there are now."""
 
-    def __init__(self, maps: Maps, prefix: str) -> None:
+    def __init__(self, maps: Maps, prefix: str, devices: Sequence[str] = ()) -> None:
+        """`devices`: patterns of the names that the maps may give, the prefix included; none:
+        any.
+        """
         self._prefix = prefix
+        self._devices = devices
         self.follow(maps)
 
     def follow(self, maps: Maps) -> None:
@@ -86,9 +92,27 @@ class Mapper:
         readings = outcome.readings
         if device:
             readings = [one._replace(device=device) for one in readings]
-        parts = [_part(packet, one) for one in readings]
-        parts += [_status(one) for one in readings if one.is_there is not None]
+        parts = [self._checked(packet, one) for one in readings]
+        parts += [
+            _status(one)
+            for one in readings
+            if one.is_there is not None and self._may_name(one.device)
+        ]
         return parts + [_refused(packet, one) for one in outcome.refused]
+
+    def _may_name(self, device: str) -> bool:
+        return not self._devices or any(fnmatchcase(device, one) for one in self._devices)
+
+    def _checked(self, packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
+        part = _part(packet, reading)
+        if part.refusal is not None or self._may_name(reading.device):
+            return part
+        why = (
+            f"the map gives the device {reading.device!r}: expected one of {list(self._devices)} "
+            "(maps.devices in bridge.toml)"
+        )
+        kept = mqtt5.PublishPacket(packet.topic, orjson.dumps(reading.body))
+        return Part(kept, Rejected(RejectReason.FOREIGN_DEVICE, why))
 
 
 def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:

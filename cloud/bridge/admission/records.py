@@ -28,7 +28,9 @@ _STATUS_SLASHES: Final = topics.status("").count("/")
 _STATUS_END: Final = "/status"
 
 device_in = lru_cache(maxsize=65_536)(topics.device_in)
-"""The device of a topic, as far as it has one."""
+"""The device of a topic, as far as it has one: the gateway of one of a thing."""
+thing_in = lru_cache(maxsize=65_536)(topics.thing_in)
+"""The thing of a topic of a gateway, and the gateway."""
 
 
 class KafkaRecord(NamedTuple):
@@ -102,7 +104,10 @@ def dead_letter(
         content_type=content_type,
         size=0 if len(kept) == size else size,
     )
-    return KafkaRecord(topics.DEAD, device_in(message.topic), kept, letter.headers(), received_at)
+    of_thing = thing_in(message.topic)
+    is_things = of_thing is not None and refusal.reason is not RejectReason.FOREIGN_DEVICE
+    key = of_thing.device if of_thing is not None and is_things else device_in(message.topic)
+    return KafkaRecord(topics.DEAD, key, kept, letter.headers(), received_at)
 
 
 def aside_letter(

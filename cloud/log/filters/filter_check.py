@@ -22,7 +22,7 @@ WARNINGS_MAX: Final = 10
 """Warnings given at once."""
 NEAR_MAX: Final = 3
 _ENVELOPE: Final[Kinds] = dict.fromkeys(RESERVED_FIELDS, "number") | {
-    **dict.fromkeys(("stream", "query", "device", "mode", "clock_flag"), "string"),
+    **dict.fromkeys(("stream", "query", "device", "via", "mode", "clock_flag"), "string"),
     "final": "boolean",
 }
 _NUMERIC: Final = frozenset({"+", "-", "*", "/", "%", "neg", "abs", "ceil", "floor", "round"})

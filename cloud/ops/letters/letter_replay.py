@@ -69,13 +69,13 @@ def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: i
 
     Raises Rejected, NotNow or AwaitsCatalogueError, as the bridges would now.
     """
-    stream = topics.parse_up(letter.topic).stream
+    topic = topics.parse_up(letter.topic)
+    device, stream = topic.device, topic.stream
     catalogue = Catalogue(lambda: 0.0)
     if row is not None:
         catalogue.follow(stream, row.model_dump_json().encode())
-    device = topics.parse_up(letter.topic).device
     message = Message(
-        letter.topic, payload, letter.content_type or None, response_topic=topics.ack(device)
+        letter.topic, payload, letter.content_type or None, response_topic=topics.ack(topic.sender)
     )
     admitted = admit(message, catalogue, received_at=letter.received_at)
     placement = Placement.decode(admitted.placement)
@@ -96,7 +96,8 @@ def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: i
 def _same(device: str, placement: Placement, payload: bytes) -> str:
     if placement.discipline is Discipline.FREE:
         return ""
-    line = f"{device}|{placement.stream}|{placement.epoch}|{placement.first}|{placement.last}"
+    sender = f"{device} via {placement.via}" if placement.via else device
+    line = f"{sender}|{placement.stream}|{placement.epoch}|{placement.first}|{placement.last}"
     return (
         line
         if placement.discipline is Discipline.ORDERED

@@ -19,7 +19,11 @@ from typing import Any, Final
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edgewake.cloud.login import routes as login_routes
+from edgewake.cloud.login.door import STATE
+from edgewake.cloud.login.session import Session
 from edgewake.cloud.ops.login.keys import Holder, Keys, Role
+from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import Passes
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.origin import is_from_own_page
@@ -34,6 +38,7 @@ AUTHORITY_PATH: Final = "/v1/authority"
 anybody."""
 OPEN_PATHS: Final = frozenset(
     {"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH, ENROL_PATH, AUTHORITY_PATH}
+    | login_routes.OPEN_PATHS
 )
 FILES: Final = "/page/"
 """Scripts and styles of the pages: the same for everybody, and nothing of the system is in them."""
@@ -57,6 +62,8 @@ class Access:
     keys: Keys
     tickets: Passes
     sessions: Passes
+    people: People | None = None
+    """Those who log in at an identity provider."""
 
 
 class Guard:
@@ -71,7 +78,12 @@ class Guard:
             return await self._app(scope, receive, send)
         headers = dict(scope["headers"])
         by_key = self._by_key(headers)
-        holder = by_key or self._by_cookie(scope, headers)
+        try:
+            holder = by_key or self._by_cookie(scope, headers) or self._by_login(scope)
+        except Problem as problem:
+            if scope["method"] == "GET" and scope["path"] in PAGES:
+                return await RedirectResponse(LOGIN_PATH, 303)(scope, receive, send)
+            return await problem.response()(scope, receive, send)
         if holder is None:
             if scope["method"] == "GET" and scope["path"] in PAGES:
                 return await RedirectResponse(LOGIN_PATH, 303)(scope, receive, send)
@@ -80,6 +92,7 @@ class Guard:
         state["holder"] = holder
         state["is_allowed"] = lambda: (
             (self._by_key(headers) or self._by_cookie(scope, headers)) == holder
+            or self._still_logged_in(scope, holder)
         )
         if scope["method"] in SAFE_METHODS or scope["path"] in QUESTIONS:
             send = _while_allowed(scope, send)
@@ -99,6 +112,19 @@ class Guard:
         if scheme.lower() != b"bearer":
             given = headers.get(b"x-api-key", b"")
         return self._access.keys.find(given.strip()) if given else None
+
+    def _by_login(self, scope: Scope) -> Holder | None:
+        """Raises Problem where a login's cookie proves nothing, or not enough."""
+        people = self._access.people
+        session = None if people is None else people.session_of(scope.get("state") or {})
+        return None if people is None or session is None else people.holder(session)
+
+    def _still_logged_in(self, scope: Scope, holder: Holder) -> bool:
+        people = self._access.people
+        session = None if people is None else scope["state"].get(STATE)
+        if people is None or not isinstance(session, Session):
+            return False
+        return people.holds(session) and people.holder(session) == holder
 
     def _by_cookie(self, scope: Scope, headers: dict[bytes, bytes]) -> Holder | None:
         try:
@@ -143,7 +169,7 @@ def _refusal(
         )
     if holder.role is not Role.OPERATE and scope["path"] not in OWN_AFFAIRS:
         return Problem(
-            403, "role", f"the key {holder.name!r} has the role read; this needs the role operate"
+            403, "role", f"{holder.name!r} has the role read; this needs the role operate"
         )
     return None
 

@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
@@ -25,7 +26,8 @@ from edgewake.cloud.web.origin import is_from_own_page
 HOME_PATH: Final = "/"
 HEADERS: Final = {
     "Content-Security-Policy": (
-        "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
     ),
     "Cache-Control": "no-store",
     # With no-referrer the form would say `Origin: null`.
@@ -41,7 +43,10 @@ FORM: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
 <title>Edgewake operations</title><h1>Edgewake operations</h1>
 <p>{text}</p><form method="post" action="/in"><label>Key
 <input type="password" name="key" autocomplete="current-password" required autofocus>
-</label> <button>Log in</button></form></html>"""
+</label> <button>Log in</button></form>{people}</html>"""
+PEOPLE: Final = """<p><a href="/login?next=/">Log in as yourself</a> at {provider}, or there
+<a href="/login?next=/&amp;prompt=login">as somebody else</a>.</p>
+<script src="/page/ops/in.js" defer></script>"""
 WELCOME: Final = "Enter a key of the key file, or let <code>edgewake login</code> print a link."
 
 
@@ -59,7 +64,8 @@ def add(app: FastAPI, access: Access) -> None:
     @app.get(LOGIN_PATH, include_in_schema=False)
     async def enter(request: Request, ticket: str | None = None) -> Response:
         if ticket is None:
-            return HTMLResponse(FORM.format(text=WELCOME), headers=HEADERS)
+            refused = _why_not(request, access)
+            return _form(access, refused or WELCOME, 403 if refused else 200)
         if b"prefetch" in dict(request.scope["headers"]).get(b"sec-purpose", b""):
             raise Problem(503, "prefetch", "a ticket is used once, by a person")
         holder = access.tickets.use_up(ticket)
@@ -68,7 +74,7 @@ def add(app: FastAPI, access: Access) -> None:
                 f"This link was used already or is older than {TICKET_LIFE_S // 60} minutes. "
                 f"{WELCOME}"
             )
-            return HTMLResponse(FORM.format(text=text), 401, headers=HEADERS)
+            return _form(access, text, 401)
         return _open(request, access, holder)
 
     @app.post(LOGIN_PATH, include_in_schema=False)
@@ -80,10 +86,30 @@ def add(app: FastAPI, access: Access) -> None:
         )
         holder = access.keys.find(key.encode())
         if holder is None:
-            return HTMLResponse(
-                FORM.format(text=f"This key is not known. {WELCOME}"), 401, headers=HEADERS
-            )
+            return _form(access, f"This key is not known. {WELCOME}", 401)
         return _open(request, access, holder)
+
+
+def _form(access: Access, text: str, status: int) -> HTMLResponse:
+    """`text`: HTML."""
+    people = ""
+    if access.people is not None:
+        provider = urlsplit(access.people.desk.config.issuer).netloc
+        people = PEOPLE.format(provider=escape(provider))
+    return HTMLResponse(FORM.format(text=text, people=people), status, headers=HEADERS)
+
+
+def _why_not(request: Request, access: Access) -> str:
+    """Why who is logged in does not get in; empty for who is not. HTML."""
+    if access.people is None:
+        return ""
+    try:
+        session = access.people.session_of(request.scope.get("state") or {})
+        if session is not None:
+            access.people.holder(session)
+    except Problem as problem:
+        return escape(f"{problem.detail[:1].upper()}{problem.detail[1:]}.")
+    return ""
 
 
 def _open(request: Request, access: Access, holder: Holder) -> Response:

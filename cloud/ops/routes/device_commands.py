@@ -64,6 +64,8 @@ class DownView(BaseModel):
 
     id: str
     device: str
+    via: str = ""
+    """The gateway that it was sent to, of a thing behind one."""
     state: str
     """waiting; unanswered: it is over for the cloud, the device may yet say how it ended; else the
     answer's."""
@@ -90,7 +92,9 @@ class SettingsView(DownView):
 
 def _view(row: DownRow, now_ms: int) -> CommandView | SettingsView:
     waiting = WAITING if row.waits_at(now_ms) else UNANSWERED
-    facts = row.model_dump(include={"device", "asked_at", "asked_by", "expires_at", "answered_at"})
+    facts = row.model_dump(
+        include={"device", "via", "asked_at", "asked_by", "expires_at", "answered_at"}
+    )
     facts |= {"state": row.answer.state.value if row.answer else waiting, "answer": row.answer}
     message = row.message
     if isinstance(message, Command):

@@ -20,7 +20,7 @@ Part = Annotated[str, Query(max_length=64, description="A part of the name, in a
 def router(services: Services) -> APIRouter:
     """List and show devices, and forget them."""
     routes = APIRouter(tags=["devices"])
-    table, notes = services.tables.devices, services.tables.notes
+    table, notes, clock = services.tables.devices, services.tables.notes, services.clock
 
     def noted(found: DeviceView) -> DeviceView:
         note = notes.get(found.device)
@@ -38,16 +38,18 @@ def router(services: Services) -> APIRouter:
     ) -> Page[DeviceView]:
         """Devices by name. `state` is as old as the last look at the time, a second at most."""
         if not q and group is None:
-            found, total = table.page(after, limit + 1, state), table.total(state)
+            found = table.page(after, limit + 1, state, now=clock.now_ms())
+            total = table.total(state)
         else:
-            found, total = table.find(after, limit + 1, _filter(notes, q, group), state)
+            wanted = _filter(notes, q, group)
+            found, total = table.find(after, limit + 1, wanted, state, now=clock.now_ms())
         following = found[limit - 1].device if len(found) > limit else None
         return Page(items=[noted(one) for one in found[:limit]], next=following, total=total)
 
     @routes.get("/v1/devices/{device}", responses=problems(404))
     async def device(device: DeviceName) -> DeviceView:
         """One device."""
-        found = table.get(device)
+        found = table.get(device, now=clock.now_ms())
         if found is None:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
         return noted(found)
@@ -60,8 +62,8 @@ def router(services: Services) -> APIRouter:
         """
         if device not in table:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
-        for what in ("status", "seen"):
-            await services.writer.write(topics.DEVICES, f"{device}|{what}", None)
+        for key in table.keys_of(device):
+            await services.writer.write(topics.DEVICES, key, None)
         if device in notes:
             await services.writer.write(topics.NOTES, device, None)
 

@@ -55,9 +55,14 @@ class DownDesk:
                 f"id {message_id!r}: what begins with {REPLY_PREFIX!r} is a reply; expected "
                 "another id",
             )
-        body = Command(id=message_id or self._new_id(), name=name, args=args)
         async with self._turn:
-            return await self._ask(device, DownKind.COMMAND, body, expires_s, by)
+            via = self._tables.devices.gateway_of(device)
+            known = message_id and self._tables.down.get(device, message_id)
+            if known:
+                via = known.via
+            thing = device if via else ""
+            body = Command(id=message_id or self._new_id(), name=name, args=args, thing=thing)
+            return await self._ask(device, DownKind.COMMAND, body, expires_s, by, via)
 
     async def settings(
         self, device: str, text: str, version: int | None, expires_s: int, *, by: str
@@ -66,6 +71,13 @@ class DownDesk:
 
         Raises Problem, Unavailable.
         """
+        if via := self._tables.devices.gateway_of(device):
+            raise Problem(
+                409,
+                "not_its_own",
+                f"{device} is behind the gateway {via} and has no configuration of its own: "
+                f"expected {via}, whose sources and maps bring it",
+            )
         async with self._turn:
             latest = self.version(device)
             if version is not None and version <= latest:
@@ -86,7 +98,13 @@ class DownDesk:
         )
 
     async def _ask(
-        self, device: str, kind: DownKind, body: Command | Settings, expires_s: int, by: str
+        self,
+        device: str,
+        kind: DownKind,
+        body: Command | Settings,
+        expires_s: int,
+        by: str,
+        via: str = "",
     ) -> DownRow:
         now_ms, payload = self._clock.now_ms(), body.to_json().decode()
         try:
@@ -109,7 +127,7 @@ class DownDesk:
             await self._writer.write(topics.DOWN, key, None)
         row = DownRow(
             device=device, kind=kind, payload=payload, asked_at=now_ms,
-            expires_at=now_ms + 1000 * expires_s, asked_by=by
+            expires_at=now_ms + 1000 * expires_s, asked_by=by, via=via
         )  # fmt: skip
         await self._writer.write(topics.DOWN, key_of(device, body.id), row)
         return row

@@ -21,9 +21,10 @@ class DownTable:
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, DownRow]] = {}
-        """Rows by device and id, in the order of asking."""
-        self._answers: OrderedDict[str, tuple[Answer, int]] = OrderedDict()
-        """Answers that are not in the row yet, by key, and when they came."""
+        """By device and id, in the order of asking."""
+        self._answers: OrderedDict[tuple[str, str], tuple[Answer, int]] = OrderedDict()
+        """By key of the row and gateway that brought it: answers of which the row does not know
+        yet, and when they came."""
 
     def put(self, key: str, value: bytes | None) -> None:
         """A record of `ew.down`. Raises ValueError."""
@@ -37,10 +38,10 @@ class DownTable:
         row = DownRow.model_validate_json(value)
         self._rows.setdefault(device, {})[message_id] = row
         if row.answer is not None:
-            self._answers.pop(key, None)
+            self._answers.pop((key, row.via), None)
 
     def on_answer(self, reading: Mapping[str, Any]) -> None:
-        """Take a reading of the stream of answers, with the device that the bridge saw.
+        """A reading of the stream of answers, with the device that the bridge saw, and the gateway.
 
         Raises ValueError where it is not an answer.
         """
@@ -49,7 +50,7 @@ class DownTable:
         )
         if answer.state is AnswerState.TRYING:
             return
-        key = key_of(reading["device"], answer.id)
+        key = key_of(reading["device"], answer.id), reading.get("via", "")
         row = self.get(reading["device"], answer.id)
         if row is None or row.answer is None:
             self._answers.setdefault(key, (answer, reading["received_at"]))
@@ -58,10 +59,10 @@ class DownTable:
 
     def answered(self) -> Iterator[tuple[str, DownRow]]:
         """(key, row with its answer) of what is still to be written."""
-        for key, (answer, at) in list(self._answers.items()):
+        for (key, via), (answer, at) in list(self._answers.items()):
             device, _, message_id = key.rpartition("|")
             row = self.get(device, message_id)
-            if row is not None and row.kind is answer.kind:
+            if row is not None and row.kind is answer.kind and row.via == via:
                 yield key, row.model_copy(update={"answer": answer, "answered_at": at})
 
     def get(self, device: str, message_id: str) -> DownRow | None:

@@ -5,6 +5,9 @@ that is online has one entry in a heap: the moment at which it becomes offline o
 is heard of it. So neither a record nor a look at the time costs more in a large fleet than in a
 small one.
 
+A thing behind a gateway has a report for each gateway that sent for it, and is shown behind the one
+that brought its newest reading. When a gateway comes or goes, `look` goes over its things.
+
 At `devices_max` the device that was not heard of for longest is dropped from the table and counted;
 its rows stay on `ew.devices`.
 """
@@ -15,16 +18,26 @@ import heapq
 from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from edgewake.cloud.ops.tables.devices import DeviceView, Presence, presence, quiet_at, view
+from edgewake.cloud.ops.tables.devices import (
+    DeviceView,
+    Presence,
+    joined,
+    presence,
+    quiet_at,
+    reason,
+    view,
+)
 from edgewake.cloud.ops.tables.name_index import NameIndex
 from edgewake.protocol.ops.device import DeviceSeen, DeviceStatus, is_overtaken
 
 DEVICES_MAX: Final = 200_000
 """Devices in the table, about one KB each."""
+WAYS_MAX: Final = 8
+"""Gateways that a thing came by and that are remembered; the one that is longest ago goes."""
 LOOKED_AT_MAX: Final = 250
 """Devices that one look at the time goes over; a fleet that goes offline at once is announced in
 several."""
@@ -35,7 +48,9 @@ Event = dict[str, Any]
 @dataclass(slots=True)
 class _Entry:
     status: bytes | None = None
-    seen: bytes | None = None
+    seen: dict[str, bytes] = field(default_factory=dict)
+    """By gateway; by the empty text where it sends by itself."""
+    via: str = ""
     presence: Presence = Presence.SILENT
     streams: frozenset[str] = frozenset()
     notable: int = 0
@@ -46,7 +61,16 @@ class _Entry:
 
     def reports(self) -> tuple[DeviceStatus | None, DeviceSeen | None]:
         status = None if self.status is None else DeviceStatus.from_json(self.status)
-        return status, None if self.seen is None else DeviceSeen.from_json(self.seen)
+        return status, joined(map(DeviceSeen.from_json, self.seen.values()))
+
+    def keep_seen(self, gateway: str, value: bytes | None) -> None:
+        if value is None:
+            self.seen.pop(gateway, None)
+            return
+        self.seen[gateway] = value
+        if len(self.seen) > WAYS_MAX:
+            ways = {name: DeviceSeen.from_json(one) for name, one in self.seen.items()}
+            del self.seen[min(ways, key=lambda name: ways[name].newest or 0)]
 
 
 class DeviceTable:
@@ -59,6 +83,10 @@ class DeviceTable:
         self._names = NameIndex()
         self._names_of = {state: NameIndex() for state in Presence}
         self._quiet_at: list[tuple[int, str]] = []
+        self._things: dict[str, set[str]] = {}
+        """By gateway, those that are behind it now."""
+        self._to_look_at: dict[str, None] = {}
+        """Things whose gateway came or went."""
         self.presences: Counter[Presence] = Counter()
         """Devices by presence."""
         self.dropped = 0
@@ -71,12 +99,11 @@ class DeviceTable:
         return device in self._entries
 
     def put(self, device: str, what: str, value: bytes | None, *, now: int) -> Event | None:
-        """Store a row of `ew.devices`; return an event where one is due. Raises ValidationError.
-
-        `what` is status or seen; None removes it.
+        """A row of `ew.devices`: `what` is status, seen, or seen|gateway; None removes it. The
+        event, where it is worth one. Raises ValidationError.
         """
         entry = self._entries.get(device) or _Entry()
-        before = (entry.status, entry.seen)
+        before = (entry.status, dict(entry.seen))
         if what == "status":
             if (
                 value is not None
@@ -85,9 +112,9 @@ class DeviceTable:
             ):
                 return None
             entry.status = value
-        else:
-            entry.seen = value
         try:
+            if what != "status":
+                entry.keep_seen(what.partition("|")[2], value)
             status, seen = entry.reports()
         except ValueError:
             entry.status, entry.seen = before
@@ -96,6 +123,7 @@ class DeviceTable:
             return self.remove(device)
         if seen is not None:
             entry.heard = seen.last_seen
+            self._is_behind(device, entry, seen.via)
         if device not in self._entries:
             self._make_room()
             self._entries[device] = entry
@@ -105,25 +133,69 @@ class DeviceTable:
         if seen is not None and not entry.streams.issuperset(seen.streams):
             entry.streams = entry.streams.union(seen.streams)
         notable = hash(
-            (status and (status.epoch, status.lost_readings, status.version), entry.streams)
+            (
+                status and (status.epoch, status.lost_readings, status.version),
+                entry.streams,
+                entry.via,
+            )
         )
-        is_changed = before == (None, None) or notable != entry.notable
+        is_changed = before == (None, {}) or notable != entry.notable
         entry.notable = notable
         is_changed |= self._update(device, entry, status, seen, now)
-        return (
-            {
-                "kind": "device",
-                **view(device, status, seen, entry.presence, entry.streams).model_dump(mode="json"),
-            }
-            if is_changed
-            else None
-        )
+        return self._event(device, entry, status, seen, now) if is_changed else None
+
+    def _is_behind(self, device: str, entry: _Entry, via: str) -> None:
+        """Note which gateway a thing is behind now."""
+        if entry.via == via:
+            return
+        if (things := self._things.get(entry.via)) is not None:
+            things.discard(device)
+            if not things:
+                del self._things[entry.via]
+        entry.via = via
+        if via:
+            self._things.setdefault(via, set()).add(device)
+
+    def _gateway(self, entry: _Entry) -> Presence | None:
+        gateway = self._entries.get(entry.via) if entry.via else None
+        return None if gateway is None or gateway.status is None else gateway.presence
+
+    def _view(
+        self,
+        device: str,
+        entry: _Entry,
+        status: DeviceStatus | None,
+        seen: DeviceSeen | None,
+        now: int,
+    ) -> DeviceView:
+        why = reason(seen, entry.presence, self._gateway(entry), now=now)
+        former = entry.seen.keys() - {entry.via, ""}
+        return view(device, status, seen, entry.presence, entry.streams, former=former, why=why)
+
+    def _event(
+        self,
+        device: str,
+        entry: _Entry,
+        status: DeviceStatus | None,
+        seen: DeviceSeen | None,
+        now: int,
+    ) -> Event:
+        shown = self._view(device, entry, status, seen, now)
+        return {"kind": "device", **shown.model_dump(mode="json")}
+
+    def keys_of(self, device: str) -> list[str]:
+        """The keys of its rows."""
+        entry = self._entries[device]
+        ways = [f"{device}|seen|{gateway}" for gateway in entry.seen if gateway]
+        return [f"{device}|status", f"{device}|seen", *ways]
 
     def remove(self, device: str) -> Event | None:
         """Forget a device; the event, where it was known."""
         entry = self._entries.pop(device, None)
         if entry is None:
             return None
+        self._is_behind(device, entry, "")
+        self._to_look_at |= dict.fromkeys(self._things.get(device, ()))
         self._count(device, entry.presence, -1)
         self._names.remove(device)
         return {"kind": "device", "device": device, "removed": True}
@@ -131,32 +203,37 @@ class DeviceTable:
     def look(self, *, now: int) -> tuple[list[Event], bool]:
         """What became offline or silent; and is there more to look at now?"""
         events: list[Event] = []
-        for _ in range(LOOKED_AT_MAX):
+        while self._to_look_at and len(events) < LOOKED_AT_MAX:
+            device = next(iter(self._to_look_at))
+            del self._to_look_at[device]
+            events += self._look_at(device, now)
+        for _ in range(LOOKED_AT_MAX - len(events)):
             if not self._quiet_at or self._quiet_at[0][0] >= now:
                 return events, False
             _, device = heapq.heappop(self._quiet_at)
             entry = self._entries.get(device)
-            if entry is None:
-                continue
-            entry.is_scheduled = False
-            status, seen = entry.reports()
-            if self._update(device, entry, status, seen, now):
-                events.append(
-                    {
-                        "kind": "device",
-                        **view(device, status, seen, entry.presence, entry.streams).model_dump(
-                            mode="json"
-                        ),
-                    }
-                )
+            if entry is not None:
+                entry.is_scheduled = False
+                events += self._look_at(device, now)
         return events, True
 
-    def get(self, device: str) -> DeviceView | None:
+    def _look_at(self, device: str, now: int) -> list[Event]:
+        entry = self._entries.get(device)
+        if entry is None:
+            return []
+        status, seen = entry.reports()
+        is_changed = self._update(device, entry, status, seen, now)
+        return [self._event(device, entry, status, seen, now)] if is_changed else []
+
+    def get(self, device: str, *, now: int) -> DeviceView | None:
         """One device."""
         entry = self._entries.get(device)
-        return (
-            None if entry is None else view(device, *entry.reports(), entry.presence, entry.streams)
-        )
+        return None if entry is None else self._view(device, entry, *entry.reports(), now)
+
+    def gateway_of(self, device: str) -> str:
+        """The gateway that a thing is behind; empty where it is none."""
+        entry = self._entries.get(device)
+        return "" if entry is None else entry.via
 
     def silent(self, before: int, stream: str | None) -> dict[str, int]:
         """Devices from which no record came since `before`, and when their last one did.
@@ -170,11 +247,11 @@ class DeviceTable:
         }
 
     def page(
-        self, after: str | None, limit: int, state: Presence | None = None
+        self, after: str | None, limit: int, state: Presence | None = None, *, now: int
     ) -> list[DeviceView]:
         """Up to `limit` devices behind `after`, by name."""
         names = self._names if state is None else self._names_of[state]
-        page = map(self.get, islice(names.after(after), limit))
+        page = (self.get(name, now=now) for name in islice(names.after(after), limit))
         return [found for found in page if found is not None]
 
     def find(
@@ -183,6 +260,8 @@ class DeviceTable:
         limit: int,
         is_wanted: Callable[[str], bool],
         state: Presence | None = None,
+        *,
+        now: int,
     ) -> tuple[list[DeviceView], int]:
         """Up to `limit` of the wanted devices after `after`, by name, and how many there are.
 
@@ -191,8 +270,8 @@ class DeviceTable:
         names = self._names if state is None else self._names_of[state]
         wanted = [name for name in names.after(None) if is_wanted(name)]
         behind = wanted if after is None else wanted[bisect_right(wanted, after) :]
-        page = [found for found in map(self.get, behind[:limit]) if found is not None]
-        return page, len(wanted)
+        shown = (self.get(name, now=now) for name in behind[:limit])
+        return [found for found in shown if found is not None], len(wanted)
 
     def total(self, state: Presence | None = None) -> int:
         """How many there are."""
@@ -214,12 +293,13 @@ class DeviceTable:
         now: int,
     ) -> bool:
         """Set the presence; is it another one?"""
-        found = presence(status, seen, now=now)
+        found = presence(status, seen, now=now, gateway=self._gateway(entry))
         is_changed = found is not entry.presence
         if is_changed:
             self._count(device, entry.presence, -1)
             self._count(device, found, 1)
             entry.presence = found
+            self._to_look_at |= dict.fromkeys(self._things.get(device, ()))
         if found is Presence.ONLINE and not entry.is_scheduled:
             entry.is_scheduled = True
             heapq.heappush(self._quiet_at, (quiet_at(status, seen), device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -70,10 +71,57 @@ class DeviceView(BaseModel):
     groups: list[str] = []
     settings_version: int | None = None
     """Version of the settings that it received and uses; 0: none."""
+    via: str = ""
+    """The gateway that its newest reading came by; empty: it sends by itself."""
+    former: list[str] = []
+    """Gateways that it came by before."""
+    reason: str = ""
+    """Why it is silent, of a thing behind a gateway."""
 
 
-def presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> Presence:
-    """Online, offline or silent at `now`."""
+def joined(ways: Iterable[DeviceSeen]) -> DeviceSeen | None:
+    """What was seen of a device by all ways that it came: it is where its newest reading came from,
+    whatever another gateway had kept and brings late. None where nothing was.
+    """
+    ordered = sorted(ways, key=lambda one: (one.newest or 0, one.last_seen))
+    if not ordered:
+        return None
+    latest = ordered[-1]
+    heard = max(ordered, key=lambda one: one.last_seen)
+    streams = {name: count for one in ordered for name, count in one.streams.items()}
+    return replace(latest, last_seen=heard.last_seen, streams=streams)
+
+
+def reason(seen: DeviceSeen | None, state: Presence, gateway: Presence | None, *, now: int) -> str:
+    """Why a thing behind a gateway is silent; empty for others. `gateway`: as it is, None where
+    nothing is known of it.
+    """
+    if seen is None or not seen.via or state is Presence.ONLINE:
+        return ""
+    if gateway is not None and gateway is not Presence.ONLINE:
+        return f"its gateway {seen.via} is {gateway}"
+    silent_s = max(0, now - seen.last_seen) // 1000
+    is_there = "is there" if gateway is Presence.ONLINE else "says nothing of itself"
+    return f"its gateway {seen.via} {is_there}, and brought nothing of it for {silent_s} s"
+
+
+def presence(
+    status: DeviceStatus | None,
+    seen: DeviceSeen | None,
+    *,
+    now: int,
+    gateway: Presence | None = None,
+) -> Presence:
+    """Online, offline or silent at `now`.
+
+    `gateway`: of the one that a thing is behind; it is silent where that one is away.
+    """
+    found = _presence(status, seen, now=now)
+    is_away = gateway is not None and gateway is not Presence.ONLINE
+    return Presence.SILENT if is_away and found is Presence.ONLINE else found
+
+
+def _presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> Presence:
     reported_at = (status.received_at or 0) if status else 0
     seen_at = seen.last_seen if seen else 0
     if status is None:
@@ -124,11 +172,14 @@ def view(
     seen: DeviceSeen | None,
     state: Presence,
     streams: Iterable[str],
+    *,
+    former: Iterable[str] = (),
+    why: str = "",
 ) -> DeviceView:
-    """The joined view."""
-    known: dict[str, object] = {}
+    """The joined view. `former`: gateways of before; `why`: it is silent."""
+    known: dict[str, object] = {"former": sorted(former), "reason": why}
     if seen is not None:
-        known |= {"skew_ms": seen.skew_ms, "records": seen.records}
+        known |= {"skew_ms": seen.skew_ms, "records": seen.records, "via": seen.via}
     if status is not None:
         known |= {name: getattr(status, name) for name in REPORTED}
     times = [

@@ -220,9 +220,9 @@ class OpsTables:
             yield {"kind": "erasure", "id": row.id, "step": row.step.value, "detail": row.detail}
 
     def _device(self, change: Change, now: int) -> Iterator[Event]:
-        device, _, what = change.key.rpartition("|")
+        device, _, what = change.key.partition("|")
         event = self.devices.put(device, what, change.value, now=now)
-        if what == "seen" and change.value is not None and self.is_loaded:
+        if what.startswith("seen") and change.value is not None and self.is_loaded:
             self.rates.add(DeviceSeen.from_json(change.value))
         if event is not None:
             yield event

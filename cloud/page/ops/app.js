@@ -2,7 +2,7 @@
 
 import { html, render } from "../vendor/htm/standalone.module.js";
 import { byId, decode, setUpTheme } from "../dom.js";
-import { api } from "./api.js";
+import { logOut } from "../login.js";
 import { AlertRule, Alerts } from "./alerts.js";
 import { Board, Boards } from "./boards.js";
 import { Device, Devices } from "./devices.js";
@@ -55,8 +55,8 @@ function draw() {
 
 setUpTheme(byId("theme"));
 byId("leave").addEventListener("click", async () => {
-  await api("DELETE", "/v1/session").catch(() => {});
-  location.assign("/in");
+  const out = await logOut();
+  location.assign(out === "/" ? "/in" : out);
 });
 addEventListener("hashchange", () => {
   draw();

@@ -39,7 +39,7 @@ export function Devices({ params }) {
         ["streams", "streams", { view: ({ streams }) => streams.join(", ") || "–" }],
         ["backlog_readings", "waiting", { number: true }],
         ["lost_readings", "lost", { number: true }],
-        ["version", "version", { view: ({ agent, version }) => (agent ? version || "–" : "plain") }],
+        ["version", "version", { view: ({ agent, version, via }) => (agent ? version || "–" : via ? html`behind <a href=${`#/devices/${enc(via)}`}>${via}</a>` : "plain") }],
       ]} />
       ${page.next && html`<p><a href=${link({ ...kept, after: page.next })}>Next ${page.items.length}</a></p>`}`}<//>`;
 }
@@ -51,7 +51,8 @@ export function Device({ name }) {
       <${Facts} of=${[
         ["state", html`<${State} state=${device.state} />`],
         ["last heard", html`<${Ago} at=${device.last_seen} />`],
-        ["kind", device.agent ? `agent ${device.version}` : "plain MQTT device"],
+        ["kind", device.agent ? `agent ${device.version}` : device.via ? "behind a gateway" : "plain MQTT device"],
+        ...(device.via ? behind(device) : []),
         ["waiting on it", device.backlog_readings === null ? null : `${device.backlog_readings} readings, ${bytes(device.backlog_bytes)}`],
         ["oldest not acknowledged", device.oldest_unacked_s === null ? null : duration(device.oldest_unacked_s)],
         ["lost", `${device.lost_readings} readings`],
@@ -60,11 +61,18 @@ export function Device({ name }) {
       ]} />
       <${Note} device=${device} />
       <${History} kind="device" name=${name} />
-      ${device.agent && html`<${Commands} device=${name} />`}
+      ${(device.agent || device.via) && html`<${Commands} device=${name} />`}
       <section class="card"><h2>Forget it</h2><p class="quiet">Its readings stay. It is listed again when it sends again.</p>
         <${Do} danger act=${() => api("DELETE", `/v1/devices/${enc(name)}`)} confirm=${`Forget what is known of ${name}?`} done="forgotten">Forget ${name}<//></section>
       <${Erase} name=${name} what="All that it has sent until now, in all streams." ask=${() => `/v1/devices/${enc(name)}/readings`} />`}<//>`;
 }
+
+/** What there is to say of a thing behind a gateway. */
+const behind = ({ via, former, reason }) => [
+  ["gateway", html`<a href=${`#/devices/${enc(via)}`}>${via}</a>`],
+  ["came before by", former.join(", ") || null],
+  ["silent because", reason || null],
+];
 
 function Note({ device }) {
   const [note, setNote] = useState(device.note);

@@ -76,7 +76,7 @@ def end_of_right(
     )
     if right["until"] is not None and right["until"] <= now:
         return End.EXPIRED
-    if proof.kind is Kind.TOKEN:
+    if proof.kind in (Kind.TOKEN, Kind.LOGIN):
         is_held = rights.believes(proof, is_expired=right["expires_at"] <= now)
         return None if is_held else End.REVOKED
     held = rights.holder(proof)

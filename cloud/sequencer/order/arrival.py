@@ -6,6 +6,7 @@ the sequencer has to say itself.
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -29,6 +30,9 @@ class Arrival:
     """The bridge's clock when the record came to it, ms."""
     payload: Any = None
     """The caller's; passed on untouched."""
+    value: builtins.bytes | None = None
+    """Set on the way out: the record's value in place of the payload's, where readings were left
+    out."""
     late: bool = False
     """Set on the way out: it fills a hole that was stated open, or came after its device had given
     it up."""
@@ -36,6 +40,19 @@ class Arrival:
     """Set on the way: ms to add to its event times (see `clocks`)."""
     held_at_s: float = 0.0
     """Monotonic clock, when it began to wait for an earlier frame."""
+
+    @property
+    def sender(self) -> str:
+        """Who numbers it, for whom: of a thing behind a gateway both, since two gateways number by
+        themselves.
+        """
+        via = self.placement.via
+        return f"{self.device} via {via}" if via else self.device
+
+    @property
+    def clock(self) -> str:
+        """Whose clock its times are from."""
+        return self.placement.via or self.device
 
     @property
     def stream(self) -> str:
@@ -73,6 +90,8 @@ class Statement(NamedTuple):
     last: int
     seq: int
     lost: int = 0
+    via: str = ""
+    """The gateway that numbers them, of a thing behind one."""
 
 
 Output: TypeAlias = Arrival | Statement

@@ -52,6 +52,9 @@ class Bounds:
     """NUMBERED lines whose last 64 numbers are remembered with a checksum of what came under them,
     some 320 bytes each; at the bound the oldest is forgotten: another reading under one of its
     numbers then counts as a repeat until RESTART_S is over."""
+    things: int = 16_384
+    """Pairs of thing and stream whose own numbers are remembered, up to 5 KB each; at the bound the
+    one that is quiet longest is forgotten: what then comes by a second gateway counts twice."""
     wide: int = 2048
     """NUMBERED lines with numbers that have not come among the last WINDOW; at the bound the oldest
     has 64 numbers only."""

@@ -21,6 +21,7 @@ from edgewake.cloud.sequencer.order.arrival import Arrival, Output
 from edgewake.cloud.sequencer.order.bounds import EPOCHS_MAX, Bounds
 from edgewake.cloud.sequencer.order.changes import Changes
 from edgewake.cloud.sequencer.order.clocks import DeviceClocks, clock_key
+from edgewake.cloud.sequencer.order.each_once import EachOnce
 from edgewake.cloud.sequencer.order.numbered import NumberedRecords
 from edgewake.cloud.sequencer.order.ordered import OrderedFrames
 from edgewake.cloud.sequencer.order.state_rows import BlockRow, decode_block, encode_block
@@ -33,7 +34,7 @@ from edgewake.cloud.sequencer.order.state_table import (
     seconds,
     state_key,
 )
-from edgewake.protocol.frames.record import Discipline
+from edgewake.protocol.frames.record import Discipline, Placement
 
 _DIGEST_BYTES = 12
 
@@ -44,12 +45,16 @@ class FrameOrder:
     def __init__(self, bounds: Bounds, *, emitted_before: int = 0) -> None:
         self._bounds = bounds
         self.outcomes: Counter[str] = Counter()
-        """passed, repeat, held, released, late, opened, unknown, gap, restarted, forgotten."""
+        """passed, repeat, repeated_reading, held, released, late, opened, unknown, gap, restarted,
+        forgotten."""
         self.table = StateTable()
         self.changes = Changes()
         self._ordered = OrderedFrames(bounds, self.table, self.changes, self.outcomes)
         self._numbered = NumberedRecords(bounds, self.table, self.changes, self.outcomes)
         self._clocks = DeviceClocks(bounds, self.table, self.changes)
+        self._each_once = EachOnce(bounds.things, self.changes)
+        self._has_things = False
+        """Has anything come by a gateway?"""
         self._through = [0] * BLOCKS
         self.emitted_before = emitted_before
 
@@ -77,15 +82,41 @@ class FrameOrder:
     def accept(self, arrival: Arrival, *, now_s: float) -> list[Output]:
         """One record in; what passes now, in order."""
         placement = arrival.placement
+        out = self._ordered_out(arrival, placement, now_s=now_s)
+        self._has_things = self._has_things or bool(placement.via)
+        if not self._has_things:
+            return [] if arrival.offset < self.emitted_before else out
+        if arrival.offset < self.emitted_before:
+            self._each_once.learn(out or ([] if self._is_held(arrival) else [arrival]))
+            return []
+        return self._new(out)
+
+    def _new(self, out: list[Output]) -> list[Output]:
+        """Without readings that another gateway brought before."""
+        found = self._each_once.only_new(out)
+        self.outcomes["repeated_reading"] += self._each_once.left_out
+        self._each_once.left_out = 0
+        return found
+
+    def _is_held(self, arrival: Arrival) -> bool:
+        """Does it wait for an earlier frame?"""
+        placement = arrival.placement
+        if placement.discipline is not Discipline.ORDERED:
+            return False
+        digest = line_digest(arrival.sender, placement.stream, placement.discipline)
+        held = self._ordered.holding.get(state_key(digest, placement.epoch))
+        return held is not None and placement.last in held.arrivals
+
+    def _ordered_out(self, arrival: Arrival, placement: Placement, *, now_s: float) -> list[Output]:
         discipline = placement.discipline
         if arrival.sent_at is not None:
-            clock = clock_key(arrival.device)
+            clock = clock_key(arrival.clock)
             arrival.shift = self._clocks.shift(
                 clock, arrival, arrival.sent_at, is_known=self._is_in_row(clock[0], arrival.offset)
             )
         if discipline is Discipline.FREE:
             return self._accept_free(arrival)
-        digest = line_digest(arrival.device, placement.stream, discipline)
+        digest = line_digest(arrival.sender, placement.stream, discipline)
         key = state_key(digest, placement.epoch)
         slot = self.table.find(key)
         is_known_before = self._is_in_row(digest[0], arrival.offset)
@@ -99,7 +130,7 @@ class FrameOrder:
             return []
         else:
             out = self._numbered.accept(key, slot, arrival)
-        return [] if arrival.offset < self.emitted_before else out
+        return out
 
     def _is_in_row(self, block: int, offset: int) -> bool:
         """Is it a record that is read again, and that the row of the block has?"""
@@ -107,7 +138,7 @@ class FrameOrder:
 
     def tick(self, *, now_s: float, now_ms: int, offset: int) -> list[Output]:
         """What passes because it has waited long enough. `offset`: the next record's."""
-        return self._ordered.tick(now_s=now_s, now_ms=now_ms, offset=offset)
+        return self._new(self._ordered.tick(now_s=now_s, now_ms=now_ms, offset=offset))
 
     def sweep(self, *, now_ms: int, offset: int) -> list[Output]:
         """Count holes that are too old, forget old epochs and what is over the bound.
@@ -115,7 +146,8 @@ class FrameOrder:
         Call it about once a minute.
         """
         out = self._ordered.close_old_holes(now_ms=now_ms, offset=offset)
-        return out + self._forget(self._old_epochs(now_ms), offset=offset, now_ms=now_ms)
+        out += self._forget(self._old_epochs(now_ms), offset=offset, now_ms=now_ms)
+        return self._new(out)
 
     # States
 
@@ -157,6 +189,7 @@ class FrameOrder:
                 {key: holes[key] for key in keys if key in holes},
                 {key: wide[key] for key in keys if key in wide},
                 {key: contents[key] for key in keys if key in contents},
+                self._each_once.block(block),
             )
         )
 
@@ -172,12 +205,11 @@ class FrameOrder:
         self._ordered.holes_count += sum(map(len, row.holes.values()))
         self._numbered.wide |= row.wide
         self._numbered.contents |= row.contents
+        self._each_once.load(row.numbers)
         self._through[block] = row.through
 
     def _accept_free(self, arrival: Arrival) -> list[Output]:
-        if arrival.offset < self.emitted_before:
-            return []
-        self.outcomes["passed"] += 1
+        self.outcomes["passed"] += arrival.offset >= self.emitted_before
         return [arrival]
 
     def _open(self, key: bytes, digest: bytes, arrival: Arrival, now_s: float) -> list[Output]:

@@ -34,8 +34,8 @@ class Hole(NamedTuple):
 class Holes:
     """The holes of one state, ascending, with the names that a statement needs."""
 
-    def __init__(self, device: str, stream: str, epoch: int) -> None:
-        self.device, self.stream, self.epoch = device, stream, epoch
+    def __init__(self, device: str, stream: str, epoch: int, via: str = "") -> None:
+        self.device, self.stream, self.epoch, self.via = device, stream, epoch, via
         self._holes: list[Hole] = []
 
     def __len__(self) -> int:

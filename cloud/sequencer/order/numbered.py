@@ -142,6 +142,7 @@ class NumberedRecords:
                 number,
                 number,
                 placement.seq,
+                via=placement.via,
             ),
             arrival,
         ]

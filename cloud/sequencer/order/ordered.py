@@ -245,7 +245,9 @@ class OrderedFrames:
             hole = Hole(
                 max(1, first - WINDOW), first - 1, 0, placement.seq, seconds(now_ms), counted=True
             )
-            out.append(Statement(StatementKind.UNKNOWN_BEFORE, *names, 1, first - 1, 1))
+            out.append(
+                Statement(StatementKind.UNKNOWN_BEFORE, *names, 1, first - 1, 1, via=placement.via)
+            )
             self._outcomes["unknown"] += 1
         else:
             hole = Hole(
@@ -256,7 +258,16 @@ class OrderedFrames:
                 seconds(now_ms),
                 counted=False,
             )
-            out.append(Statement(StatementKind.OPEN, *names, hole.first, hole.last, hole.seq))
+            out.append(
+                Statement(
+                    StatementKind.OPEN,
+                    *names,
+                    hole.first,
+                    hole.last,
+                    hole.seq,
+                    via=placement.via,
+                )
+            )
             self._outcomes["opened"] += 1
         self._remember(key, arrival, hole, offset, out)
         self._table.write(slot, first, placement.seq, touched_s, 0)
@@ -267,8 +278,9 @@ class OrderedFrames:
     ) -> None:
         holes = self.holes.get(key)
         if holes is None:
+            placement = arrival.placement
             holes = self.holes[key] = Holes(
-                arrival.device, arrival.placement.stream, arrival.placement.epoch
+                arrival.device, placement.stream, placement.epoch, placement.via
             )
         before = len(holes)
         lost = holes.open(hole)
@@ -294,6 +306,7 @@ class OrderedFrames:
                 hole.last,
                 hole.seq,
                 max(0, hole.end_seq - hole.seq),
+                holes.via,
             )
             for hole in lost
         ]

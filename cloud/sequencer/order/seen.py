@@ -24,25 +24,39 @@ class _Seen:
     skew_ms: int | None = None
     streams: Counter[str] = field(default_factory=Counter)
     records: int = 0
+    newest: int = 0
 
 
 class Seen:
-    """What passed since the last report, per device."""
+    """What passed since the last report, per device and, of things, per gateway."""
 
     def __init__(self) -> None:
-        self._devices: dict[str, _Seen] = {}
-        self._waiting: dict[str, _Seen] = {}
+        self._devices: dict[tuple[str, str], _Seen] = {}
+        self._waiting: dict[tuple[str, str], _Seen] = {}
         """Sent since the last round began; reported in the next."""
         self._round_s = float("-inf")
         self._reported_s = float("-inf")
 
-    def note(self, device: str, stream: str, *, received_at: int, sent_at: int | None) -> None:
-        """A record of the device."""
-        seen = self._waiting.get(device)
+    def note(
+        self,
+        device: str,
+        stream: str,
+        *,
+        received_at: int,
+        sent_at: int | None,
+        via: str = "",
+        newest: int = 0,
+    ) -> None:
+        """A record of the device. Of what came by the gateway `via`: `newest` is its latest event
+        time, ms.
+        """
+        of = (device, via)
+        seen = self._waiting.get(of)
         if seen is None:
             if len(self._waiting) >= DEVICES_MAX:
                 return
-            seen = self._waiting[device] = _Seen()
+            seen = self._waiting[of] = _Seen()
+        seen.newest = max(seen.newest, newest)
         seen.records += 1
         if received_at > seen.last_seen:
             seen.last_seen = received_at
@@ -64,10 +78,10 @@ class Seen:
         if not self._devices:
             self._devices, self._waiting = self._waiting, {}
             self._round_s = now_s
-        return [self._report(device) for device in list(self._devices)[:REPORTS_MAX]]
+        return [self._report(*of) for of in list(self._devices)[:REPORTS_MAX]]
 
-    def _report(self, device: str) -> DeviceSeen:
-        seen = self._devices.pop(device)
+    def _report(self, device: str, via: str) -> DeviceSeen:
+        seen = self._devices.pop((device, via))
         streams = dict(sorted(seen.streams.items()))
         return DeviceSeen(
             device=device,
@@ -75,4 +89,6 @@ class Seen:
             skew_ms=seen.skew_ms,
             streams=streams,
             records=seen.records,
+            via=via,
+            newest=seen.newest or None,
         )

@@ -6,7 +6,7 @@ A *block row* (key `<partition>|<block>`, two hexadecimal digits) holds every st
 begins with that byte:
 
     version 1 · through 8 · states 4 · slots (45 bytes each, see state_table) · JSON: holes,
-    windows, contents that a slot has no room for
+    windows, contents that a slot has no room for, and numbers of things
 
 `through`: records of `ew.up` below this offset are in the row, except the ones that wait, which are
 read again.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct, error
 from typing import Any, Final
 
@@ -28,7 +28,8 @@ from edgewake.cloud.sequencer.order.state_table import SLOT_BYTES
 
 ROW_BYTES_MAX: Final = 512 * 1024
 """Bytes of a block row; below any sensible `max.message.bytes`. At the bound the row leaves out
-contents, then windows, then holes: after a restart what was in them would count as a repeat."""
+numbers of things, then contents, then windows, then holes: after a restart what was in the last
+three would count as a repeat, and what comes by a second gateway would count twice."""
 _VERSION: Final = 1
 _HEAD: Final = Struct("<BQI")
 
@@ -53,31 +54,37 @@ class BlockRow:
     holes: Mapping[bytes, Holes]
     wide: Mapping[bytes, int]
     contents: Mapping[bytes, Contents]
+    numbers: Mapping[bytes, bytes] = field(default_factory=dict)
+    """By key: what came of the numbers of a thing (`own_numbers`)."""
 
 
 def encode_block(row: BlockRow) -> bytes:
     """The bytes of a row, at most ROW_BYTES_MAX where the slots alone allow it."""
     head = _HEAD.pack(_VERSION, row.through, len(row.slots)) + b"".join(row.slots)
-    for holes, wide, contents in (
-        (row.holes, row.wide, row.contents),
-        (row.holes, row.wide, {}),
-        (row.holes, {}, {}),
-        ({}, {}, {}),
+    for holes, wide, contents, numbers in (
+        (row.holes, row.wide, row.contents, row.numbers),
+        (row.holes, row.wide, row.contents, {}),
+        (row.holes, row.wide, {}, {}),
+        (row.holes, {}, {}, {}),
+        ({}, {}, {}, {}),
     ):
-        tail = _tail(holes, wide, contents)
+        tail = _tail(holes, wide, contents, numbers)
         if len(head) + len(tail) <= ROW_BYTES_MAX:
             return head + tail
     return head
 
 
 def _tail(
-    holes: Mapping[bytes, Holes], wide: Mapping[bytes, int], contents: Mapping[bytes, Contents]
+    holes: Mapping[bytes, Holes],
+    wide: Mapping[bytes, int],
+    contents: Mapping[bytes, Contents],
+    numbers: Mapping[bytes, bytes],
 ) -> bytes:
-    if not holes and not wide and not contents:
+    if not holes and not wide and not contents and not numbers:
         return b""
     body: dict[str, Any] = {
         "holes": [
-            [key.hex(), one.device, one.stream, one.epoch, [tuple(hole) for hole in one]]
+            [key.hex(), one.device, one.stream, one.epoch, [tuple(hole) for hole in one], one.via]
             for key, one in holes.items()
         ],
         "wide": [[key.hex(), f"{window:x}"] for key, window in wide.items()],
@@ -85,6 +92,7 @@ def _tail(
             [key.hex(), b64encode(one.ring).decode(), b64encode(one.before).decode()]
             for key, one in contents.items()
         ],
+        "numbers": [[key.hex(), b64encode(one).decode()] for key, one in numbers.items()],
     }
     return orjson.dumps(body)
 
@@ -118,14 +126,15 @@ def decode_block(value: bytes) -> BlockRow:
                 bytes.fromhex(key): Contents(b64decode(ring), b64decode(before))
                 for key, ring, before in body["contents"]
             },
+            {bytes.fromhex(key): b64decode(text) for key, text in body.get("numbers", ())},
         )
     except (error, KeyError, TypeError) as problem:
         raise ValueError(f"not a block row: {value[:80]!r}") from problem
 
 
 def _decode_holes(rows: Iterable[Any]) -> Iterable[tuple[bytes, Holes]]:
-    for key, device, stream, epoch, ranges in rows:
-        holes = Holes(device, stream, epoch)
+    for key, device, stream, epoch, ranges, *via in rows:
+        holes = Holes(device, stream, epoch, *via)
         for one in ranges:
             holes.open(Hole(*one))
         yield bytes.fromhex(key), holes

@@ -16,6 +16,7 @@ from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.log.tables.consumers import CORRUPT, ConsumerState, Passed
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.frame_bytes import content_type_of, read
+from edgewake.protocol.topics import stream_and_thing
 
 Failpoint = Callable[[str], None]
 """Called with the name of a place where a crash must be survivable; does nothing outside tests."""
@@ -89,8 +90,8 @@ class Limits:
     """Are a frame's bytes logged when it is formed, beside the readings?"""
 
     def lane(self, stream: str) -> Lane:
-        """A stream's lane."""
-        return self.lanes.get(stream, Lane.NORMAL)
+        """A stream's lane; of a thing's it is that of all things'."""
+        return self.lanes.get(stream_and_thing(stream)[0], Lane.NORMAL)
 
     def quota(self, stream: str) -> AtQuota:
         """What happens when a stream's lane is full."""
@@ -154,6 +155,10 @@ class Commit:
     """What a consumer commits."""
     is_awaited: bool = False
     """Does somebody wait for it? A cursor alone waits for company otherwise."""
+    is_promised: bool = False
+    """Will the sender of the readings hear that they are kept?"""
+    lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What the sources lost up to these positions, by stream and reason."""
 
 
 def settle(answers: Iterable[Future[Any]], error: Exception | None = None) -> None:

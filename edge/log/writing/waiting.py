@@ -89,6 +89,12 @@ class Waiting:
             raise LogBusyError
         queue.is_promised = True
 
+    def _promise(self, queues: Sequence[Queue]) -> None:
+        if not all(map(self.queues.may_promise, queues)):
+            raise LogBusyError
+        for queue in queues:
+            queue.is_promised = True
+
     def add(
         self,
         queue: Queue,
@@ -113,8 +119,16 @@ class Waiting:
 
         Raises as `check_room`.
         """
-        queues = {stream: self.queues.of(stream, self._lane(stream)) for stream in commit.readings}
-        self.check_room(*queues.values())
+        queues = {
+            stream: self.queues.of(stream, self._lane(stream))
+            for stream in (*commit.readings, *commit.lost)
+        }
+        self.check_room(*(queues[stream] for stream in commit.readings))
+        if commit.is_promised:
+            self._promise([queues[stream] for stream in commit.readings])
+        for stream, reasons in commit.lost.items():
+            self.add(queues[stream], (), None, reasons)
+            self._lost_since = float("-inf")
         for stream, readings in commit.readings.items():
             self.queues.add(queues[stream], readings)
         self._positions |= commit.positions

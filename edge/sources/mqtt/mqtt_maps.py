@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.protocol.errors import ConfigError
@@ -16,9 +16,7 @@ from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.maps.topic import Crossing
-
-THING: Final = "thing"
-"""Field with the device that a map gives: one behind this agent."""
+from edgewake.protocol.names import THING, THING_SEQ
 
 
 class SourceMaps:
@@ -66,7 +64,7 @@ class SourceMaps:
         found: list[dict[str, Any]] = []
         for one in readings:
             other = {} if one.stream in ("", self._stream) else {named: one.stream}
-            found.append(one.body | other | ({THING: one.device} if one.device else {}))
+            found.append(_of_thing(one) | other)
         return found
 
     def bodies(
@@ -85,8 +83,18 @@ class SourceMaps:
         found: list[dict[str, Any]] = []
         for reading in outcome.readings:
             if reading.stream in ("", self._stream):
-                found.append(reading.body | ({THING: reading.device} if reading.device else {}))
+                found.append(_of_thing(reading))
         return found
+
+
+def _of_thing(reading: Mapped) -> dict[str, Any]:
+    """The object, with the device of the map and its number as fields."""
+    if not reading.device:
+        return reading.body
+    body = reading.body | {THING: reading.device}
+    if "seq" in body:
+        body[THING_SEQ] = body.pop("seq")
+    return body
 
 
 def check_presets(presets: Sequence[str], stream: str) -> None:

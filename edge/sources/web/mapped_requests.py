@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from edgewake.edge.sources.mqtt.mqtt_maps import THING, SourceMaps
+from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 from edgewake.edge.sources.web.http_request import KINDS, Refusal, Wanted, asked_of
 from edgewake.protocol.maps.applying import Refusal as Unmapped
 from edgewake.protocol.maps.device_tokens import DeviceTokens
@@ -22,6 +22,7 @@ from edgewake.protocol.maps.http_forms import (
     reply,
     unpacked,
 )
+from edgewake.protocol.names import THING
 
 STREAM: Final = "kind"
 """Field with the stream that a map gives, where it is another one than the source's: all that comes

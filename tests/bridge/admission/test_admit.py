@@ -308,7 +308,7 @@ def test_an_answer_goes_to_the_devices_own_topics_only(topic: str) -> None:
     assert not can_answer(topic, b"1", "car")
 
 
-@pytest.mark.parametrize("correlation", [None, b"", b'"', b"\\", b"\n", b"\xff", b"x" * 129])
+@pytest.mark.parametrize("correlation", [None, b"", b'"', b"\\", b"\n", b"\xff", b"x" * 193])
 def test_correlation_data_that_cannot_stand_in_joined_answers_is_refused_there_and_good_elsewhere(
     correlation: bytes | None,
 ) -> None:

@@ -113,3 +113,26 @@ def test_the_devices_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyP
         all_of_them.account(f"dev-{i}", 0.0)
     assert all_of_them.account("dev-3", 0.0) is not first
     assert all_of_them.account("dev-0", 0.0) is not first, "forgotten"
+
+
+def test_each_thing_has_a_devices_share_and_all_of_a_gateway_ten() -> None:
+    all_of = Allowance(CONFIG)
+    flooding = all_of.of_thing("meter-0", "gateway", 0.0)
+    while not flooding.wait_s(0.0):
+        flooding.pay(1, 0.0)
+    quiet = all_of.of_thing("meter-1", "gateway", 0.0)
+    assert quiet.wait_s(0.0) == 0, "one that floods waits, the others do not"
+    assert all_of.of_thing("meter-0", "other", 0.0).wait_s(0.0) == 0, "nor by another gateway"
+    assert all_of.account("meter-0", 0.0).wait_s(0.0) == 0, "nor a device of that name"
+    for n in range(2, 11):
+        more = all_of.of_thing(f"meter-{n}", "gateway", 0.0)
+        while not more.wait_s(0.0):
+            more.pay(1, 0.0)
+    assert all_of.of_thing("meter-99", "gateway", 0.0).wait_s(0.0) > 0, "new names are no way out"
+
+
+def test_dead_letters_of_things_that_were_only_counted_are_told_by_their_names() -> None:
+    all_of = Allowance(CONFIG)
+    account = all_of.of_thing("meter-1", "gateway", 0.0)
+    all_of.note_left_out(account, 7)
+    assert list(all_of.left_out()) == [LeftOut("meter-1", 1, 7)]

@@ -93,3 +93,14 @@ def test_the_latest_come_first_and_only_the_oldest_that_ended_are_forgotten() ->
     for key in table.to_forget("car", NOW + 1000):
         table.put(key, None)
     assert table.get("car", "m0") is None
+
+
+def test_only_the_gateway_that_was_asked_answers_for_a_thing() -> None:
+    table = DownTable()
+    put(table, row("a").model_copy(update={"via": "gw-1"}), "a")
+    table.on_answer({**reading(), "via": "gw-2"})
+    table.on_answer(reading())
+    assert list(table.answered()) == []
+    table.on_answer({**reading(state="failed"), "via": "gw-1"})
+    ((key, answered),) = table.answered()
+    assert (key, answered.answer and answered.answer.state.value) == ("car|a", "failed")

@@ -64,11 +64,11 @@ def test_a_last_will_that_comes_late_does_not_win_over_the_return() -> None:
     word(DeviceState.ONLINE, 1, NOW)
     word(DeviceState.ONLINE, 2, NOW + 10)
     word(DeviceState.OFFLINE, 1, NOW + 20)
-    found = table.get("d")
+    found = table.get("d", now=NOW)
     assert found is not None
     assert found.state is Presence.ONLINE
     word(DeviceState.OFFLINE, 2, NOW + 30)
-    found = table.get("d")
+    found = table.get("d", now=NOW)
     assert found is not None
     assert found.state is Presence.OFFLINE
 
@@ -88,11 +88,11 @@ def test_pages_are_in_order_and_filtered() -> None:
     for name in ("c", "a", "d", "b"):
         put(table, name, at=NOW if name in "ad" else NOW - 100_000)
     look(table, NOW)
-    assert [one.device for one in table.page(None, 3)] == ["a", "b", "c"]
+    assert [one.device for one in table.page(None, 3, now=NOW)] == ["a", "b", "c"]
     put(table, "bb")
     table.remove("c")
-    assert [one.device for one in table.page("a", 9)] == ["b", "bb", "d"]
-    assert [one.device for one in table.page(None, 9, Presence.ONLINE)] == ["a", "bb", "d"]
+    assert [one.device for one in table.page("a", 9, now=NOW)] == ["b", "bb", "d"]
+    assert [one.device for one in table.page(None, 9, Presence.ONLINE, now=NOW)] == ["a", "bb", "d"]
 
 
 def test_the_device_that_was_silent_longest_makes_room() -> None:
@@ -102,7 +102,7 @@ def test_the_device_that_was_silent_longest_makes_room() -> None:
     put(table, "a")
     put(table, "d")
     assert (
-        [one.device for one in table.page(None, 9)],
+        [one.device for one in table.page(None, 9, now=NOW)],
         table.dropped,
         sum(table.presences.values()),
     ) == (["a", "c", "d"], 1, 3)
@@ -114,7 +114,7 @@ def test_a_row_that_cannot_be_read_changes_nothing() -> None:
     for device in ("a", "new"):
         with pytest.raises(ValueError, match="JSON"):
             table.put(device, "seen", b"{", now=NOW)
-    assert (len(table), table.get("a") is not None) == (1, True)
+    assert (len(table), table.get("a", now=NOW) is not None) == (1, True)
 
 
 def test_names_in_order_equal_a_sorted_set() -> None:

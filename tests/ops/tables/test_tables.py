@@ -66,7 +66,7 @@ def test_a_device_removed_from_the_table_is_forgotten() -> None:
     assert tables.apply(Change(topics.DEVICES, "d|status", None), now=NOW) == [
         {"kind": "device", "device": "d", "removed": True}
     ]
-    assert tables.devices.page(None, 10) == []
+    assert tables.devices.page(None, 10, now=NOW) == []
 
 
 def test_a_query_is_told_when_its_state_changes() -> None:
@@ -127,7 +127,7 @@ def test_what_cannot_be_read_stops_nobody() -> None:
     tables.apply(
         Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).to_json()), now=NOW
     )
-    assert [d.device for d in tables.devices.page(None, 10)] == ["d"]
+    assert [d.device for d in tables.devices.page(None, 10, now=NOW)] == ["d"]
 
 
 def seen_change(device: str, records: int) -> Change:

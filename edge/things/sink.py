@@ -1,0 +1,136 @@
+"""Readings of things behind this device on their way into the log: each thing's into a stream of
+its own, `power/of/meter-7`, so that numbers, gaps, quotas and frames are the thing's.
+
+What one call brings of several things becomes durable together, with the place of its source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.keeping.work import Commit
+from edgewake.edge.log.tables.codec import Reading
+from edgewake.protocol.frames.frame import Scalar
+from edgewake.protocol.maps.names import device_name
+from edgewake.protocol.names import THING
+from edgewake.protocol.topics import of_thing, stream_and_thing
+
+log = logging.getLogger("edgewake.intake")
+
+TOO_MANY: Final = "too_many_things"
+"""Reason of what was lost of things beyond the bound."""
+
+
+class ThingSink:
+    """Mode `ack`: the event log, by things. A reading without a thing is the device's own."""
+
+    def __init__(self, events: EventLog, stream: str, *, device: str, things_max: int) -> None:
+        """At most `things_max` things have streams here; readings of others are lost, and a gap of
+        the device's own stream says how many.
+        """
+        self._events = events
+        self._stream = stream
+        self._device = device
+        self._things_max = things_max
+        self._own = events.stream(stream)
+        names = map(stream_and_thing, events.streams())
+        self._things = {thing for of, thing in names if of == stream and thing}
+        self._newest: Future[None] | None = None
+        """When the last call's readings are durable, those before it are, too."""
+        self._wanted: tuple[str, ...] = (stream,)
+        """Streams that the last call found no room in."""
+
+    async def room(self, *, promised: bool = False) -> None:
+        await self._events.room(*self._wanted, promised=promised)
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self._leave(readings, position, {}, is_promised=True)
+
+    def put(
+        self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
+    ) -> None:
+        self._leave(readings, position, lost, is_promised=False)
+
+    async def kept(self) -> None:
+        if self._events.config.mode.flags.is_synchronous:
+            await self.durable()
+
+    async def durable(self) -> None:
+        if self._newest is not None:
+            await asyncio.wrap_future(self._newest)
+
+    def lose(self, count: int, reason: str) -> None:
+        self._own.lose(count, reason)
+
+    def _leave(
+        self,
+        readings: Sequence[Reading],
+        position: tuple[str, str] | None,
+        lost: Mapping[str, int],
+        *,
+        is_promised: bool,
+    ) -> None:
+        """Raises LogBusyError, LogClosedError; then nothing is left."""
+        by_stream, too_many = self._by_stream(readings)
+        reasons = dict(lost)
+        if too_many:
+            reasons[TOO_MANY] = reasons.get(TOO_MANY, 0) + too_many
+        self._wanted = (*by_stream, self._stream)
+        commit = Commit(
+            by_stream,
+            {} if position is None else dict([position]),
+            is_promised=is_promised,
+            lost={self._stream: reasons} if reasons else {},
+        )
+        self._newest = self._events.append(commit)
+        self._things |= {thing for thing in map(_thing_of, by_stream) if thing}
+
+    def _by_stream(self, readings: Sequence[Reading]) -> tuple[dict[str, list[Reading]], int]:
+        """The readings by stream of the log, and how many are of things beyond the bound."""
+        found: dict[str, list[Reading]] = {}
+        things = set(self._things)
+        too_many = 0
+        for reading in readings:
+            thing = self._named(reading[1])
+            if thing and thing not in things:
+                if len(things) >= self._things_max:
+                    too_many += 1
+                    continue
+                things.add(thing)
+            name = of_thing(self._stream, thing) if thing else self._stream
+            found.setdefault(name, []).append(_without_thing(reading) if thing else reading)
+        if too_many:
+            log.warning(
+                "%d readings are of things beyond the %d that may be behind this device",
+                too_many,
+                self._things_max,
+                extra={"event": "things.too_many", "stream": self._stream},
+            )
+        return found, too_many
+
+    def _named(self, fields: Mapping[str, Scalar]) -> str:
+        """The thing of a reading; empty where it is the device's own."""
+        value = fields.get(THING)
+        if value is None or isinstance(value, bool):
+            return ""
+        try:
+            name = device_name(value if isinstance(value, str) else f"{value:g}")
+        except ValueError:
+            return ""
+        return "" if name == self._device else name
+
+
+def _thing_of(name: str) -> str:
+    return stream_and_thing(name)[1]
+
+
+def _without_thing(reading: Reading) -> Reading:
+    """A reading that says nothing else keeps the name: a reading has a field."""
+    t, fields = reading
+    rest: dict[str, Any] = {name: value for name, value in fields.items() if name != THING}
+    return t, rest or dict(fields)

@@ -1,0 +1,347 @@
+"""Logins and sessions against a provider that errs, lies, is slow, dead and back."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from edgewake.cloud.login import provider as provider_module
+from edgewake.cloud.login.desk import COOKIE_BYTES_MAX, LOGIN_S, Desk, LoginFailed, Over
+from edgewake.cloud.login.provider import Provider
+from edgewake.cloud.rights import issuers
+from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import ConfigError, Unavailable
+from tests.login.forged import Forged, config_of, logged_in, of_address
+from tests.rights.forge import Maker, write
+
+
+class World:
+    """A forged provider, a desk, and its clock, which begins now."""
+
+    def __init__(self, forged: Forged, folder: Path, **more: Any) -> None:
+        self.forged, self.folder = forged, folder
+        self.keys = folder / "session.key"
+        write(self.keys, secrets.token_hex(32))
+        self.clock = FakeClock(now_ms=time.time_ns() // 1_000_000)
+        self.desk = self.another(**more)
+
+    def another(self, **more: Any) -> Desk:
+        """Another server's desk."""
+        config = config_of(self.forged, self.keys, **more)
+        return Desk(
+            config,
+            Provider(config, self.clock),
+            self.clock,
+            secret=lambda: secrets.token_urlsafe(32),
+            random_bytes=os.urandom,
+        )
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with Forged().running() as forged:
+        yield World(forged, tmp_path)
+
+
+async def test_a_login_asks_with_pkce_state_and_nonce_and_opens_a_session(world: World) -> None:
+    begun = await world.desk.begin("/#/streams/x", None)
+    asked = of_address(begun)
+    assert asked["redirect_uri"] == "http://127.0.0.1:8700/login/callback"
+    assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+    seen, _ = await logged_in(world.desk, world.forged)
+    assert (seen.session.subject, seen.session.groups) == ("ann", ("staff",))
+    assert (await world.desk.look(seen.cookie)).session == seen.session
+    (form,) = world.forged.forms
+    assert len(form["code_verifier"][0]) >= 43
+    assert form["client_id"] == ["edgewake"]
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        ({"iss": "https://elsewhere.example"}, "iss"),
+        ({"aud": "another"}, "aud"),
+        ({"aud": ["edgewake", "another"]}, "azp"),
+        ({"azp": "another"}, "azp"),
+        ({"nonce": "of another login"}, "nonce"),
+        ({"nonce": None}, "nonce"),
+        ({"exp": 1}, "expired"),
+        ({"exp": None}, "exp"),
+        ({"iat": time.time() + 3600}, "not good yet"),
+        ({"sub": None}, "sub"),
+        ({"groups": {"staff": True}}, "groups"),
+        ({"groups": ["g"] * 201}, "201"),
+        ({"at_hash": "wrong"}, "at_hash"),
+    ],
+)
+async def test_a_word_that_is_wrong_logs_nobody_in(
+    world: World, claims: dict[str, Any], said: str
+) -> None:
+    world.forged.claims = claims
+    with pytest.raises(LoginFailed, match=said) as failed:
+        await logged_in(world.desk, world.forged)
+    assert failed.value.status == 502
+
+
+async def test_a_word_that_another_signed_logs_nobody_in(world: World) -> None:
+    await logged_in(world.desk, world.forged)
+    thief = Forged(port=world.forged.port, maker=Maker(), nonce="n")
+    stolen = thief.answer("/token", {})[1]
+    world.forged.token_answer = stolen
+    with pytest.raises(LoginFailed, match="signature"):
+        await logged_in(world.desk, world.forged)
+
+
+async def test_new_keys_of_the_provider_are_found_when_a_token_names_them(world: World) -> None:
+    await logged_in(world.desk, world.forged)
+    world.forged.maker = Maker(kid="k2")
+    world.clock.advance(provider_module.KEYS_AGAIN_S)
+    seen, _ = await logged_in(world.desk, world.forged)
+    assert seen.session.subject == "ann"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "said"),
+    [
+        ({"state": "another"}, 400, "another login"),
+        ({"pending": None}, 400, "not begun in this browser"),
+        ({"pending": "AAAA"}, 400, "not begun in this browser"),
+        ({"refused": "access_denied: no"}, 403, "access_denied: no"),
+        ({"issuer": "https://elsewhere.example"}, 400, "does not come from"),
+    ],
+)
+async def test_an_answer_that_is_not_to_this_login_is_refused_unasked(
+    world: World, changes: dict[str, Any], status: int, said: str
+) -> None:
+    with pytest.raises(LoginFailed, match=said) as failed:
+        await logged_in(world.desk, world.forged, **changes)
+    assert failed.value.status == status
+    assert world.forged.forms == [], "the code is not spent"
+
+
+async def test_a_provider_that_names_itself_must(world: World) -> None:
+    world.forged.described = {"authorization_response_iss_parameter_supported": True}
+    with pytest.raises(LoginFailed, match="does not come from"):
+        await logged_in(world.desk, world.forged)
+    await logged_in(world.desk, world.forged, issuer=world.forged.issuer)
+
+
+async def test_a_login_ends_after_ten_minutes(world: World) -> None:
+    begun = await world.desk.begin("/", None)
+    world.clock.advance(LOGIN_S + 1)
+    with pytest.raises(LoginFailed, match="10 min"):
+        await world.desk.finish(
+            state=begun.state, code="c", issuer=None, refused="", pending=begun.cookie
+        )
+
+
+async def test_a_session_is_no_pending_login_and_a_changed_one_nothing(world: World) -> None:
+    seen, _ = await logged_in(world.desk, world.forged)
+    with pytest.raises(LoginFailed, match="not begun"):
+        await logged_in(world.desk, world.forged, pending=seen.cookie)
+    changed = seen.cookie[:-2] + ("AA" if seen.cookie[-2:] != "AA" else "BB")
+    for text in (changed, "", "x" * 9000, (await world.desk.begin("/", None)).cookie):
+        with pytest.raises(Over, match="not known"):
+            await world.desk.look(text)
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"issuer": "https://elsewhere.example"}, "calls itself 'https://elsewhere.example'"),
+        ({"token_endpoint": None}, "token_endpoint"),
+        ({"token_endpoint": "http://elsewhere.example/token"}, "token_endpoint.*expected https"),
+        ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
+    ],
+)
+async def test_a_provider_that_is_another_one_is_named(
+    world: World, described: dict[str, Any], said: str
+) -> None:
+    world.forged.described = described
+    with pytest.raises(LoginFailed, match=said) as failed:
+        await world.desk.begin("/", None)
+    assert failed.value.status == 502
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "expected", "said"),
+    [
+        (400, {"error": "invalid_grant", "error_description": "used"}, 403, "invalid_grant: used"),
+        (401, {"error": "invalid_client"}, 403, "invalid_client"),
+        (500, {}, 503, "answers 500"),
+        (429, {}, 503, "answers 429"),
+        (200, b"<html>", 503, "expected a JSON object"),
+        (200, {"access_token": "a"}, 502, "id_token: missing"),
+        (200, b"x" * (300 * 1024), 503, "more than 262144 bytes"),
+        (302, {}, 403, "answers 302"),
+    ],
+)
+async def test_what_a_token_endpoint_answers_wrongly_is_said(
+    world: World, status: int, answer: Any, expected: int, said: str
+) -> None:
+    world.forged.status, world.forged.token_answer = status, answer
+    with pytest.raises(LoginFailed, match=said) as failed:
+        await logged_in(world.desk, world.forged)
+    assert failed.value.status == expected
+
+
+async def test_a_provider_that_is_silent_dead_and_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuers, "FETCH_S", 0.2)
+    world.forged.is_silent = True
+    with pytest.raises(LoginFailed, match="no answer within") as failed:
+        await world.desk.begin("/", None)
+    assert failed.value.status == 503
+    asked = len(world.forged.asked)
+    with pytest.raises(LoginFailed):
+        await world.desk.begin("/", None)
+    assert len(world.forged.asked) == asked, "who tries in a loop costs it nothing"
+    world.forged.is_silent = False
+    world.clock.advance(provider_module.AGAIN_S)
+    await logged_in(world.desk, world.forged)
+
+
+async def test_a_session_is_renewed_once_for_all_requests_and_says_what_is_new(
+    world: World,
+) -> None:
+    import asyncio
+
+    seen, _ = await logged_in(world.desk, world.forged)
+    world.forged.forms.clear()
+    world.clock.advance(world.desk.config.renew_s)
+    world.forged.claims = {"groups": ["other"], "nonce": None}
+    found = await asyncio.gather(*(world.desk.look(seen.cookie) for _ in range(20)))
+    assert {one.session.groups for one in found} == {("other",)}
+    assert [form["grant_type"] for form in world.forged.forms] == [["refresh_token"]]
+    assert (await world.desk.look(seen.cookie)).cookie == found[0].cookie, "also for the old cookie"
+
+
+async def test_a_session_that_the_provider_takes_back_is_over_here_and_for_its_copies(
+    world: World,
+) -> None:
+    ended: list[str] = []
+    world.desk.on_end.append(ended.append)
+    seen, _ = await logged_in(world.desk, world.forged)
+    world.forged.status, world.forged.token_answer = 400, {"error": "invalid_grant"}
+    await world.desk.look(seen.cookie)
+    world.clock.advance(world.desk.config.renew_s)
+    with pytest.raises(Over, match="invalid_grant"):
+        await world.desk.look(seen.cookie)
+    assert ended == [seen.session.id]
+    world.forged.status, world.forged.token_answer = 200, None
+    with pytest.raises(Over):
+        await world.desk.look(seen.cookie)
+
+
+async def test_a_renewal_for_another_person_ends_the_session(world: World) -> None:
+    seen, _ = await logged_in(world.desk, world.forged)
+    world.clock.advance(world.desk.config.renew_s)
+    world.forged.claims = {"sub": "bob"}
+    with pytest.raises(Over, match="another person"):
+        await world.desk.look(seen.cookie)
+
+
+async def test_sessions_go_on_while_the_provider_is_away_and_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_module, "ASK_S", 0.2)
+    seen, _ = await logged_in(world.desk, world.forged)
+    config = world.desk.config
+    world.forged.is_silent = True
+    world.clock.advance(config.renew_s)
+    held = await world.desk.look(seen.cookie)
+    assert held.session.groups == ("staff",)
+    world.clock.advance(config.stale_s)
+    with pytest.raises(Unavailable, match="no answer within"):
+        await world.desk.look(held.cookie)
+    world.forged.is_silent = False
+    world.forged.claims = {"exp": world.clock.now_ms() / 1000 + 600, "iat": None}
+    world.forged.claims["iat"] = world.clock.now_ms() / 1000
+    back = await world.desk.look(held.cookie)
+    assert back.session.checked_at == world.clock.now_ms()
+
+
+async def test_without_a_refresh_token_a_session_ends_with_the_provider_s_word(
+    world: World,
+) -> None:
+    given = world.forged.answer
+
+    def without(path: str, form: Any) -> tuple[int, Any]:
+        status, body = given(path, form)
+        return status, {name: value for name, value in body.items() if name != "refresh_token"}
+
+    world.forged.answer = without  # type: ignore[method-assign]
+    seen, _ = await logged_in(world.desk, world.forged)
+    assert 500_000 < seen.session.until - world.clock.now_ms() <= 611_000
+    world.clock.advance(620)
+    with pytest.raises(Over, match="is over"):
+        await world.desk.look(seen.cookie)
+
+
+async def test_every_session_ends_after_its_life(world: World) -> None:
+    desk = world.another(life_s=60, renew_s=600)
+    seen, _ = await logged_in(desk, world.forged)
+    world.clock.advance(59)
+    await desk.look(seen.cookie)
+    world.clock.advance(2)
+    with pytest.raises(Over):
+        await desk.look(seen.cookie)
+
+
+async def test_who_logs_out_is_out_here_at_once_and_elsewhere_when_it_is_renewed(
+    world: World,
+) -> None:
+    elsewhere = world.another()
+    seen, _ = await logged_in(world.desk, world.forged)
+    world.forged.described = {"revocation_endpoint": f"{world.forged.issuer}/revoke"}
+    assert (await elsewhere.look(seen.cookie)).session == seen.session
+    assert await world.desk.end(seen.cookie) == ""
+    with pytest.raises(Over, match="logged out"):
+        await world.desk.look(seen.cookie)
+    world.clock.advance(world.desk.config.renew_s)
+    world.forged.status, world.forged.token_answer = 400, {"error": "invalid_grant"}
+    with pytest.raises(Over):
+        await elsewhere.look(seen.cookie)
+
+
+async def test_session_keys_change_without_a_log_out(world: World) -> None:
+    seen, _ = await logged_in(world.desk, world.forged)
+    old = world.keys.read_text()
+    write(world.keys, f"{secrets.token_hex(32)} # new\n{old}")
+    world.desk._keys.reload()
+    assert (await world.desk.look(seen.cookie)).session == seen.session
+    newer, _ = await logged_in(world.desk, world.forged)
+    write(world.keys, world.keys.read_text().splitlines()[0])
+    world.desk._keys.reload()
+    assert (await world.desk.look(newer.cookie)).session == newer.session
+    with pytest.raises(Over, match="not known"):
+        await world.desk.look(seen.cookie)
+
+
+async def test_more_groups_than_fit_into_a_cookie_are_named(world: World) -> None:
+    world.forged.claims = {"groups": [f"{n:040}" for n in range(200)]}
+    with pytest.raises(LoginFailed, match=f"room for {COOKIE_BYTES_MAX}"):
+        await logged_in(world.desk, world.forged)
+
+
+@pytest.mark.parametrize("text", ["", "zz", "ab" * 16, "# none"])
+def test_a_session_key_file_that_cannot_be_used_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "session.key"
+    path.write_text(text)
+    config = config_of(Forged(port=1), path)
+    with pytest.raises(ConfigError, match=r"session_key_file.*64 hex digits"):
+        Desk(
+            config,
+            Provider(config, FakeClock()),
+            FakeClock(),
+            secret=str,
+            random_bytes=os.urandom,
+        )
